@@ -71,6 +71,21 @@ def check_limit(limit: object) -> int | None:
     return None if limit is None else check_count("limit", limit)
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return `value` if it is true or false.
+
+    Raises:
+        ArgumentError: If it is anything else.
+
+    Example:
+        >>> check_flag("full", True)
+        True
+    """
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} must be True or False, not {short_repr(value)}")
+    return value
+
+
 def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
     """Return `value` if it is one of `choices`.
 
@@ -82,7 +97,7 @@ def check_choice(name: str, value: object, choices: Sequence[Choice]) -> Choice:
         'dense'
     """
     for choice in choices:
-        if value == choice:
+        if isinstance(value, str) and value == choice:
             return choice
     raise ArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, not {short_repr(value)}")
 

@@ -46,6 +46,21 @@ def dump_json(value: Any) -> str:
     return escape_controls(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
+def is_deeper(value: Any, levels: int = 100) -> bool:
+    """Return whether lists and mappings nest deeper than `levels`.
+
+    Copying and encoding recurse: a deeper value could fail wherever it is used.
+
+    Example:
+        >>> is_deeper({"a": [1]}, 2), is_deeper({"a": [[1]]}, 2)
+        (False, True)
+    """
+    if not isinstance(value, dict | list | tuple):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return not levels or any(is_deeper(item, levels - 1) for item in items if isinstance(item, dict | list | tuple))
+
+
 def json_clean(value: Any) -> Any:
     """Return a value converted to JSON: no numpy, no objects, no NaN.
 

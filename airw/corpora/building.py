@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 
 import anyio
 
-from airw._base.checks import check_choice, check_count, check_methods
+from airw._base.checks import check_choice, check_count, check_flag, check_methods
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
@@ -24,6 +24,7 @@ from airw.corpora.trust import remember_embedder
 from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
     ArgumentError,
+    ArgumentKindError,
     CorpusNotFound,
     EmbedderError,
     EmbedderMismatch,
@@ -99,6 +100,11 @@ class BuildRequest:
         check_choice("on_error", values.get("on_error", "raise"), ("raise", "skip"))
         check_count("batch_size", values.get("batch_size", 1), least=1)
         check_choice("durability", values.get("durability", "normal"), DURABILITIES)
+        for flag in ("full", "force", "repair"):
+            check_flag(flag, values.get(flag, False))
+        progress = values.get("progress")
+        if progress is not None and not callable(progress):
+            raise ArgumentKindError(f"progress must be a function of a BuildProgress, not {short_repr(progress)}")
         target = _check_source_name(source) if store is None else store
         name = None
         if isinstance(target, str | os.PathLike):

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, TypeVarTupl
 
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
-from airw._base.json import json_clean
+from airw._base.json import is_deeper, json_clean
 from airw._base.messages import one_line, short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
@@ -170,6 +170,8 @@ class BuildRecipe:
         entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
         draft = Draft(entry, records, extraction, [*plan.problems, *extraction.problems])
         # Check here, where the problem can name its item: a store would refuse the whole page.
+        if any(is_deeper(record.metadata) for record in records):
+            raise SourceError("its fields nest deeper than 100 levels")
         for text in _texts(draft):
             _check_text(text)
         # A store could not look up a key with a NUL character again.
@@ -208,7 +210,7 @@ class BuildRecipe:
     def to_error(self, problem: ItemProblem) -> SourceError:
         """Return the error that names the source, the item and the reason."""
         item = short_repr(problem.item)
-        reason = problem.reason if item in problem.reason else f"{item} {problem.reason}"
+        reason = one_line(problem.reason if item in problem.reason else f"{item} {problem.reason}", longest=800)
         origin = f"source {self.source.name!r}" if self.source.name else "upsert"
         return SourceError(f"{origin}: {reason} (on_error='skip' leaves it out)")
 
@@ -220,7 +222,9 @@ def _read_id(part: object, kind: str) -> str:
     """
     part_id = getattr(part, "id", None)
     if not isinstance(part_id, str) or not part_id:
-        raise ArgumentError(f"{kind} needs an `id` that names it and its settings; {part!r} has {part_id!r}")
+        raise ArgumentError(
+            f"{kind} needs an `id` that names it and its settings; {short_repr(part)} has {short_repr(part_id)}"
+        )
     return part_id
 
 
@@ -237,7 +241,7 @@ def check_id(item: object) -> str:
     if not isinstance(item, Artifact):
         raise SourceError(f"a source must yield Artifact or ItemProblem, not {short_repr(item)}")
     if not isinstance(item.id, str) or not item.id:
-        raise SourceError(f"an artifact's id must be a string that is not empty, not {item.id!r}")
+        raise SourceError(f"an artifact's id must be a string that is not empty, not {short_repr(item.id)}")
     _check_text(item.id, allow_nul=False)
     return item.id
 

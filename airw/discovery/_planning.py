@@ -236,6 +236,8 @@ def _check_merge(plan: DiscoveryPlan) -> None:
     # A fusion without hits checks `identity`.
     fuse_entries({}, identity=plan.identity)
     names = [member.name for member in plan.members]
+    if plan.merge_weights is not None and not isinstance(plan.merge_weights, Mapping):
+        raise ArgumentError(f"merge_weights must map names to weights, not {short_repr(plan.merge_weights)}")
     for name, weight in (plan.merge_weights or {}).items():
         check_weight(f"merge_weights[{name!r}]", weight)
         if name not in names:

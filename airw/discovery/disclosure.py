@@ -19,7 +19,7 @@ from airw.discovery.expansion import Corpora, check_policy, passages_from
 from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
-from airw.values import SearchHit
+from airw.values import SearchHit, check_hit
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
@@ -142,7 +142,7 @@ async def disclose(
         raise ArgumentError(f"{present} needs {missing}: a passage takes a policy and the corpus with the records")
     if expand is not None:
         check_policy("expand", expand)
-    hits = selection.selected
+    hits = [check_hit(hit) for hit in selection.selected]
     contents = await _read_contents(hits, level, loader, store, _check_roots(roots))
     if corpus is None or expand is None:
         passages = _NO_PASSAGE * len(hits)

@@ -13,7 +13,7 @@ from airw.corpora import CorpusLike, use_store
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
 from airw.protocols import NeighborhoodPolicy, RecordsByArtifact
 from airw.retrieval.stitching import stitch
-from airw.values import Passage, Record, SearchHit
+from airw.values import Passage, Record, SearchHit, check_hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,15 @@ class SentenceWindow:
     def __call__(self, hit: SearchHit, siblings: Sequence[Record]) -> Sequence[Record]:
         """Return the records of the window."""
         if hit.surface_index is None:
-            name = f"the hit of {hit.artifact_id!r}"
+            name = f"the hit of {short_repr(hit.artifact_id)}"
             raise ArgumentError(f"SentenceWindow needs a surface_index, which {name} lacks: use WholeArtifact()")
         # A chunk and the summary of an artifact are no neighbours: the window counts records of one kind.
         records = [record for record in siblings if record.surface_kind == hit.surface_kind]
+        kind, index = short_repr(hit.surface_kind), short_repr(hit.surface_index)
         position = next((i for i, record in enumerate(records) if record.surface_index == hit.surface_index), None)
         if position is None:
             raise SeedNotFound(
-                f"{hit.artifact_id!r} has no {hit.surface_kind!r} surface at {hit.surface_index}: "
+                f"{short_repr(hit.artifact_id)} has no {kind} surface at {index}: "
                 "the hit is from another corpus or an older build: search again"
             )
         return records[max(0, position - self.k) : position + self.k + 1]
@@ -101,6 +102,7 @@ async def expand(
     """
     if not isinstance(hit, SearchHit):
         raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
+    check_hit(hit)
     policy = SentenceWindow() if policy is None else check_policy("policy", policy)
     async with use_store(corpus) as (name, store):
         [passage] = await passages_of([hit], name, store, "policy", policy)
@@ -139,7 +141,7 @@ async def passages_of(
     def make_passage(hit: SearchHit) -> Passage | NoLedgerEntry | SeedNotFound:
         records = siblings[hit.artifact_id]
         if records is None:
-            return NoLedgerEntry(f"corpus {name!r} contains no artifact {hit.artifact_id!r}")
+            return NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(hit.artifact_id)}")
         try:
             neighborhood = _choose_records(hit, records, parameter, policy)
         except SeedNotFound as error:

@@ -15,7 +15,7 @@ from airw._base.checks import check_choice, check_count, check_number
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.values import SearchHit
+from airw.values import SearchHit, check_hit
 
 Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap"]
 
@@ -128,7 +128,7 @@ def select(
         check_number("gap_ratio", gap_ratio, least=0, most=1),
         _check_floor(min_score, strategy),
     )
-    candidates = list(hits)
+    candidates = [check_hit(hit) for hit in hits]
     if callable(strategy):
         # The function gets a copy, so that it cannot change the candidates.
         name, choice = "custom", _Choice(_match_candidates(strategy(list(candidates)), candidates)[: bounds.max_k])

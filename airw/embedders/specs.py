@@ -65,7 +65,7 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         return spec
     raise ArgumentError(
         f"embedder must be 'light', 'default', a model's name on the hub, a model folder, 'http://host:8080/v1#model', "
-        f"an Embedder, or embedder_from(fn, id=..., dim=...), not {spec!r}"
+        f"an Embedder, or embedder_from(fn, id=..., dim=...), not {short_repr(spec)}"
     )
 
 

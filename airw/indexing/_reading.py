@@ -16,9 +16,9 @@ def check_kind(kind: object, text_key: object = None) -> None:
         ArgumentError: If one of them is not a non-empty string; `text_key` may be `None`.
     """
     if not isinstance(kind, str) or not kind:
-        raise ArgumentError(f"kind must be a non-empty string, not {kind!r}")
+        raise ArgumentError(f"kind must be a non-empty string, not {short_repr(kind)}")
     if text_key is not None and (not isinstance(text_key, str) or not text_key):
-        raise ArgumentError(f"text_key must be a non-empty string or None, not {text_key!r}")
+        raise ArgumentError(f"text_key must be a non-empty string or None, not {short_repr(text_key)}")
 
 
 def check_name(parameter: str, value: object) -> None:

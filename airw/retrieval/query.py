@@ -13,6 +13,7 @@ from airw._base.checks import (
     MAX_HITS,
     check_choice,
     check_count,
+    check_flag,
     check_number,
     check_query,
     check_strings,
@@ -287,7 +288,7 @@ def _check_weights(weights: object) -> Mapping[str, float] | None:
     if not isinstance(weights, Mapping):
         raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {short_repr(weights)}")
     kinds = check_strings("the kinds of surface_weights", weights)
-    checked = {kind: check_weight(f"surface_weights[{kind!r}]", weights[kind]) for kind in kinds}
+    checked = {kind: check_weight(f"surface_weights[{short_repr(kind)}]", weights[kind]) for kind in kinds}
     if all(weight == 1 for weight in checked.values()):
         return None
     return MappingProxyType(checked)
@@ -304,7 +305,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "mode": partial(check_choice, choices=MODES),
     "filter": lambda _, value: parse_filter(value),
     "surfaces": lambda name, value: None if value is None else check_strings(name, value),
-    "per_artifact": lambda _, value: value,
+    "per_artifact": check_flag,
     "fusion": partial(check_choice, choices=FUSIONS),
     "rrf_k": check_count,
     "alpha": lambda name, value: None if value is None else check_number(name, value, least=0, most=1),

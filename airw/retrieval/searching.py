@@ -362,7 +362,9 @@ def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
         ArgumentError: If one of the three is missing.
     """
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
-        raise ArgumentError(f"expected an open corpus, as `build` and `open_corpus` return it, not {corpus!r}")
+        raise ArgumentError(
+            f"expected an open corpus, as `build` and `open_corpus` return it, not {short_repr(corpus)}"
+        )
     return corpus
 
 

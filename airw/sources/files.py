@@ -227,7 +227,7 @@ def from_files(
     return CorpusSource(
         folder_name(folder.root) if name is None else name,
         folder.pages,
-        strategy or WholeText(),
+        WholeText() if strategy is None else strategy,
         embedder=embedder,
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,

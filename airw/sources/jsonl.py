@@ -187,7 +187,7 @@ def from_jsonl(
     return CorpusSource(
         name_from(file.name.removesuffix(".gz").removesuffix(".jsonl"), "records") if name is None else name,
         lines.pages,
-        strategy or whole_text,
+        whole_text if strategy is None else strategy,
         embedder=embedder,
         edge_extractor=edge_extractor,
         count=lines.count,

@@ -105,9 +105,9 @@ def from_notes(
     return CorpusSource(
         folder_name(folder.root) if name is None else name,
         pages,
-        strategy or Notes(),
+        Notes() if strategy is None else strategy,
         embedder=embedder,
-        edge_extractor=edge_extractor or MarkdownLinks(),
+        edge_extractor=MarkdownLinks() if edge_extractor is None else edge_extractor,
         excluded=folder.find_excluded,
         count=folder.count,
         origin=folder.origin,

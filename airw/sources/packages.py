@@ -350,9 +350,9 @@ def from_packages(
     return CorpusSource(
         name,
         pages,
-        strategy or Package(),
+        Package() if strategy is None else strategy,
         embedder=embedder,
-        edge_extractor=edge_extractor or DependencyLinks(),
+        edge_extractor=DependencyLinks() if edge_extractor is None else edge_extractor,
         excluded=scope.find_excluded,
     )
 

@@ -291,7 +291,7 @@ def from_records(
     return CorpusSource(
         name,
         lambda: record_fetcher.pages(_RecordReader(name, id_key, text_key, keys).read),
-        strategy or chunked,
+        chunked if strategy is None else strategy,
         embedder=embedder,
         edge_extractor=edge_extractor,
     )

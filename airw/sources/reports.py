@@ -166,7 +166,7 @@ def from_md_reports(
     return CorpusSource(
         name,
         reports.pages,
-        strategy or Chunked(),
+        Chunked() if strategy is None else strategy,
         embedder=embedder,
         edge_extractor=edge_extractor,
         excluded=reports.find_excluded,

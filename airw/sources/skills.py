@@ -338,8 +338,8 @@ def from_skills(
     return CorpusSource(
         name,
         scope.pages,
-        strategy or Skill(),
+        Skill() if strategy is None else strategy,
         embedder=embedder,
-        edge_extractor=edge_extractor or DependencyLinks(),
+        edge_extractor=DependencyLinks() if edge_extractor is None else edge_extractor,
         excluded=excluded,
     )

@@ -288,7 +288,7 @@ def from_mapping(
     return CorpusSource(
         name,
         mapping,
-        strategy or WholeText(),
+        WholeText() if strategy is None else strategy,
         embedder=embedder,
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,

@@ -130,4 +130,9 @@ def from_mcp_tools(
     """
     check_records("tools", tools)
     fetcher = RecordFetcher(tools, _add_keys)
-    return CorpusSource(name, lambda: fetcher.pages(_ToolReader(name).read), strategy or Skill(), embedder=embedder)
+    return CorpusSource(
+        name,
+        lambda: fetcher.pages(_ToolReader(name).read),
+        Skill() if strategy is None else strategy,
+        embedder=embedder,
+    )

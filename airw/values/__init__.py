@@ -14,7 +14,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw._base.arrays import Floats, NDArray
     from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
-    from airw.values.hits import Passage, Ranking, SearchHit
+    from airw.values.hits import Passage, Ranking, SearchHit, check_hit
     from airw.values.limits import STOP_REASONS, Limits, StopReason
     from airw.values.links import (
         DIRECTIONS,
@@ -40,7 +40,7 @@ else:
         {
             "airw._base.arrays": ["Floats", "NDArray"],
             "artifacts": ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"],
-            "hits": ["Passage", "Ranking", "SearchHit"],
+            "hits": ["Passage", "Ranking", "SearchHit", "check_hit"],
             "limits": ["Limits", "STOP_REASONS", "StopReason"],
             "links": [
                 "DIRECTIONS",
@@ -94,5 +94,6 @@ __all__ = [
     "TermCounts",
     "UnresolvedLink",
     "canonical_node_id",
+    "check_hit",
     "fold_name",
 ]

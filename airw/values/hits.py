@@ -1,13 +1,17 @@
 """The results of searches and walks: rankings, hits, passages."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.json import json_clean
+from airw._base.json import is_deeper, json_clean
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, ArgumentKindError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +103,41 @@ class SearchHit:
         """Return the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
         return {item.name: json_clean(getattr(self, item.name)) for item in fields(self)}
 
+
+def check_hit(hit: SearchHit) -> SearchHit:
+    """Return a hit if its fields have the types that they must have.
+
+    The constructor does not check them, because walks create thousands of hits.
+
+    Raises:
+        ArgumentError: If it is not a hit, or a field has another type.
+
+    Example:
+        >>> check_hit(SearchHit("a.md", "chunk", 0.5, "text")).artifact_id
+        'a.md'
+    """
+    if not isinstance(hit, SearchHit):
+        raise ArgumentKindError(f"a hit must be a SearchHit, not {short_repr(hit)}")
+    for name, kinds in _KINDS.items():
+        value = getattr(hit, name)
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise ArgumentKindError(f"{name} of a hit must not be {short_repr(value)}")
+    if is_deeper(hit.metadata):
+        raise ArgumentError("metadata of a hit must not nest deeper than 100 levels")
+    if isinstance(hit.score, int) and abs(hit.score) > sys.float_info.max:
+        raise ArgumentError(f"score of a hit must be a finite number, not {short_repr(hit.score)}")
+    return hit
+
+
+_KINDS: Mapping[str, Any] = {
+    "artifact_id": str,
+    "surface_kind": str,
+    "score": Real,
+    "text": str,
+    "metadata": Mapping,
+    "source": str | None,
+    "surface_index": int | None,
+}
 
 # A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
 _SETTERS = tuple(getattr(SearchHit, item.name).__set__ for item in fields(SearchHit))

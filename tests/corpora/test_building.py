@@ -839,3 +839,27 @@ async def test_a_change_signal_that_is_no_string_is_a_problem_that_names_it(sign
             await build(source, store=MemoryStore())
         async with build(source, store=MemoryStore(), on_error="skip") as corpus:
             assert [problem.item for problem in corpus.report.problems] == ["a"]
+
+
+async def test_fields_that_nest_too_deeply_are_a_problem_of_their_item():
+    deep = "x"
+    for _ in range(200):
+        deep = [deep]
+    source = from_mapping({"a": {"text": "x", "deep": deep}, "b": "y"}, name="notes", embedder="light")
+    async with build(source, store=MemoryStore(), on_error="skip") as corpus:
+        assert [problem.item for problem in corpus.report.problems] == ["a"]
+        assert "nest deeper than 100 levels" in corpus.report.problems[0].reason
+        assert await corpus.store.artifact_ids() == ["b"]
+
+
+@pytest.mark.parametrize("options", [{"progress": "bar"}, {"full": 1}, {"force": "no"}])
+async def test_options_of_another_type_are_refused_before_the_build(options):
+    with pytest.raises(ArgumentError, match=next(iter(options))):
+        await build(from_mapping({"a": "x"}, name="notes", embedder="light"), store=MemoryStore(), **options)
+
+
+async def test_the_error_of_an_item_is_short_whatever_its_name():
+    source = from_mapping({"x" * 100_000: 5}, name="notes", embedder="light")
+    with pytest.raises(SourceError) as refusal:
+        await build(source, store=MemoryStore())
+    assert len(str(refusal.value)) < 1_000

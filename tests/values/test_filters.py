@@ -264,7 +264,7 @@ def test_values_to_compare_with_are_bounded_too(wrap):
     [
         ({"$or": [{"a": 1}] * 5_001}, "more than 5,000 conditions"),
         ({"a": {"$in": range(1_000_001)}}, "takes a list"),
-        ({"a": {"$in": list(range(1_000_001))}}, "more than 1,000,000 values"),
+        ({"a": {"$in": ["x"] * 1_000_001}}, "more than 1,000,000 values"),
         ({"a": 10**5_000}, "thousands of digits"),
         ({"a": {"$in": [-(10**5_000)]}}, "thousands of digits"),
     ],

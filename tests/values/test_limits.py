@@ -74,7 +74,10 @@ def test_the_reasons_to_stop_are_in_order_of_precedence_and_complete():
 
 def test_a_count_is_returned_or_refused_with_its_name_and_least_value():
     assert check_count("k", 0) == 0
-    assert check_count("k", 10**30, least=1) == 10**30
+    assert check_count("k", 10**18, least=1) == 10**18
+    for value in (10**18 + 1, 10**30, 10**5_000):
+        with pytest.raises(ArgumentError, match="k must be at most 1,000,000,000,000,000,000, not "):
+            check_count("k", value)
     for value in (0, -1, True, None, 1.5, "1"):
         with pytest.raises(ArgumentError, match="k must be a whole number of at least 1, not "):
             check_count("k", value, least=1)

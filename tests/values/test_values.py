@@ -8,14 +8,16 @@ from dataclasses import FrozenInstanceError, fields
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+import anyio
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airw import Selection, disclose, select
 from airw._base.json import json_clean
 from airw.errors import ArgumentError
-from airw.values import Artifact, Edge, Record, SearchHit, Surface
+from airw.values import Artifact, Edge, Record, SearchHit, Surface, check_hit
 
 
 class Colour(enum.Enum):
@@ -174,3 +176,38 @@ def test_the_result_for_any_value_is_json_and_cleaning_it_again_changes_nothing(
     cleaned = json_clean(value)
     assert json.loads(json.dumps(cleaned, allow_nan=False)) == cleaned
     assert json_clean(cleaned) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("artifact_id", 1),
+        ("surface_kind", None),
+        ("score", "high"),
+        ("score", True),
+        ("score", 10**400),
+        ("text", None),
+        ("metadata", []),
+        ("source", 1),
+        ("surface_index", 0.5),
+    ],
+)
+def test_a_hit_with_a_field_of_another_type_is_named(field, value):
+    hit = SearchHit(**{"artifact_id": "a", "surface_kind": "chunk", "score": 1, "text": "x", field: value})
+    with pytest.raises(ArgumentError, match=f"{field} of a hit must"):
+        check_hit(hit)
+    for call in (
+        lambda: select([hit]),
+        lambda: anyio.run(disclose, Selection([hit], [hit], abstained=False, reason="x")),
+    ):
+        with pytest.raises(ArgumentError, match=f"{field} of a hit must"):
+            call()
+
+
+def test_metadata_of_a_hit_may_nest_a_hundred_levels():
+    metadata = {"a": 1}
+    for _ in range(99):
+        metadata = {"a": metadata}
+    check_hit(SearchHit("a", "chunk", 1, "x", metadata))
+    with pytest.raises(ArgumentError, match="metadata of a hit must not nest deeper than 100 levels"):
+        check_hit(SearchHit("a", "chunk", 1, "x", {"a": metadata}))
