@@ -28,6 +28,7 @@ _MAX_DEPTH = 50
 # Errors that PyYAML does not catch itself, for values that only look like dates, numbers or tagged values.
 _YAML_LEAKS = (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError)
 _MAX_TITLE = 500
+_MAX_FRONTMATTER = 500_000  # characters; PyYAML takes a second for about 100,000 of the shortest values
 _MAX_SCALAR = 100  # characters of a number or a date; some conversions take quadratic time
 
 
@@ -63,7 +64,8 @@ def read_frontmatter(text: str) -> Frontmatter:
 
     If it cannot be read, it stays part of the body, and `problem` is the reason. Aliases (`*name`) and nesting deeper
     than 50 levels are refused: a few hundred bytes of them could fill any memory, or overflow the C stack of the YAML
-    library. So are numbers and dates of more than 100 characters, which could take minutes to convert.
+    library. So are numbers and dates of more than 100 characters, which could take minutes to convert, and frontmatter
+    of more than 500,000 characters.
 
     Example:
         >>> read_frontmatter("---\ntitle: A\ntags: [x]\n---\n# Body")
@@ -86,6 +88,9 @@ def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Se
     yaml_text, body = split_frontmatter(text)
     if not body:
         return Frontmatter({}, 0), {}
+    if len(yaml_text) > _MAX_FRONTMATTER:
+        reason = f"the frontmatter has {len(yaml_text)} characters, more than {_MAX_FRONTMATTER}"
+        return Frontmatter({}, 0, reason), {}
     fields, lines, problem = _load(yaml_text)
     return Frontmatter({}, 0, problem) if problem else Frontmatter(fields, body), lines
 

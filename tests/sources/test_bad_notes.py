@@ -67,6 +67,13 @@ async def test_broken_frontmatter_is_reported_with_its_line_and_only_its_fields_
     assert words in list_problems(corpus)[0][1]
 
 
+async def test_frontmatter_of_half_a_megabyte_costs_its_fields_alone(tmp_path):
+    aliases = "a," * 300_000
+    corpus, edges = await build_notes(tmp_path, {"n.md": f"---\naliases: [{aliases}]\n---\n[n](next.md)"})
+    reason = "the frontmatter has 600011 characters, more than 500000"
+    assert (edges, list_problems(corpus)[0]) == ({("n.md", "next.md")}, ("n.md", reason))
+
+
 async def test_short_numbers_and_dates_of_every_form_are_read(tmp_path):
     yaml = "hour: 1:30\nhex: 0xff\nbig: " + "9" * 90 + "\nratio: 1.5e+3\nday: 2026-11-22\ntext: '" + "9" * 500 + "'"
     corpus, _ = await build_notes(tmp_path, {"n.md": f"---\n{yaml}\n---\n# N"})
