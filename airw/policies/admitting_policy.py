@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray, reserve
-from airw._base.checks import check_count
+from airw._base.checks import MAX_HITS, check_count
 from airw._base.overriding import override
 from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id
@@ -109,7 +109,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         for name in ("select_k", "start_k", "adjacent_k", "max_traverse"):
             value = getattr(self, name)
             if value is not None or name == "start_k":
-                check_count(name, value)
+                check_count(name, value, most=MAX_HITS)
 
     async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
         """Return the start: the artifacts of one search, and the roots."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_count
+from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.policies._capabilities import Walkable
@@ -92,7 +92,7 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
         """Check the parameters."""
         super().__post_init__()
         check_count("width", self.width, least=1)
-        check_count("seed_k", self.seed_k)
+        check_count("seed_k", self.seed_k, most=MAX_HITS)
 
     @override
     def begin(self, state: State) -> ArtifactMemory:

@@ -7,7 +7,7 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import check_count, check_strings
+from airw._base.checks import MAX_HITS, check_count, check_strings
 from airw._base.overriding import override
 from airw.policies._capabilities import Walkable, embed, require
 from airw.policies._roots import require_query
@@ -73,7 +73,7 @@ class CollapsedTree(Policy[TreeMemory]):
         """Check the parameters."""
         for name in ("summary_kinds", "leaf_kinds"):
             object.__setattr__(self, name, check_strings(name, getattr(self, name)))
-        check_count("seed_k", self.seed_k)
+        check_count("seed_k", self.seed_k, most=MAX_HITS)
         check_scope(self.scope)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)

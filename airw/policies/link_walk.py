@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_choice, check_count
+from airw._base.checks import MAX_HITS, check_choice, check_count
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
@@ -129,7 +129,7 @@ class LinkWalk(Policy[ArtifactMemory]):
         check_choice("direction", self.direction, DIRECTIONS)
         check_choice("seeding", self.seeding, SEEDINGS)
         if self.start_k is not None:
-            check_count("start_k", self.start_k)
+            check_count("start_k", self.start_k, most=MAX_HITS)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))

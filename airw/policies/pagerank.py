@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_choice, check_count, check_weight
+from airw._base.checks import MAX_HITS, check_choice, check_count, check_weight
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
@@ -124,7 +124,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        check_count("seed_k", self.seed_k)
+        check_count("seed_k", self.seed_k, most=MAX_HITS)
         check_count("width", self.width, least=1)
         check_count("certify_k", self.certify_k)
         check_choice("weighting", self.weighting, _WEIGHTINGS)

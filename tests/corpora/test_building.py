@@ -1,6 +1,7 @@
 """Builds in memory: the same content as a fresh build, the least work, and no losses."""
 
 import zlib
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.corpora import BuildProgress, build
+from airw.corpora.pipeline import SourcePages
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
 from airw.indexing import Chunked, WholeText
@@ -863,3 +865,20 @@ async def test_the_error_of_an_item_is_short_whatever_its_name():
     with pytest.raises(SourceError) as refusal:
         await build(source, store=MemoryStore())
     assert len(str(refusal.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("x" * 3_000_000, [3, 3, 1]),
+        ({"text": "x" * 3_000_000}, [3, 3, 1]),
+        ({"rows": [[]] * 60_000}, [3, 3, 1]),
+        ("x" * 1_000, [7]),
+    ],
+)
+async def test_a_page_ends_early_if_its_texts_are_long(raw, expected):
+    async with aclosing(SourcePages(from_mapping(dict.fromkeys("abcdefg", raw), name="notes"), 256)) as pages:
+        sizes = []
+        while page := await pages.next():
+            sizes.append(len(page))
+    assert sizes == expected
