@@ -19,7 +19,7 @@ from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports, with_survey
 from airw.corpora.progress import Progress, ProgressMeter
-from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
+from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, check_settings, recipes_by_source
 from airw.corpora.trust import remember_embedder
 from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
@@ -367,6 +367,12 @@ async def keep_embedder_id(recipe: BuildRecipe, store: Store, embedder: Embedder
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
     """Return the settings that the corpus will have after this build."""
     stored = await store.config()
+    try:
+        check_settings(request.source.name, stored)
+    except StoreCorrupt:
+        if not request.repair:
+            raise
+        stored = {}
     is_same_embedder = stored.get("embedder_id") == recipe.embedder_id
     # An embedder object has no specification: if the corpus already has one for the same embedder, that one stays.
     if is_same_embedder and not isinstance(request.spec, str | os.PathLike):

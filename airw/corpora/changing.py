@@ -9,7 +9,7 @@ from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.corpora.pipeline import Builder, BuildReport, sum_reports
-from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strategy_of
+from airw.corpora.recipes import BuildRecipe, OnError, check_settings, edge_extractor_of, strategy_of
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
@@ -90,6 +90,7 @@ class Changes:
                 f"corpus {self.name!r} was never built, so it has no strategy to index with; build it first, "
                 "for example from an empty source: from_mapping({}, name=...)"
             )
+        check_settings(self.name, config)
         check_embedder(self.embedder, config["embedder_id"], config["dim"], self.name)
 
     def _builders(self, owners: Iterable[str], config: Mapping[str, Any], on_error: OnError) -> dict[str, Builder]:

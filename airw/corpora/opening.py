@@ -15,6 +15,7 @@ from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, requ
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw.corpora.naming import find_corpus_path, is_corpus_name
+from airw.corpora.recipes import check_settings
 from airw.corpora.trust import check_allowed, is_network_path
 from airw.embedders import (
     MissingEmbedder,
@@ -266,6 +267,7 @@ async def _open(
     store = await SqliteStore.open(path, durability=durability)
     try:
         config = await store.config()
+        check_settings(path.stem, config)
         name = path.stem if is_corpus_name(name_or_path) else str(config.get("name", path.stem))
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
@@ -378,5 +380,7 @@ async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, S
         return
     path = find_corpus_path(corpus)
     async with await SqliteStore.open(path) as store:
-        name = path.stem if is_corpus_name(corpus) else (await store.config()).get("name", path.stem)
+        config = await store.config()
+        check_settings(path.stem, config)
+        name = path.stem if is_corpus_name(corpus) else config.get("name", path.stem)
         yield name, cast("StoreT_co", store)

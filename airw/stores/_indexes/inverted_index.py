@@ -362,11 +362,13 @@ class InvertedIndex:
         """Yield at most `limit` of the rows, ordered by artifact id and surface index."""
         row_scores = scores[rows].tolist()
         for position, artifact_id, index, number, record_id in connection.execute(
-            """SELECT key, artifact_id, idx, record.rowid, record.id
+            """SELECT key, artifact_id, CAST(idx AS INTEGER), record.rowid, record.id
             FROM json_each(?) JOIN record ON record.rowid = value
             ORDER BY artifact_id, idx, record.rowid LIMIT ?""",
             [dump_in_slices(self._rowids[rows].tolist()), limit],
         ):
+            # A damaged or foreign file may have bytes here.
+            _check_consistent(isinstance(artifact_id, str) and isinstance(record_id, str))
             yield -row_scores[position], artifact_id, index, number, record_id
 
 

@@ -7,12 +7,14 @@ from airw._base.messages import error_text, one_line
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.inverted_index import read_lengths
 from airw.stores.sqlite._records import parse_metadata
+from airw.stores.sqlite._segmented_index import read_corpus_mark
 from airw.stores.sqlite._vector_codec import decode_vectors
 
 if TYPE_CHECKING:
     import sqlite3
 
 _BLOCK = 2048  # rows per read
+_MAX_ROWID = 2**63 - 1
 _MOST_FAULTS = 10  # of each kind
 
 # What must not exist in a whole corpus, by the name of the fault.
@@ -97,7 +99,10 @@ def _check_words(connection: "sqlite3.Connection") -> Iterator[str]:
 def _check_settings(connection: "sqlite3.Connection") -> Iterator[str]:
     rows = connection.execute("SELECT value FROM setting WHERE kind <> 'file'").fetchall()
     parse_metadata([value for (value,) in rows])
-    yield from ()
+    read_corpus_mark(connection)
+    (last,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
+    if (last or 0) > _MAX_ROWID // 2:
+        yield "settings: the numbers of rows are used up"
 
 
 def _read_blocks(connection: "sqlite3.Connection", sql: str) -> Iterator[list[tuple[Any, ...]]]:

@@ -16,6 +16,7 @@ from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNum
 from airw.stores._indexes.value_index import ValueIndex
 from airw.stores.sqlite._filter_sql import compile_field, compile_filter
 from airw.stores.sqlite._record_log import RecordLog, read_records
+from airw.stores.sqlite._records import parse_value
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -213,4 +214,4 @@ class FieldIndex:
             values = {value: record_id for _, record_id, _, value in records if value is not None}
             for value, record_id in values.items():
                 self._artifacts[record_id] = artifact_id
-                self._index.add(artifact_id, json.loads(value))
+                self._index.add(artifact_id, parse_value(value))

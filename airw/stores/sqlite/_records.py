@@ -84,10 +84,38 @@ def _find_artifacts(
 def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
     """Return the records of rows of a position and the columns `_RECORD`."""
     metadata = parse_metadata([row[-1] for row in rows])
+    # SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
+    if not {tuple(map(type, row[2:7])) for row in rows} <= {(str, str, str, int, str)}:
+        raise DamagedValue("a record has a value of another type")
     return [
         Record(record_id, artifact_id, kind, index, text, fields)
         for (_, _, record_id, artifact_id, kind, index, text, _), fields in zip(rows, metadata, strict=True)
     ]
+
+
+def parse_value(text: str) -> Any:
+    """Return the value of a JSON text in the file.
+
+    Raises:
+        DamagedValue: If it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DamagedValue(f"a value is no JSON text: {error_text(error)}") from error
+
+
+def check_columns(*columns: Sequence[object]) -> None:
+    """Check that these columns contain only text.
+
+    SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
+
+    Raises:
+        DamagedValue: If one does not.
+    """
+    for column in columns:
+        if not {*map(type, column)} <= {str}:
+            raise DamagedValue("a record has a value of another type")
 
 
 def parse_metadata(texts: Sequence[str]) -> list[dict[str, Any]]:

@@ -92,6 +92,10 @@ class WrongFormat(StoreCorrupt):
     """The file is whole, but of another application or of another version of airw."""
 
 
+_TABLE_NAMES = {"record", "record_text", "artifact", "vector", "bucket", "gone", "link", "name", "setting"}
+_TRIGGERS = {("record_added", "record"), ("record_removed", "record")}
+
+
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite, and of damaged content, to errors of this library."""
@@ -348,7 +352,27 @@ def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
         raise WrongFormat(
             f"{str(path)!r} has format {version}, this version of airw reads {VERSION}; upgrade airw or build it again"
         )
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    missing = {"record", "record_text", "artifact", "vector", "bucket", "gone", "link", "name", "setting"} - tables
-    if missing:
+    _check_schema(connection, path)
+
+
+def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
+    """Check that the file has the tables of a corpus, and nothing that runs by itself.
+
+    A stranger may have put a view in the place of a table, or a trigger that never ends.
+    """
+    schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
+    tables = {name for kind, name, _, sql in schema if kind == "table" and _is_ordinary(name, sql)}
+    if missing := _TABLE_NAMES - tables:
         raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")
+    foreign = [name for kind, name, table, _ in schema if kind == "trigger" and (name, table) not in _TRIGGERS]
+    if foreign:
+        raise StoreCorrupt(
+            f"{str(path)!r} contains the trigger {short_repr(foreign[0])}, which airw never makes; build it with "
+            "repair=True, or use another copy of it"
+        )
+
+
+def _is_ordinary(name: str, sql: object) -> bool:
+    """Return whether a table is of the kind that airw creates."""
+    is_virtual = str(sql).upper().startswith("CREATE VIRTUAL")
+    return is_virtual == (name == "record_text")

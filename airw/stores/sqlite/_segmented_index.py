@@ -120,7 +120,7 @@ class SegmentedIndex:
 
 def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
     """Return the number of rows in each bucket that is not empty."""
-    return dict(connection.execute("SELECT number, live FROM bucket WHERE live > 0"))
+    return dict(connection.execute("SELECT number, CAST(live AS INTEGER) FROM bucket WHERE CAST(live AS INTEGER) > 0"))
 
 
 def read_corpus_mark(connection: "sqlite3.Connection") -> str:

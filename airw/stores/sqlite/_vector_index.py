@@ -17,6 +17,7 @@ from airw.stores.sqlite import _segmented_index
 from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._filter_sql import Sql, compile_filter, compile_in, keys_json
 from airw.stores.sqlite._record_log import RecordLog
+from airw.stores.sqlite._records import check_columns
 from airw.stores.sqlite._segmented_index import SegmentedIndex, count_live_rows
 from airw.stores.sqlite._segments import SHORTLIST
 from airw.stores.sqlite._vector_codec import decode_vectors
@@ -94,9 +95,12 @@ class VectorIndex:
 
         self._log.drop_removed(connection, self._index.drop, restart=restart)
         for rows in self._log.read_new(
-            connection, "id, artifact_id, kind, idx, data, sum", tables="record JOIN vector USING (rowid)"
+            connection,
+            "id, artifact_id, kind, CAST(idx AS INTEGER), data, sum",
+            tables="record JOIN vector USING (rowid)",
         ):
             numbers, ids, artifact_ids, kinds, indexes, *stored = zip(*rows, strict=True)
+            check_columns(ids, artifact_ids, kinds)
             self._index.put(ids, numbers, artifact_ids, kinds, indexes, vectors=decode_vectors(*stored))
 
 
@@ -147,13 +151,14 @@ class SqlVectorSearch:
         """Return the `k` best of all rows that satisfy the conditions, by exact scores."""
         where = " AND ".join(["1", *(f"({sql})" for sql, _ in conditions)])
         cursor = self.connection.execute(
-            f"""SELECT artifact_id, idx, id, data, sum FROM record JOIN vector ON vector.rowid = record.rowid
-            WHERE {where}""",
+            f"""SELECT artifact_id, CAST(idx AS INTEGER), id, data, sum
+            FROM record JOIN vector ON vector.rowid = record.rowid WHERE {where}""",
             [value for _, values in conditions for value in values],
         )
         rows: list[_ScoredRow] = []
         while block := cursor.fetchmany(_BLOCK):
             artifact_ids, indexes, ids, *stored = zip(*block, strict=True)
+            check_columns(ids, artifact_ids)
             scores = exact_scores(decode_vectors(*stored), query)
             rows += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
             # Only now and then, so that each row takes part in few sorts.

@@ -1,0 +1,203 @@
+"""Corpus files that a stranger crafted.
+
+Each call answers or raises an error of the library, and soon.
+"""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+
+import anyio
+import pytest
+
+import airw
+from airw.corpora import build, open_corpus
+from airw.errors import AirwError, StoreCorrupt
+from airw.sources import from_mapping
+
+pytestmark = pytest.mark.asyncio_only
+
+DEEP = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+CONFIG = "UPDATE setting SET value = {} WHERE kind = 'config'"
+
+
+def set_config(field, value):
+    return [(CONFIG.format(f"json_set(value, '$.{field}', json(?))"), [json.dumps(value)])]
+
+
+OPENED = {
+    "artifacts are an endless view": [
+        "DROP TABLE artifact",
+        f"""CREATE VIEW artifact AS {ENDLESS} SELECT 'a' || x AS id, 'v' AS version, 'hashing-v1-512' AS embedder_id,
+        's' AS strategy_id, 'x' AS extractor_id, '' AS source FROM c""",
+    ],
+    "settings are an endless view": [
+        "ALTER TABLE setting RENAME TO s",
+        f"CREATE VIEW setting AS {ENDLESS} SELECT kind, key, value FROM s, c WHERE x < 0",
+    ],
+    "a trigger never ends": [
+        f"CREATE TRIGGER t AFTER INSERT ON artifact BEGIN INSERT INTO gone (record_id) {ENDLESS} SELECT x FROM c; END"
+    ],
+    "a trigger deletes everything": ["CREATE TRIGGER t AFTER INSERT ON artifact BEGIN DELETE FROM record; END"],
+    "a trigger has our name on another table": [
+        "DROP TRIGGER record_added",
+        "CREATE TRIGGER record_added AFTER INSERT ON artifact BEGIN DELETE FROM record; END",
+    ],
+    "records are a virtual table": [
+        "ALTER TABLE record RENAME TO r",
+        "CREATE VIRTUAL TABLE record USING fts5 (id, artifact_id, kind, idx, metadata, text)",
+    ],
+    "the text index is a table": ["DROP TABLE record_text", "CREATE TABLE record_text (text)"],
+    "tables are missing": ["DROP TABLE link", "DROP TABLE name", "DROP TABLE gone"],
+    "settings nest deeply": [(CONFIG.format("?"), [DEEP])],
+    "settings are a list": [(CONFIG.format("?"), ["[1]"])],
+    "settings are a number": [(CONFIG.format("?"), ["7"])],
+    "settings are no JSON": [(CONFIG.format("?"), ["{"])],
+    "settings lack the embedder": [CONFIG.format("json_remove(value, '$.embedder')")],
+    "settings lack the width": [CONFIG.format("json_remove(value, '$.dim')")],
+    "the embedder is a number": set_config("embedder", 7),
+    "the embedder is null": set_config("embedder", None),
+    "the embedder is a path with NUL": set_config("embedder", "/x\0y"),
+    "the embedder is a path of 100,000 characters": set_config("embedder", "/" + "x" * 100_000),
+    "the name is a number": set_config("name", 7),
+    "the name is huge": set_config("name", "x" * 100_000),
+    "the source is a list": set_config("source", []),
+    "the width is a text": set_config("dim", "x"),
+    "the width is negative": set_config("dim", -3),
+    "the recipes are a number": set_config("recipes", 7),
+    "a recipe is a number": set_config("recipes", {"notes": 7}),
+}
+"""Files that must not even be opened, by what a stranger did to them."""
+
+CALLED = {
+    "metadata nest deeply": [("UPDATE record SET metadata = ?", [DEEP])],
+    "metadata are a list": ["UPDATE record SET metadata = '[1]'"],
+    "metadata are a number": ["UPDATE record SET metadata = '1'"],
+    "metadata have NaN": ["""UPDATE record SET metadata = '{"a": NaN}'"""],
+    "metadata have a number of 5,000 digits": [("UPDATE record SET metadata = ?", ['{"a": ' + "9" * 5000 + "}"])],
+    "metadata have half a character": [("UPDATE record SET metadata = ?", ['{"a": "\\ud800"}'])],
+    "metadata are bytes": ["UPDATE record SET metadata = x'ff00'"],
+    "texts are bytes": ["UPDATE record SET text = x'ff00'"],
+    "texts are numbers": ["UPDATE record SET text = 5, artifact_id = 7"],
+    "artifact ids are bytes": ["UPDATE record SET artifact_id = x'00ff' WHERE rowid % 2"],
+    "record ids are bytes": ["UPDATE record SET id = CAST(id AS BLOB) WHERE rowid % 2"],
+    "kinds are bytes": ["UPDATE record SET kind = x'00ff' WHERE rowid % 2"],
+    "ledger ids are bytes": ["UPDATE artifact SET id = CAST(id AS BLOB) WHERE id > 'n1'"],
+    "an index is a text": ["UPDATE record SET idx = 'x'"],
+    "an index is a huge number": ["UPDATE record SET idx = 9223372036854775807"],
+    "a calibration is a number": ["INSERT INTO setting VALUES ('calibration', 'x', '7')"],
+    "the mark is a list": ["UPDATE setting SET value = '[]' WHERE kind = 'file'"],
+    "the mark is a path": ["""UPDATE setting SET value = '"../../x"' WHERE kind = 'file'"""],
+    "the mark is missing": ["DELETE FROM setting WHERE kind = 'file'"],
+    "the stamp is a text": ["UPDATE stamp SET data = 'x'"],
+    "a vector is long": ["UPDATE vector SET data = zeroblob(5000000) WHERE rowid = 1"],
+    "a vector is empty": ["UPDATE vector SET data = x'' WHERE rowid = 1"],
+    "a checksum is bytes": ["UPDATE vector SET sum = x'00' WHERE rowid = 1"],
+    "the count of rows is huge": ["UPDATE bucket SET live = 1000000000"],
+    "the count of rows is negative": ["UPDATE bucket SET live = -5"],
+    "the count of rows is a text": ["UPDATE bucket SET live = 'x'"],
+    "tombstones are at their end": ["INSERT INTO gone VALUES (9223372036854775807, 'x')"],
+    "a link has an unknown state": ["UPDATE link SET state = 'weird', target = 'zzz'"],
+    "a link has no target": ["UPDATE link SET state = 'resolved', target = 'zzz'"],
+    "a link has bytes": ["UPDATE link SET type = x'ff', origin = x'00'"],
+    "the last row is the last possible one": ["UPDATE record SET rowid = 9223372036854775807 WHERE rowid = 1"],
+    "the text index is empty": ["INSERT INTO record_text (record_text) VALUES ('delete-all')"],
+    "the text index lacks lengths": ["DELETE FROM record_text_docsize"],
+    "lengths of texts are texts": ["UPDATE record_text_docsize SET sz = 'x'"],
+}
+"""Files that can be opened, but not all calls can answer."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Return a small corpus without a fault."""
+    path = tmp_path_factory.mktemp("whole") / "notes.airw"
+    texts = {"a": "hello [b](b)", "b": "bye", **{f"n{number}": f"text {number}" for number in range(20)}}
+
+    async def make():
+        async with build(from_mapping(texts, name="notes", embedder="light"), store=path):
+            pass
+
+    anyio.run(make)
+    return path
+
+
+@pytest.fixture
+def path(whole, tmp_path):
+    return shutil.copy(whole, tmp_path / "notes.airw")
+
+
+def craft(path, statements):
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.create_function("airw_composed", 1, lambda text: text)
+        connection.execute("PRAGMA writable_schema = ON")
+        for statement in statements:
+            connection.execute(*([statement] if isinstance(statement, str) else statement))
+
+
+CALLS = {
+    "dense": lambda corpus: corpus.search("hello", k=5),
+    "lexical": lambda corpus: corpus.search("hello text", mode="lexical", k=5),
+    "filter": lambda corpus: corpus.search("hello", mode="hybrid", filter={"a": {"$gt": 3}}),
+    "surfaces": lambda corpus: corpus.search("hello", mode="hybrid", surfaces=["document"]),
+    "ids": lambda corpus: corpus.store.artifact_ids(),
+    "ledger": lambda corpus: corpus.store.ledger(),
+    "records": lambda corpus: corpus.store.records_of(["a", "n1"]),
+    "neighbors": lambda corpus: corpus.store.neighbors(["a"], direction="both"),
+    "matching": lambda corpus: corpus.store.matching([("a", 1)]),
+    "counts": lambda corpus: corpus.store.counts(),
+    "calibration": lambda corpus: corpus.store.calibration(),
+    "unresolved": lambda corpus: corpus.store.unresolved_links(),
+    "walk": lambda corpus: airw.top_k(airw.traverse("hello", corpus, policy=airw.policies.Beam(), timeout=5), k=5),
+    "discover": lambda corpus: airw.discover(corpus, "hello"),
+    "upsert": lambda corpus: corpus.upsert({"a": "changed", "new": "words"}),
+    "delete": lambda corpus: corpus.delete(["b"]),
+}
+
+
+async def fail_typed(call):
+    """Await a call, and return its error if it is one of the library."""
+    try:
+        with anyio.fail_after(10):
+            await call
+    except AirwError as error:
+        caught = error
+    else:
+        return None
+    assert "\n" not in str(caught)
+    assert len(str(caught)) < 1000
+    return caught
+
+
+@pytest.mark.parametrize("fault", OPENED)
+async def test_a_file_with_a_foreign_schema_or_foreign_settings_is_not_opened(path, fault):
+    craft(path, OPENED[fault])
+    error = await fail_typed(open_corpus(path))
+    assert isinstance(error, StoreCorrupt)
+    assert "repair=True" in str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", CALLED)
+async def test_each_call_on_a_file_with_foreign_values_answers_or_raises_a_typed_error(path, fault):
+    craft(path, CALLED[fault])
+    async with open_corpus(path) as corpus:
+        for name, call in CALLS.items():
+            try:
+                await fail_typed(call(corpus))
+            except Exception as error:
+                error.add_note(f"in {name}")
+                raise
+    await fail_typed(airw.corpora.check_corpus_file(path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [*OPENED, *CALLED])
+async def test_a_crafted_file_is_repaired(path, fault):
+    craft(path, {**OPENED, **CALLED}[fault])
+    texts = from_mapping({"a": "hello", "c": "words"}, name="notes", embedder="light")
+    async with build(texts, store=path, repair=True) as corpus:
+        assert {hit.artifact_id for hit in await corpus.search("hello words", mode="hybrid")} == {"a", "c"}
+    assert await airw.corpora.check_corpus_file(path) == []
