@@ -198,7 +198,8 @@ async def _check_or_repair(path: Path, source: str, *, repair: bool) -> list[str
         The ids of the artifacts that cannot be read.
     """
     try:
-        faults = await check_file(path)
+        # A repair is certain; other builds need not read a file that nobody else has changed.
+        faults = await check_file(path, only_if_changed=not repair)
     except CorpusNotFound:  # the process that created the file was killed
         return []
     if faults and not repair:

@@ -1,6 +1,7 @@
 """Commands that copy, restore, check and repair corpora."""
 
 import sqlite3
+import time
 from contextlib import closing
 
 import pytest
@@ -20,6 +21,7 @@ def corpus(tmp_path, output_of):
 
 
 def damage(corpus):
+    time.sleep(0.01)  # as file times are only so exact
     with closing(sqlite3.connect(corpus_path(corpus))) as connection, connection:
         connection.execute("UPDATE vector SET sum = sum + 1 WHERE rowid = 1")
 

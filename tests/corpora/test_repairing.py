@@ -1,7 +1,9 @@
 """A damaged corpus file is reported by a build, and healed by a build with `repair`."""
 
 import random
+import shutil
 import sqlite3
+import time
 from contextlib import closing
 
 import anyio
@@ -11,6 +13,7 @@ from airw.corpora import build, check_corpus_file, open_corpus
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.sources import from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
+from airw.stores.sqlite import files
 from tests.support.corpora import assert_same, build_corpus, check_whole, content, reference_content, source
 from tests.support.stored import check_file
 
@@ -26,6 +29,7 @@ def path(tmp_path):
 
 def overwrite_a_page(path, seed):
     """Overwrite one random block of 4 KB, and return whether any byte changed."""
+    time.sleep(0.01)  # as file times are only so exact
     chance, whole = random.Random(seed), bytearray(path.read_bytes())
     first = 4096 * chance.randrange(len(whole) // 4096)
     before = bytes(whole)
@@ -183,6 +187,26 @@ async def test_a_check_finds_each_kind_of_damage_and_a_repair_heals_it(path, dam
     assert "\n" not in "".join(faults)
     async with build(source(), store=path, repair=True) as corpus:
         assert_same(await content(corpus.store), await reference_content())
+
+
+@pytest.mark.parametrize("how", ["closed", "changed", "copied"])
+async def test_a_build_reads_the_whole_file_only_if_somebody_else_may_have_changed_it(path, monkeypatch, how):
+    checked, check = [], files.find_damage
+    monkeypatch.setattr(files, "find_damage", lambda connection: (checked.append(how), check(connection))[1])
+    await build_corpus(path)
+    async with open_corpus(path, embedder=EMBEDDER) as corpus:
+        await corpus.delete(["003"])
+    if how == "changed":
+        await anyio.sleep(0.01)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM setting WHERE kind = 'calibration' AND key = 'none'")
+            connection.execute("PRAGMA user_version = 3")
+    elif how == "copied":
+        shutil.copy(path, path.with_name("copy"))
+        path.with_name("copy").replace(path)
+    for _ in range(2):
+        await build_corpus(path)
+    assert len(checked) == (how != "closed")
 
 
 async def test_a_check_can_be_cancelled(path):

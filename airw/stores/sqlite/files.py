@@ -13,6 +13,7 @@ from airw._base.concurrency import first_error, in_thread
 from airw._base.file_lock import sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
+from airw.stores.sqlite._known_state import is_state_known, note_state
 from airw.stores.sqlite._log_guard import orphan_path, read_log_inode, register_stamps, set_aside_log, write_stamp
 from airw.stores.sqlite._salvage import Salvage, forget_version, read_whole_artifacts
 from airw.stores.sqlite._schema import WrongFormat, check_removable, connect, transaction, translate_errors
@@ -52,17 +53,27 @@ async def copy_file(source: Path, target: Path, *, replace: bool = False) -> Non
         await in_thread(_copy_segments, source, target)
 
 
-async def check_file(path: Path) -> list[str]:
+async def check_file(path: Path, *, only_if_changed: bool = False) -> list[str]:
     """Return what is damaged in the file of a corpus, one line each.
 
     Every page, row, vector and posting is read. Others may read and write meanwhile.
+
+    Args:
+        path: The file.
+        only_if_changed: Whether to skip a file that only airw has changed since it was found whole, and that was always
+            closed in order.
 
     Raises:
         CorpusNotFound: If there is no corpus at this path.
         StoreCorrupt: If the file is of another application or a newer version.
         StoreError: If it cannot be read.
     """
-    return await _run_until_cancelled(_check, path)
+    if only_if_changed and await in_thread(is_state_known, path):
+        return []
+    faults = await _run_until_cancelled(_check, path)
+    if not faults:
+        await in_thread(note_state, path)
+    return faults
 
 
 async def repair_file(path: Path, rebuilt_source: str) -> list[str]:

@@ -36,6 +36,7 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
+from airw.stores.sqlite._known_state import is_state_known, note_state
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
@@ -135,6 +136,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._vectors_lock = anyio.Lock()
         self._embedder_id: object = None
         self._is_closed = False
+        self._is_known = False
         self._lock_count = 0  # blocks that hold `writing`
         self._clear_indexes()
 
@@ -191,13 +193,14 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         return self
 
     async def _open(self, *, create: bool) -> None:
+        is_known = await in_thread(lambda: not self._path.exists() or is_state_known(self._path))
         reader = await Connection.open(self._path, create=create)
         try:
             self._embedder_id = await reader.run(_read_embedder_id)
         except BaseException:
             await reader.aclose()
             raise
-        self._reader, self._is_closed = reader, False
+        self._reader, self._is_closed, self._is_known = reader, False, is_known
         _OPEN.add(self)
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -211,6 +214,9 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
+                if self._is_known:
+                    self._is_known = False
+                    await in_thread(note_state, self._path)
         self._clear_indexes()
 
     def __del__(self) -> None:
@@ -499,7 +505,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                 for connection in (self._writer, reader):
                     if connection is not None:
                         await connection.aclose()
-                self._writer = None
+                self._writer, self._is_known = None, False
                 self._clear_indexes()
                 self._reader = await self._open_successor()
 
