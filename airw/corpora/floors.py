@@ -56,7 +56,7 @@ class BuiltFloor:
             score as foreign ones; `"too_large"`: with so many vectors, measuring would take too much memory; or
             `"embedder_failed"`.
         weights: The weight of each channel.
-        offset: The number that is added to the weighted sum.
+        bases: The evidence of each channel from which it counts: the median of foreign questions.
         own_kept: The share of own questions that pass the floor.
         foreign_rejected: The share of foreign questions that do not.
         n_own: The number of own questions.
@@ -66,9 +66,10 @@ class BuiltFloor:
         method: How the floor was measured; another version of airw may do it another way.
 
     Example:
-        >>> floor = BuiltFloor(0.25, "hybrid", "e1", weights={"dense": 2.0, "lexical": 0.5}, offset=-0.4)
-        >>> floor.weigh(Evidence(dense=0.3, lexical=1.0)), floor.allows(Evidence(dense=0.1, lexical=0.5))
-        (0.2, False)
+        >>> bases = {"dense": 0.2, "lexical": -2.0}
+        >>> floor = BuiltFloor(0.25, "hybrid", "e1", weights={"dense": 2.0, "lexical": 0.5}, bases=bases)
+        >>> floor.weigh(Evidence(dense=0.3, lexical=1.0)), floor.allows(Evidence(dense=0.1, lexical=0.15))
+        (1.2, False)
     """
 
     min_evidence: float | None
@@ -76,7 +77,7 @@ class BuiltFloor:
     embedder_id: str
     reason: str = "built"
     weights: Mapping[str, float] = field(default_factory=dict)
-    offset: float = 0.0
+    bases: Mapping[str, float] = field(default_factory=dict)
     own_kept: float | None = None
     foreign_rejected: float | None = None
     n_own: int = 0
@@ -93,10 +94,10 @@ class BuiltFloor:
     def weigh(self, evidence: Evidence) -> float | None:
         """Return the evidence as one number, or `None` if a channel that counts was not asked."""
         channels = evidence.channels
-        if any(weight and name not in channels for name, weight in self.weights.items()):
+        if not channels.keys() >= self.weights.keys():
             return None
-        total = sum(weight * _scale(name, channels[name]) for name, weight in self.weights.items() if weight)
-        return round(total + self.offset, 6)
+        gains = [_scale(name, channels[name]) - self.bases[name] for name in self.weights]
+        return round(float(_add_channels(np.array(gains), np.array(list(self.weights.values())))), 6)
 
     def allows(self, evidence: Evidence) -> bool:
         """Return whether the evidence reaches the floor; true if nothing can be said."""
@@ -290,9 +291,15 @@ def _separate(mode: Mode, own: Sequence[Evidence], foreign: Sequence[Evidence]) 
     distance = float((own_middle - foreign_middle) @ weights)
     if distance <= 0:
         return inseparable
-    weights /= distance
-    offset = -float(foreign_middle @ weights)
-    own_scores, foreign_scores = own_values @ weights + offset, foreign_values @ weights + offset
+    # A channel that tells nothing is not asked for.
+    channels = [name for name, weight in zip(channels, weights, strict=True) if weight]
+    own_values, foreign_values, foreign_middle = (
+        each[..., weights > 0] for each in (own_values, foreign_values, foreign_middle)
+    )
+    weights = weights[weights > 0] / distance
+    own_scores, foreign_scores = (
+        _add_channels(values - foreign_middle, weights) for values in (own_values, foreign_values)
+    )
     floor = _place_floor(own_scores, foreign_scores)
     rejected = float(np.mean(foreign_scores < floor))
     if rejected < _LEAST_REJECTED:
@@ -300,10 +307,19 @@ def _separate(mode: Mode, own: Sequence[Evidence], foreign: Sequence[Evidence]) 
     return {
         "min_evidence": round(floor, 6),
         "weights": dict(zip(channels, map(float, weights), strict=True)),
-        "offset": offset,
+        "bases": dict(zip(channels, map(float, foreign_middle), strict=True)),
         "own_kept": float(np.mean(own_scores >= floor)),
         "foreign_rejected": rejected,
     }
+
+
+def _add_channels(gains: Any, weights: Any) -> Any:
+    """Return the weighted sum of what each channel has above its base.
+
+    Of two channels, one with less than its base says nothing: a question in another language has no word in common, and
+    an error code no meaning.
+    """
+    return (gains if len(weights) == 1 else np.maximum(gains, 0.0)) @ weights
 
 
 def _place_floor(own: Any, foreign: Any) -> float:
