@@ -56,7 +56,9 @@ class BuiltFloor:
             score as foreign ones; `"too_large"`: with so many vectors, measuring would take too much memory; or
             `"embedder_failed"`.
         weights: The weight of each channel.
-        bases: The evidence of each channel from which it counts: the median of foreign questions.
+        offset: The number that is added to the weighted sum.
+        enough: The evidence of each channel that suffices without the other channel, if there are two. A question in
+            another language has no word in common with the texts, and an error code no meaning.
         own_kept: The share of own questions that pass the floor.
         foreign_rejected: The share of foreign questions that do not.
         n_own: The number of own questions.
@@ -66,10 +68,9 @@ class BuiltFloor:
         method: How the floor was measured; another version of airw may do it another way.
 
     Example:
-        >>> bases = {"dense": 0.2, "lexical": -2.0}
-        >>> floor = BuiltFloor(0.25, "hybrid", "e1", weights={"dense": 2.0, "lexical": 0.5}, bases=bases)
-        >>> floor.weigh(Evidence(dense=0.3, lexical=1.0)), floor.allows(Evidence(dense=0.1, lexical=0.15))
-        (1.2, False)
+        >>> floor = BuiltFloor(0.25, "hybrid", "e1", weights={"dense": 2.0, "lexical": 0.5}, offset=-0.4)
+        >>> floor.weigh(Evidence(dense=0.3, lexical=1.0)), floor.allows(Evidence(dense=0.1, lexical=0.5))
+        (0.2, False)
     """
 
     min_evidence: float | None
@@ -77,7 +78,8 @@ class BuiltFloor:
     embedder_id: str
     reason: str = "built"
     weights: Mapping[str, float] = field(default_factory=dict)
-    bases: Mapping[str, float] = field(default_factory=dict)
+    offset: float = 0.0
+    enough: Mapping[str, float] = field(default_factory=dict)
     own_kept: float | None = None
     foreign_rejected: float | None = None
     n_own: int = 0
@@ -96,8 +98,10 @@ class BuiltFloor:
         channels = evidence.channels
         if not channels.keys() >= self.weights.keys():
             return None
-        gains = [_scale(name, channels[name]) - self.bases[name] for name in self.weights]
-        return round(float(_add_channels(np.array(gains), np.array(list(self.weights.values())))), 6)
+        total = sum(weight * _scale(name, channels[name]) for name, weight in self.weights.items()) + self.offset
+        if any(channels[name] >= enough for name, enough in self.enough.items()):
+            total = max(total, self.min_evidence or 0.0)
+        return round(total, 6)
 
     def allows(self, evidence: Evidence) -> bool:
         """Return whether the evidence reaches the floor; true if nothing can be said."""
@@ -297,9 +301,8 @@ def _separate(mode: Mode, own: Sequence[Evidence], foreign: Sequence[Evidence]) 
         each[..., weights > 0] for each in (own_values, foreign_values, foreign_middle)
     )
     weights = weights[weights > 0] / distance
-    own_scores, foreign_scores = (
-        _add_channels(values - foreign_middle, weights) for values in (own_values, foreign_values)
-    )
+    offset = -float(foreign_middle @ weights)
+    own_scores, foreign_scores = own_values @ weights + offset, foreign_values @ weights + offset
     floor = _place_floor(own_scores, foreign_scores)
     rejected = float(np.mean(foreign_scores < floor))
     if rejected < _LEAST_REJECTED:
@@ -307,19 +310,27 @@ def _separate(mode: Mode, own: Sequence[Evidence], foreign: Sequence[Evidence]) 
     return {
         "min_evidence": round(floor, 6),
         "weights": dict(zip(channels, map(float, weights), strict=True)),
-        "bases": dict(zip(channels, map(float, foreign_middle), strict=True)),
+        "offset": offset,
+        "enough": _find_enough(channels, own, foreign) if len(channels) > 1 else {},
         "own_kept": float(np.mean(own_scores >= floor)),
         "foreign_rejected": rejected,
     }
 
 
-def _add_channels(gains: Any, weights: Any) -> Any:
-    """Return the weighted sum of what each channel has above its base.
+def _find_enough(channels: Sequence[str], own: Sequence[Evidence], foreign: Sequence[Evidence]) -> dict[str, float]:
+    """Return the evidence that suffices in each channel without the others.
 
-    Of two channels, one with less than its base says nothing: a question in another language has no word in common, and
-    an error code no meaning.
+    Half of the own questions have as much, and few foreign ones.
     """
-    return (gains if len(weights) == 1 else np.maximum(gains, 0.0)) @ weights
+    return {
+        name: float(
+            max(
+                np.median([evidence.channels[name] for evidence in own]),
+                np.quantile([evidence.channels[name] for evidence in foreign], _FOREIGN_SHARE),
+            )
+        )
+        for name in channels
+    }
 
 
 def _place_floor(own: Any, foreign: Any) -> float:

@@ -314,22 +314,21 @@ def test_no_ranking_is_no_evidence():
 
 
 def test_a_floor_allows_what_it_cannot_weigh():
-    floor = BuiltFloor(
-        0.5, "hybrid", "e", weights={"dense": 1.0, "lexical": 1.0}, bases={"dense": 0.2, "lexical": -2.0}
-    )
+    floor = BuiltFloor(0.5, "hybrid", "e", weights={"dense": 1.0, "lexical": 1.0}, offset=2.0)
     assert floor.weigh(Evidence(dense=0.1)) is None
     assert floor.allows(Evidence(dense=0.1))
-    assert not floor.allows(Evidence(dense=0.3, lexical=0.2))
+    assert not floor.allows(Evidence(dense=0.1, lexical=0.2))
     assert BuiltFloor.from_dict(floor.to_dict()) == floor
 
 
-def test_of_two_channels_one_without_evidence_does_not_count_against_the_other():
-    both = BuiltFloor(0.5, "hybrid", "e", weights={"dense": 1.0, "lexical": 1.0}, bases={"dense": 0.2, "lexical": -2.0})
-    other_language, error_code = Evidence(dense=0.75, lexical=0.0), Evidence(dense=-0.1, lexical=1.0)
-    assert both.weigh(other_language) == 0.55
-    assert both.weigh(error_code) == 2.0
-    dense = BuiltFloor(0.5, "dense", "e", weights={"dense": 1.0}, bases={"dense": 0.2})
-    assert dense.weigh(Evidence(dense=0.1)) == -0.1
+async def test_strong_evidence_of_one_channel_suffices_without_the_other():
+    async with build(manual(), store=MemoryStore()) as corpus:
+        floor = corpus.report.floors["hybrid"]
+    # As of a question in another language, and of an error code.
+    assert floor.allows(Evidence(dense=floor.enough["dense"], lexical=0.0))
+    assert floor.allows(Evidence(dense=-1.0, lexical=floor.enough["lexical"]))
+    assert not floor.allows(Evidence(dense=-1.0, lexical=0.0))
+    assert not floor.allows(Evidence(dense=0.5 * floor.enough["dense"], lexical=0.0))
 
 
 async def test_measuring_runs_in_a_file_without_stopping_the_event_loop(tmp_path):
