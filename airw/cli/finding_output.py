@@ -140,7 +140,10 @@ class DiscoveryPrinter:
         """Return how the best score of a single corpus compares with its floor, if it has one."""
         if self._many or len(self._reports) != 1:
             return ""
-        floor, top = self._reports[0].get("floor"), self._reports[0].get("top_score")
+        report = self._reports[0]
+        floor, top = report.get("floor"), report.get("top_score")
+        if report.get("evidence") is not None:
+            return f"; evidence {report['evidence']:.2f}, floor {floor:.2f}"
         return "" if floor is None or top is None else f"; best score {top:.4f}, floor {floor:.4f}"
 
     def _print_disclosure(self, rank: int, disclosure: Disclosure) -> None:

@@ -33,6 +33,12 @@ _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
 _RECIPES = "recipes"  # internal to upserts, and may contain every title: not printed
 _FLOOR_FIELDS = ("min_score", "mode", "k", "embedder_id")
+_BUILT_FIELDS = ("min_evidence", "mode", "reason", "own_kept", "foreign_rejected", "artifacts", "embedder_id")
+_NO_FLOOR = {
+    "inseparable": "everyday questions score as the corpus's own sentences",
+    "too_small": "the corpus is too small to measure one",
+    "too_large": "the corpus is too large to measure one",
+}
 
 
 def print_build_report(
@@ -44,13 +50,16 @@ def print_build_report(
 ) -> None:
     """Print the counts of a build and of the corpus.
 
-    Unresolved links, if given, go to stderr, one a line. Otherwise a hint names the command that lists them.
+    The floor is that of the default mode. Unresolved links, if given, go to stderr, one a line. Otherwise a hint names
+    the command that lists them.
     """
     if report is None:
         return
     print_line(f"{name}: {summarize_changes(report)}")
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
     print_line(f"{path} contains {_counts_text(counts, hint)}")
+    if floor := report.floors.get("hybrid"):
+        print_line(f"floor of discover: {_built_floor_text(floor.to_dict())}")
     for link in unresolved or ():
         print_note(f"{views.unresolved_line(link)}")
 
@@ -125,11 +134,14 @@ class About:
     links: Sequence[LinkCount] = ()
 
     def floors(self) -> dict[str, dict[str, Any]]:
-        """Return the floors by key, and whether each was calibrated with the current embedder."""
+        """Return the floors by key, and whether each was measured with the current embedder."""
+        from airw.corpora.floors import is_built_key
+
         embedder_id = self.config.get("embedder_id")
         return {
             key: {
-                **{name: floor.get(name) for name in _FLOOR_FIELDS},
+                **{name: floor.get(name) for name in (_BUILT_FIELDS if is_built_key(key) else _FLOOR_FIELDS)},
+                "kind": "built" if is_built_key(key) else "calibrated",
                 "current": floor.get("embedder_id") == embedder_id,
             }
             for key, floor in sorted(self.calibrations.items())
@@ -238,8 +250,19 @@ def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:
 
 
 def _floor_text(floor: Mapping[str, Any]) -> str:
+    if floor["kind"] == "built":
+        return _built_floor_text(floor)
     score = "none" if floor["min_score"] is None else f"{floor['min_score']:.4f}"
     return score if floor["current"] else f"{score}, not used: it was calibrated with another embedder"
+
+
+def _built_floor_text(floor: Mapping[str, Any]) -> str:
+    if floor["min_evidence"] is None:
+        return f"none: {_NO_FLOOR.get(floor['reason'], floor['reason'])}"
+    return (
+        f"{floor['min_evidence']:.2f}, measured by the build: {floor['own_kept']:.0%} of the corpus's own sentences "
+        f"pass, {floor['foreign_rejected']:.0%} of everyday questions do not"
+    )
 
 
 def _definition_rows(definition: Definition) -> dict[str, Any]:

@@ -36,6 +36,7 @@ _DEVIATIONS = 2.33  # of a normal distribution, 1 % is lower
 _FOREIGN_SHARE = 0.95  # of the foreign questions; a floor need not be higher than they score
 _LEAST_REJECTED = 0.25  # share of the foreign questions that a useful floor turns away
 _CHANGED_SHARE = 0.2  # of the artifacts; with so many changes the floors are measured again
+_MARGIN = 0.1  # of the distance between foreign and own questions, if they do not overlap
 _LEAST_MATCH = 0.02  # a weaker match of words is none
 _METHODS = ("calibration", "set_calibration", "records_of", "counts", "search_vectors", "search_text")
 
@@ -127,6 +128,16 @@ def floor_key(mode: str) -> str:
         'built:hybrid'
     """
     return f"built:{mode}"
+
+
+def is_built_key(key: str) -> bool:
+    """Return whether the key of a calibration is that of a built floor.
+
+    Example:
+        >>> is_built_key("built:hybrid"), is_built_key("hybrid")
+        (True, False)
+    """
+    return key.startswith(floor_key(""))
 
 
 async def load_built_floor(corpus: OpenCorpus[RecordReader], mode: Mode) -> BuiltFloor | None:
@@ -336,10 +347,10 @@ def _find_enough(channels: Sequence[str], own: Sequence[Evidence], foreign: Sequ
 def _place_floor(own: Any, foreign: Any) -> float:
     """Return the floor for the weighed evidence of own and foreign questions."""
     highest_foreign = float(np.quantile(foreign, _FOREIGN_SHARE))
-    # All own questions score above nearly all foreign ones. The floor is between them, but nearer to the foreign ones:
-    # people word questions less like the texts than these texts word each other.
+    # All own questions score above nearly all foreign ones. The floor is just above these: people word questions less
+    # like the texts than the texts word each other.
     if own.min() > highest_foreign:
-        return highest_foreign + (float(own.min()) - highest_foreign) / 4
+        return highest_foreign + (float(own.min()) - highest_foreign) * _MARGIN
     middle = np.median(own)
     lowest_own = float(middle - _DEVIATIONS * _deviation(own, middle, -1))
     # A floor above nearly all foreign questions would only lose own ones.

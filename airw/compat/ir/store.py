@@ -9,7 +9,7 @@ from airw._base.arrays import Floats
 from airw.compat._sync import close, close_with_owner, run
 from airw.compat.ir.base import Record, ledger_key
 from airw.corpora import find_corpus_path
-from airw.corpora.floors import floor_key
+from airw.corpora.floors import is_built_key
 from airw.errors import ArgumentError
 from airw.protocols import Store
 from airw.stores import MemoryStore, SqliteStore
@@ -162,7 +162,7 @@ class CorpusStore:
     def calibration_modes(self) -> list[str]:
         """Return the modes that have a calibration."""
         # The floors that builds measure are no calibrations.
-        return [mode for mode in run(self.opened.calibration) if not mode.startswith(floor_key(""))]
+        return [mode for mode in run(self.opened.calibration) if not is_built_key(mode)]
 
     def get_links(self, artifact_id: str) -> dict[str, list[Any]]:
         """Return the link targets of an artifact by type.
