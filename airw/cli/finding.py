@@ -119,7 +119,7 @@ async def discover(arguments: argparse.Namespace) -> int:
             else:
                 reports[update.source] = update.report
                 printer.print_answer(update)
-    return _report_failures(reports)
+    return _report_failures(reports, floors=arguments.min_score == "auto")
 
 
 @asynccontextmanager
@@ -163,10 +163,10 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {**options, **expand, "filter": parse_filter(arguments.filter)}
 
 
-def _report_failures(reports: Mapping[str, Mapping[str, Any]]) -> int:
-    """Print on stderr which corpora failed and which have no floor; return the exit code."""
+def _report_failures(reports: Mapping[str, Mapping[str, Any]], *, floors: bool) -> int:
+    """Print on stderr which corpora failed or lack a requested floor; return the exit code."""
     for source, report in reports.items():
-        if report.get("floor_note"):
+        if floors and report.get("floor_note"):
             note = translate(str(report["floor_note"]))
             print_note(f"no floor for {source!r}: {note}")
         if report["status"] != "ok":

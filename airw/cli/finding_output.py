@@ -141,10 +141,12 @@ class DiscoveryPrinter:
         if self._many or len(self._reports) != 1:
             return ""
         report = self._reports[0]
-        floor, top = report.get("floor"), report.get("top_score")
-        if report.get("evidence") is not None:
-            return f"; evidence {report['evidence']:.2f}, floor {floor:.2f}"
-        return "" if floor is None or top is None else f"; best score {top:.4f}, floor {floor:.4f}"
+        # A floor that the build measured is on the scale of evidence, not of scores.
+        name = "evidence" if report.get("floor_kind") == "built" else "top_score"
+        floor, best = report.get("floor"), report.get(name)
+        if floor is None or best is None:
+            return ""
+        return f"; {'evidence' if name == 'evidence' else 'best score'} {best:.4f}, floor {floor:.4f}"
 
     def _print_disclosure(self, rank: int, disclosure: Disclosure) -> None:
         corpus = f"{disclosure.source}  " if self._many else ""

@@ -1,4 +1,4 @@
-"""The progress of builds: counts and the time left from the first second, and lines in a pipe."""
+"""The progress of builds: counts and time left from the first second, lines in a pipe."""
 
 import subprocess
 import sys

@@ -154,7 +154,7 @@ PROGRAMS_ONLY = (
 
 
 def messages():
-    """Yield the strings of the library that could be messages, with `x` for each value in them."""
+    """Yield the strings of the library that could be messages, with `x` for each value."""
     folder = Path(airw.__file__).parent
     for path in sorted(folder.rglob("*.py")):
         if path.relative_to(folder).parts[0] in ("cli", "compat", "testing"):
