@@ -361,7 +361,8 @@ class TextSearch(Protocol):
         """Return, per query, the `k` best records that contain at least one of its words.
 
         This is the lexical channel of a search; scores are BM25. Parameters and order are those of `search_vectors`.
-        Texts are split into words as SQLite's `unicode61` tokenizer does. Word statistics are those of the whole
+        Texts are split into words as SQLite's `unicode61` tokenizer does. Letters of scripts without spaces, as in
+        Chinese, Japanese or Thai, and of Korean, are words alone and in pairs. Word statistics are those of the whole
         corpus, regardless of the filter, and all scores are positive. A query without words has an empty ranking.
         """
         ...

@@ -18,7 +18,7 @@ from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
 from airw._base.slices import consume_in_slices, dump_in_slices
 from airw.errors import ArgumentError
-from airw.stores._indexes.texts import split_queries, split_words
+from airw.stores._indexes.texts import has_split_runs, split_queries, split_words
 from airw.values import Ranking, TermCounts
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _RankedRow: TypeAlias = tuple[float, str, int, int, str]
 
 _K1, _B = 1.2, 0.75
-_FORMULA = "bm25 of fts5/unicode61"  # changes with any rule that a score depends on
+# The id of the formula changes with any rule that a score depends on: by whether runs of letters are split.
+_FORMULAS = {False: "bm25 of fts5/unicode61", True: "bm25 of fts5/unicode61, unspaced letters in pairs"}
 _LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
@@ -120,10 +121,10 @@ class InvertedIndex:
             ArgumentError: If the statistics are of another formula, or lack a word of the queries.
             sqlite3.DatabaseError: If the text index does not match the records.
         """
-        words_by_query = split_queries(queries)
-        if statistics is not None:
-            _check_statistics(statistics, words_by_query)
         self._update(connection)
+        words_by_query = split_queries(queries, split_runs=self._splits_runs)
+        if statistics is not None:
+            _check_statistics(statistics, words_by_query, _FORMULAS[self._splits_runs])
         if surfaces is not None:
             self._read_kinds(connection)
         k, rankings = max(k, 0), []
@@ -142,12 +143,14 @@ class InvertedIndex:
         The postings that this reads stay in memory for the search that follows.
         """
         self._update(connection)
-        words = sorted({word for words in split_queries(queries) for word in words})
+        words_by_query = split_queries(queries, split_runs=self._splits_runs)
+        words = sorted({word for words in words_by_query for word in words})
         frequencies = {word: len(self._get_postings(connection, word).rows) for word in words}
-        return TermCounts(_FORMULA, self._count, self._word_count, frequencies)
+        return TermCounts(_FORMULAS[self._splits_runs], self._count, self._word_count, frequencies)
 
     def _clear(self) -> None:
         self._count = self._last = 0  # number of live rows; highest rowid ever indexed
+        self._splits_runs = True  # read with the first rows
         self._word_count = 0  # in all live rows
         # One entry per row. Removed rows keep their position, so that postings stay valid.
         self._rowids: NDArray[np.int64] = np.empty(0, np.int64)
@@ -173,6 +176,7 @@ class InvertedIndex:
         ).fetchone()
         if (count, last) == (self._count, self._last):
             return
+        self._splits_runs = has_split_runs(connection)
         # Append the new rows, then mark the removed ones; these are known only by comparing all rowids.
         new_numbers, new_lengths = read_lengths(connection, self._last)
         numbers = np.concatenate([self._rowids, new_numbers])
@@ -200,7 +204,8 @@ class InvertedIndex:
             self._clear_postings()
             return
         texts = connection.execute("SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._last]).fetchall()
-        for row, words in enumerate(split_words([text for (text,) in texts]), len(self._rowids)):
+        words_by_row = split_words([text for (text,) in texts], split_runs=self._splits_runs)
+        for row, words in enumerate(words_by_row, len(self._rowids)):
             for word, count in Counter(words).items():
                 if word in self._postings:
                     self._postings[word].new.append((row, count))
@@ -379,16 +384,16 @@ def _compute_norms(lengths: NDArray[np.float64], word_count: int, row_count: int
     return norms
 
 
-def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]]) -> None:
+def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]], formula: str) -> None:
     """Check that word counts fit these queries and this index, or raise `ArgumentError`."""
     if not isinstance(statistics, TermCounts):
         raise ArgumentError(
             f"search_text: statistics must be TermCounts, as term_statistics returns, not {short_repr(statistics)}"
         )
-    if statistics.formula != _FORMULA:
+    if statistics.formula != formula:
         raise ArgumentError(
             f"search_text: the statistics are of the formula {short_repr(statistics.formula)}, but this store "
-            f"computes {_FORMULA!r}; add only counts of stores with one formula"
+            f"computes {formula!r}; add only counts of stores with one formula"
         )
     for word in (word for words in words_by_query for word in words if word not in statistics.frequencies):
         raise ArgumentError(

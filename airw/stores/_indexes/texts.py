@@ -3,12 +3,13 @@
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airw.errors import StoreError
+from airw.stores._indexes.unspaced import space_query, space_text
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,16 +27,16 @@ TEXT_TABLES = (
     "CREATE INDEX record_of_artifact ON record (artifact_id)",
     "CREATE VIRTUAL TABLE record_text USING fts5 (text, content='record', content_rowid='rowid', tokenize='unicode61')",
     """CREATE TRIGGER record_added AFTER INSERT ON record BEGIN
-        INSERT INTO record_text (rowid, text) VALUES (new.rowid, airw_composed(new.text));
+        INSERT INTO record_text (rowid, text) VALUES (new.rowid, airw_words(new.text));
     END""",
     """CREATE TRIGGER record_removed AFTER DELETE ON record BEGIN
-        INSERT INTO record_text (record_text, rowid, text) VALUES ('delete', old.rowid, airw_composed(old.text));
+        INSERT INTO record_text (record_text, rowid, text) VALUES ('delete', old.rowid, airw_words(old.text));
     END""",
 )
 """The statements that create the table `record` and the full-text index over it; triggers update the index.
 
-The index contains composed characters (NFC) for any text, as FTS5 would split a word before a combining mark.
-Connections that write need `prepare_texts`.
+The index contains composed characters (NFC) for any text, as FTS5 would split a word before a combining mark. Runs of
+letters without spaces are split; see the module `unspaced`. Connections that write need `prepare_texts`.
 """
 
 _INSERT_ROWS = 256  # rows per INSERT statement
@@ -85,27 +86,50 @@ def prepare_texts(connection: "sqlite3.Connection") -> None:
     It registers the function that the triggers call, and creates the virtual table `temp.record_word`, which lists each
     occurrence of each word in the index.
     """
+    connection.create_function("airw_words", 1, _prepare_text, deterministic=True)
+    # Triggers of files from before runs were split call this one; see `has_split_runs`.
     connection.create_function("airw_composed", 1, _compose, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )
 
 
+def has_split_runs(connection: "sqlite3.Connection") -> bool:
+    """Return whether the index contains runs of letters without spaces in parts.
+
+    A file keeps the rule that it was created with, so that its index stays consistent.
+    """
+    (trigger,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'record_added'").fetchone()
+    return "airw_words" in trigger
+
+
 def _compose(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def split_queries(queries: Sequence[str]) -> list[list[str]]:
+def _prepare_text(text: str) -> str:
+    return text if text.isascii() else space_text(_compose(text))
+
+
+def _prepare_query(text: str) -> str:
+    return text if text.isascii() else space_query(_compose(text))
+
+
+def split_queries(queries: Sequence[str], *, split_runs: bool = True) -> list[list[str]]:
     """Return the words of each query, sorted and without duplicates.
 
+    Args:
+        queries: The queries, in plain words.
+        split_runs: Whether the index contains runs of letters without spaces in parts; see `has_split_runs`.
+
     Example:
-        >>> split_queries(["Rotate the KEYS, re-rotate!", "?!"])
-        [['keys', 're', 'rotate', 'the'], []]
+        >>> split_queries(["Rotate the KEYS, re-rotate!", "?!", "東京都"])
+        [['keys', 're', 'rotate', 'the'], [], ['京都', '東京']]
     """
-    return [sorted({*words}) for words in split_words(queries)]
+    return [sorted({*words}) for words in _split(queries, _prepare_query if split_runs else _compose)]
 
 
-def split_words(texts: Sequence[str]) -> list[list[str]]:
+def split_words(texts: Sequence[str], *, split_runs: bool = True) -> list[list[str]]:
     """Return all words of each text as FTS5 would index them, in any order.
 
     FTS5 itself splits the texts, so that the result is right for every script. For plain ASCII, a regular expression
@@ -115,6 +139,10 @@ def split_words(texts: Sequence[str]) -> list[list[str]]:
         >>> split_words(["An ox, an axe"])
         [['an', 'ox', 'an', 'axe']]
     """
+    return _split(texts, _prepare_text if split_runs else _compose)
+
+
+def _split(texts: Sequence[str], prepare: Callable[[str], str]) -> list[list[str]]:
     if all(map(str.isascii, texts)):
         return [[word[:_MAX_TOKEN] for word in _WORD.findall(text.lower())] for text in texts]
     import sqlite3
@@ -125,7 +153,7 @@ def split_words(texts: Sequence[str]) -> list[list[str]]:
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
         connection.executemany(
             "INSERT INTO piece (rowid, text) VALUES (?, ?)",
-            ((row, _compose(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
+            ((row, prepare(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
         )
         words: list[list[str]] = [[] for _ in texts]
         for row, word in connection.execute("SELECT doc, term FROM word"):

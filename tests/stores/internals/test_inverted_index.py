@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airw.errors import ArgumentError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes import inverted_index as inverted_index_module
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
+from airw.stores._indexes.unspaced import space_query, space_text
 from airw.stores.sqlite._schema import run_in_snapshot
 from airw.testing.changes import put
+from airw.values import TermCounts
 from tests.support.drawing import examples
 
 
@@ -93,9 +96,27 @@ def spread(count, *words):
 
 # Any content, any writes
 
-LONG = "字" * 11_000  # the index cuts it inside a character
+LONG = "ა" * 11_000  # the index cuts it inside a character
 WORDS = st.sampled_from(
-    ["one", "one", "one", "two", "two", "ONE", "né", "ne\u0301", "Straße", "字", "İx", LONG, "x" * 33_000, "a\0b", ""]
+    [
+        "one",
+        "one",
+        "one",
+        "two",
+        "two",
+        "ONE",
+        "né",
+        "ne\u0301",
+        "Straße",
+        "字",
+        "東京都",
+        "京",
+        "İx",
+        LONG,
+        "x" * 33_000,
+        "a\0b",
+        "",
+    ]
 )
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join) | st.integers(0, 400).map(lambda count: "many " * count)
 NAMES = st.sampled_from("abcd")
@@ -104,7 +125,7 @@ STEPS = st.lists(
     min_size=1,
     max_size=5,
 )
-QUERIES = [LONG, "one", "two absent", "NÉ straße ix 字", "many one b", "x" * 33_000, "?!"]
+QUERIES = [LONG, "one", "two absent", "NÉ straße ix 字", "東京 京", "東京都 one", "many one b", "x" * 33_000, "?!"]
 
 
 @given(
@@ -306,6 +327,61 @@ def test_the_words_of_an_ascii_text_are_those_that_sqlite_would_cut(query):
     """SQLite itself cuts the words of all other texts."""
     [fast], [slow] = split_queries([query]), split_queries([f"{query} \u0436"])
     assert slow == [*fast, "\u0436"]
+
+
+UNSPACED = {
+    "日本語の全文検索エンジン": ["検索", "日本", "全文検索", "語"],
+    "署名鍵をローテーションする手順": ["ローテーション", "署名鍵", "鍵"],
+    "轮换签名密钥的步骤": ["密钥", "签名"],
+    "서명 키를 교체하는 방법을": ["교체", "방법", "키"],
+    "การค้นหาข้อมูลในเอกสาร": ["ค้นหา", "ข้อมูล"],
+    "ການຄົ້ນຫາຂໍ້ມູນ": ["ຄົ້ນຫາ"],
+    "ការស្វែងរកឯកសារ": ["ឯកសារ"],
+    "စာရွက်စာတမ်းများ": ["စာတမ်း"],
+    "airw 検索v2": ["airw", "検索", "v2"],
+}
+"""Texts whose script has no spaces between words, with words of each."""
+
+
+@pytest.mark.asyncio_only
+async def test_words_of_scripts_without_spaces_are_found_inside_a_text(tmp_path):
+    async with MemoryStore() as memory, SqliteStore(tmp_path / "notes.airw") as sqlite:
+        for store in (memory, sqlite):
+            await store.apply([put(text, text) for text in UNSPACED])
+            for text, words in UNSPACED.items():
+                rankings = await store.search_text(words, 20)
+                assert [text in each.artifact_ids for each in rankings] == [True] * len(words), words
+            # Letters that are not neighbours are no match.
+            assert [len(each) for each in await store.search_text(["日語", "本日"], 5)] == [0, 0]
+
+
+@given(st.text(st.characters(max_codepoint=0xDFF) | st.sampled_from("ẞğŁ—„🦊ḍ")))
+def test_texts_of_other_scripts_are_indexed_as_they_are(text):
+    """So their scores equal those of FTS5 without any of this."""
+    assert space_text(text) == space_query(text) == text
+
+
+@pytest.mark.asyncio_only
+async def test_a_file_from_before_keeps_its_rule_and_answers_as_before(tmp_path):
+    path = tmp_path / "old.airw"
+    async with SqliteStore(path):
+        pass
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = 1")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'airw_words', 'airw_composed') WHERE type = 'trigger'"
+        )
+    async with SqliteStore(path) as old, MemoryStore() as new:
+        for store in (old, new):
+            await store.apply([put("a", "東京都 one"), put("b", "東京 one"), put("gone", "東京都")])
+            await store.apply([put("c", "東京都")], removals=["gone"])
+        found = [[*each.artifact_ids] for each in await old.search_text(["東京都", "京都", "one"], 5)]
+        assert found == [["c", "a"], [], ["a", "b"]]
+        found = [{*each.artifact_ids} for each in await new.search_text(["東京都", "京都", "one"], 5)]
+        assert found == [{"a", "b", "c"}, {"a", "c"}, {"a", "b"}]
+        # Their counts differ, so they cannot be added.
+        with pytest.raises(ArgumentError, match="add only counts of one formula"):
+            TermCounts.sum([await store.term_statistics(["one"]) for store in (old, new)])
 
 
 # In the stores
