@@ -137,6 +137,9 @@ class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
     worker thread, except quick ones that need not wait for the lock. Closing the store releases its content. A store
     that is never closed is closed when it is garbage-collected.
 
+    Now and then, Python's garbage collector stops all threads to look at every object. With hundreds of thousands of
+    records that takes up to a second. Call `gc.freeze()` once such a store is filled.
+
     Example:
         >>> import numpy as np
         >>> async def main():
