@@ -99,8 +99,9 @@ def has_split_runs(connection: "sqlite3.Connection") -> bool:
 
     A file keeps the rule that it was created with, so that its index stays consistent.
     """
-    (trigger,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'record_added'").fetchone()
-    return "airw_words" in trigger
+    # A file whose trigger was removed, or replaced by strangers, is read by the present rule.
+    row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'record_added'").fetchone()
+    return row is None or "airw_composed" not in str(row[0])
 
 
 def _compose(text: str) -> str:

@@ -384,6 +384,14 @@ async def test_a_file_from_before_keeps_its_rule_and_answers_as_before(tmp_path)
             TermCounts.sum([await store.term_statistics(["one"]) for store in (old, new)])
 
 
+def test_a_file_without_its_triggers_is_read():
+    with closing(make_database()) as connection:
+        add(connection, ["東京都"])
+        connection.execute("DROP TRIGGER record_added")
+        check(InvertedIndex(), connection, ["東京", "one"])
+        assert InvertedIndex().count_terms(connection, ["東京"]).frequencies == {"東京": 1}
+
+
 # In the stores
 
 
