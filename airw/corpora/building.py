@@ -19,7 +19,8 @@ from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports, with_survey
 from airw.corpora.progress import Progress, ProgressMeter
-from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, check_settings, recipes_by_source
+from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
+from airw.corpora.settings import check_settings
 from airw.corpora.trust import remember_embedder
 from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (

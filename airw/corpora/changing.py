@@ -9,7 +9,8 @@ from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.corpora.pipeline import Builder, BuildReport, sum_reports
-from airw.corpora.recipes import BuildRecipe, OnError, check_settings, edge_extractor_of, strategy_of
+from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strategy_of
+from airw.corpora.settings import check_settings
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store

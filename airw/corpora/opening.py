@@ -15,7 +15,7 @@ from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, requ
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw.corpora.naming import find_corpus_path, is_corpus_name
-from airw.corpora.recipes import check_settings
+from airw.corpora.settings import check_settings
 from airw.corpora.trust import check_allowed, is_network_path
 from airw.embedders import (
     MissingEmbedder,

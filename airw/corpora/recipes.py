@@ -10,7 +10,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.json import is_deeper, json_clean
 from airw._base.messages import one_line, short_repr
-from airw.errors import ArgumentError, SourceError, StoreCorrupt
+from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
 from airw.protocols import EdgeExtractor, IndexingStrategy
@@ -273,41 +273,6 @@ def _check_text(text: object, *, allow_nul: bool = True) -> None:
         raise SourceError(f"expected text, not {short_repr(text)}")
     if fault := find_text_fault(text, allow_nul=allow_nul):
         raise SourceError(f"{short_repr(text)} contains {fault}")
-
-
-_SETTING_TEXTS = ("name", "embedder", "embedder_id", "strategy_id", "extractor_id", "source")
-_LONGEST_SETTING = 4096  # characters; ids and specifications are much shorter
-
-
-def check_settings(name: str, config: Mapping[str, Any]) -> None:
-    """Check that the settings of a corpus are such as a build writes.
-
-    A file may be damaged, or come from a stranger.
-
-    Raises:
-        StoreCorrupt: If they are not.
-    """
-    faults = [
-        f"{field!r} is {short_repr(config[field])}"
-        for field in _SETTING_TEXTS
-        if field in config and not _is_setting_text(config[field])
-    ]
-    dim, recipes = config.get("dim"), config.get("recipes", {})
-    if "embedder_id" in config:
-        faults += [f"{field!r} is missing" for field in ("embedder", "dim") if field not in config]
-        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
-            faults.append(f"'dim' is {short_repr(dim)}")
-    if not isinstance(recipes, Mapping) or not all(isinstance(recipe, Mapping) for recipe in recipes.values()):
-        faults.append(f"'recipes' is {short_repr(recipes)}")
-    if faults:
-        raise StoreCorrupt(
-            f"the settings of corpus {name!r} are damaged: {faults[0]}; build it with repair=True, or restore a copy "
-            "of it"
-        )
-
-
-def _is_setting_text(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= _LONGEST_SETTING and not find_text_fault(value, allow_nul=False)
 
 
 UPSERT_SOURCE = "upserts"

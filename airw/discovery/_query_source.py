@@ -311,15 +311,16 @@ class _SourceQuery:
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
         if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
             return
+        note = None
         if plan.walk is None:
-            self.floor, self.floor_note = await load_floor(corpus, plan.search)
+            self.floor, note = await load_floor(corpus, plan.search)
         if self.floor is None and plan.strategy != "abs_threshold":
             built = await load_built_floor(corpus, plan.search.mode)
             if built is not None and built.min_evidence is not None:
-                self.built_floor, self.floor, self.floor_note = built, built.min_evidence, None
+                self.built_floor, self.floor, note = built, built.min_evidence, None
         # That the default finds no floor is nothing to report.
-        if not plan.is_floor_requested:
-            self.floor_note = None
+        if plan.is_floor_requested:
+            self.floor_note = note
 
     async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
         """Return the source's own ranking, and prepare its part of the union meanwhile."""

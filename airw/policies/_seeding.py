@@ -11,8 +11,8 @@ from airw.policies._roots import find_roots, require_query
 from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
-from airw.retrieval import MODES, Mode, channel_rankings, channels_of, hybrid_depth
-from airw.retrieval.fusion import fuse_ranks
+from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, hybrid_depth
+from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.values import NodeIdLike
 from airw.values.filters import Filter, matches, parse_filter
 
@@ -95,7 +95,12 @@ async def _find_by_search(
         require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={mode!r}")
     vector = partial(memory.embed_query, corpus)
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
-    ids = [id for id, _ in fuse_ranks([ranking.artifact_ids for ranking in rankings])[:k]]
+    query = SearchQuery.preset("seeding", {"k": k, "mode": mode})
+    if len(channels) > 1:
+        query = query.for_embedder(corpus.embedder.id)
+    ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]
+    merged = merge_rankings(ranked, query, k)
+    ids: list[Id] = [candidate.artifact_id for candidate in merged]
     for channel, ranking in zip(channels, rankings, strict=True):
         if channel == "dense":
             surfaces = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
