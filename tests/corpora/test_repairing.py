@@ -48,7 +48,7 @@ async def is_readable(path):
     return True
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 async def test_an_overwritten_page_is_reported_by_a_build_and_healed_by_a_repair(path, seed):
     await build_corpus(path)
     while not overwrite_a_page(path, seed) or await is_readable(path):
@@ -176,6 +176,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_a_check_finds_each_kind_of_damage_and_a_repair_heals_it(path, damage):
     await build_corpus(path)

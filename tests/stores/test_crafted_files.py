@@ -171,7 +171,12 @@ async def fail_typed(call):
     return caught
 
 
-@pytest.mark.parametrize("fault", OPENED)
+QUICK = ("artifacts are an endless view", "a trigger never ends", "settings nest deeply", "settings lack the width")
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in OPENED]
+)
 async def test_a_file_with_a_foreign_schema_or_foreign_settings_is_not_opened(path, fault):
     craft(path, OPENED[fault])
     error = await fail_typed(open_corpus(path))

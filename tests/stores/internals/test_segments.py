@@ -253,6 +253,7 @@ async def test_an_index_with_another_checksum_than_the_database_names_is_never_m
     assert first in mapped
 
 
+@pytest.mark.slow
 async def test_an_index_is_on_the_disk_before_it_has_its_name(path, monkeypatch):
     steps = []
     sync, replace = os.fsync, Path.replace
@@ -272,6 +273,7 @@ async def test_an_index_is_on_the_disk_before_it_has_its_name(path, monkeypatch)
     assert steps[:2] == [("sync", "partial"), ("rename", "partial")]
 
 
+@pytest.mark.slow
 async def test_a_restored_corpus_does_not_use_the_indexes_of_what_was_undone(path, tmp_path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
@@ -291,6 +293,7 @@ async def test_a_restored_corpus_does_not_use_the_indexes_of_what_was_undone(pat
     assert list_files(tmp_path / "copy.airw") == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_a_mark_that_is_no_mark_is_damage_and_names_no_file(path):
     async with SqliteStore(path) as store:
         await fill(store, 3_500)

@@ -107,6 +107,7 @@ async def test_a_folder_that_is_copied_or_moved_after_a_kill_keeps_what_was_ackn
     assert await read_ids(new / "notes.airw") == KILLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
 async def test_a_file_that_part_of_its_log_was_copied_to_when_the_power_failed_still_gets_the_rest(
     folder_of_killed, tmp_path, monkeypatch, part
