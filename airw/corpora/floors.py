@@ -219,7 +219,8 @@ def _is_outdated(floor: BuiltFloor, artifacts: int, changed: int) -> bool:
 async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
     """Ask a corpus own and foreign questions, and return its floor for each mode.
 
-    It asks about a hundred questions, with one call a channel, and depends only on the content of the corpus.
+    It asks about a hundred questions, or fewer in a large corpus, with one call a channel. The floors depend only on
+    the content of the corpus.
 
     Example:
         >>> import anyio
@@ -239,30 +240,34 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
     measured: dict[str, Any] = {"embedder_id": embedder_id, "artifacts": len(ids)}
     if len(ids) < _LEAST_ARTIFACTS:
         return [BuiltFloor(None, mode, reason="too_small", **measured) for mode in MODES]
-    groups = await store.records_of(await in_thread(choose_ids, ids, _OWN_QUESTIONS), limit=_RECORDS_READ)
-    own = await in_thread(make_own_questions, [group or [] for group in groups], _OWN_QUESTIONS)
+    # In a large corpus each question takes long, so fewer are asked, and only for words.
+    is_large = (await store.counts())["records"] > _MOST_RECORDS
+    count, foreign = (_OWN_QUESTIONS // 3, FOREIGN[::3]) if is_large else (_OWN_QUESTIONS, FOREIGN)
+    groups = await store.records_of(await in_thread(choose_ids, ids, count), limit=_RECORDS_READ)
+    own = await in_thread(make_own_questions, [group or [] for group in groups], count)
     try:
-        asked = await _ask(corpus, own)
+        asked = await _ask(corpus, own, foreign, has_dense=not is_large)
     except EmbedderError:
         return [BuiltFloor(None, mode, reason="embedder_failed", **measured) for mode in MODES]
-    counts: dict[str, Any] = {"n_own": len(own), "n_foreign": len(FOREIGN), **measured}
+    counts: dict[str, Any] = {"n_own": len(own), "n_foreign": len(foreign), **measured}
     return [BuiltFloor(mode=mode, **_separate(mode, asked[: len(own)], asked[len(own) :]), **counts) for mode in MODES]
 
 
-async def _ask(corpus: OpenCorpus[Store], own: Sequence[OwnQuestion]) -> list[Evidence]:
+async def _ask(
+    corpus: OpenCorpus[Store], own: Sequence[OwnQuestion], foreign: Sequence[str], *, has_dense: bool
+) -> list[Evidence]:
     """Return the evidence of the own questions, then of the foreign ones."""
     store = corpus.store
-    texts = [*(question.text for question in own), *FOREIGN]
+    texts = [*(question.text for question in own), *foreign]
     # The second-best artifact is the best one of an own question whose own artifact is left out.
-    is_small = (await store.counts())["records"] <= _MOST_RECORDS
     dense: Sequence[Ranking | None] = [None] * len(texts)
-    if is_small:
+    if has_dense:
         dense = await store.search_vectors(await embed_texts(corpus, texts), 2, per_artifact=True)
     lexical = await store.search_text(texts, 2, per_artifact=True)
     counts: list[TermCounts | None] = [None] * len(texts)
     if isinstance(store, TermStatistics):
         counts = [await store.term_statistics([text]) for text in texts]
-    questions: list[OwnQuestion | None] = [*own, *[None] * len(FOREIGN)]
+    questions: list[OwnQuestion | None] = [*own, *[None] * len(foreign)]
     return await in_thread(lambda: list(map(_weigh_rankings, questions, dense, lexical, counts)))
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from airw import build, discover, from_mapping
 from airw.corpora.floors import measure_floors
-from airw.embedders import HashingEmbedder, OnnxEmbedder
+from airw.embedders import CachedEmbedder, HashingEmbedder, OnnxEmbedder
 from airw.stores import MemoryStore
 
 SETS = ("metatool", "skills", "scifact")
@@ -76,15 +76,16 @@ def read_texts(folder):
 
 
 @pytest.fixture(params=["light", "minilm"])
-def embedder(request):
+def embedder(request, tmp_path):
     if request.param == "light":
         return HashingEmbedder()
-    return OnnxEmbedder(request.getfixturevalue("minilm_export"))
+    # Each question is asked several times, and the model is slow.
+    return CachedEmbedder(OnnxEmbedder(request.getfixturevalue("minilm_export")), path=tmp_path / "vectors")
 
 
 async def commit(corpus, texts, **options):
     """Return the committed ids of each question."""
-    return [set((await discover(corpus, text, **options)).ids) for text in texts]
+    return [set((await discover(corpus, text, source_timeout=None, **options)).ids) for text in texts]
 
 
 async def measure(data, name, embedder):

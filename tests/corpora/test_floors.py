@@ -353,3 +353,16 @@ async def test_a_floor_belongs_to_the_embedder_by_the_id_that_the_corpus_knows_i
         assert await load_built_floor(renamed, "hybrid") == corpus.report.floors["hybrid"]
         await corpus.store.set_config({**await corpus.store.config(), "embedder_id": "other"})
         assert await load_built_floor(renamed, "hybrid") is None
+
+
+async def test_a_large_corpus_is_asked_fewer_questions_and_no_vectors(monkeypatch):
+    monkeypatch.setattr("airw.corpora.floors._MOST_RECORDS", 59)
+    async with build(manual(), store=MemoryStore()) as corpus:
+        floors = corpus.report.floors
+        assert [floors[mode].reason for mode in ("dense", "lexical", "hybrid")] == ["too_large", "built", "built"]
+        assert list(floors["hybrid"].weights) == ["lexical"]
+        assert (floors["hybrid"].n_own, floors["hybrid"].n_foreign) == (16, 16)
+        for text in FOREIGN:
+            assert not floors["hybrid"].allows(await find_evidence(corpus, text))
+        for text in OWN:
+            assert floors["hybrid"].allows(await find_evidence(corpus, text))
