@@ -59,7 +59,7 @@ def print_build_report(
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
     print_line(f"{path} contains {_counts_text(counts, hint)}")
     if floor := report.floors.get("hybrid"):
-        print_line(f"floor of discover: {_describe_built_floor(floor.to_dict())}")
+        print_line(f"floor of discover: {_text_of_build_floor(floor.to_dict())}")
     for link in unresolved or ():
         print_note(f"{views.unresolved_line(link)}")
 
@@ -251,12 +251,12 @@ def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:
 
 def _floor_text(floor: Mapping[str, Any]) -> str:
     if floor["kind"] == "built":
-        return _describe_built_floor(floor)
+        return _text_of_build_floor(floor)
     score = "none" if floor["min_score"] is None else f"{floor['min_score']:.4f}"
     return score if floor["current"] else f"{score}, not used: it was calibrated with another embedder"
 
 
-def _describe_built_floor(floor: Mapping[str, Any]) -> str:
+def _text_of_build_floor(floor: Mapping[str, Any]) -> str:
     if floor["min_evidence"] is None:
         return f"none: {_NO_FLOOR.get(floor['reason'], floor['reason'])}"
     return (
