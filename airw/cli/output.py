@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw import views
 from airw._base.json import dump_json, json_clean
+from airw._base.messages import one_line
 from airw.cli.printing import print_line, print_note, write
 from airw.cli.wording import describe_error, translate
 
@@ -90,7 +91,11 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
         print_note(f"{effect}: {problem.item}: {translate(problem.reason)}")
     if len(problems) > len(listed):
         count = len(problems) - len(listed)
-        print_line(f"{count} smaller problems; these documents are in the corpus all the same; --verbose lists them")
+        first = next(problem for problem in problems if not problem.lost)
+        print_line(
+            f"{count} smaller problem{'s' * (count != 1)}, whose documents are in the corpus all the same, such as "
+            f"{one_line(f'{first.item}: {translate(first.reason)}')}; --verbose lists them"
+        )
 
 
 def print_export_report(report: ExportReport) -> None:
