@@ -36,10 +36,12 @@ class ArtifactPolicy(Policy[A]):
     An artifact scores by the cosine of its best surface to the query; that surface is also the hit. A subclass adds
     `seed`, `select` and `stop`. A step costs at most three store calls: for neighbours, scores and records.
 
-    By default a walk follows links both ways. A walk that starts from a search needs a query that is not blank.
+    By default a walk starts from a hybrid search, and follows links both ways. A walk that starts from a search needs
+    a query that is not blank.
 
     Args:
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
+            By default `"hybrid"`, or `"dense"` if the store cannot search texts, and in several corpora.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
             `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the
@@ -51,7 +53,7 @@ class ArtifactPolicy(Policy[A]):
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
     """
 
-    seeding: Seeding = "dense"
+    seeding: Seeding | None = None
     roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
     direction: Direction = "both"
@@ -61,7 +63,8 @@ class ArtifactPolicy(Policy[A]):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        check_choice("seeding", self.seeding, SEEDINGS)
+        if self.seeding is not None:
+            check_choice("seeding", self.seeding, SEEDINGS)
         check_choice("direction", self.direction, DIRECTIONS)
         check_edges(self.edges)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))

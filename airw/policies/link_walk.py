@@ -85,7 +85,8 @@ class LinkWalk(Policy[ArtifactMemory]):
         weighted: Order by cost instead of hops.
         start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
             and 0 with roots.
-        seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
+        seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
+            default `"hybrid"`, or `"dense"` if the store cannot search texts, and in several corpora.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
@@ -120,14 +121,15 @@ class LinkWalk(Policy[ArtifactMemory]):
     inverses: Inverses | None = None
     weighted: bool = False
     start_k: int | None = None
-    seeding: Seeding = "dense"
+    seeding: Seeding | None = None
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         check_choice("direction", self.direction, DIRECTIONS)
-        check_choice("seeding", self.seeding, SEEDINGS)
+        if self.seeding is not None:
+            check_choice("seeding", self.seeding, SEEDINGS)
         if self.start_k is not None:
             check_count("start_k", self.start_k, most=MAX_HITS)
         if self.max_depth is not None:

@@ -111,7 +111,7 @@ class Strategy(Policy["StrategyMemory"], ABC):
     adjacent_k: int | None = 10
     max_traverse: int | None = None
     max_depth: int | None = None
-    seeding: Seeding = "dense"
+    seeding: Seeding | None = None
     roots: Sequence[NodeIdLike] = ()
     edges: Edges | None = None
     direction: Direction = "both"

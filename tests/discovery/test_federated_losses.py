@@ -16,7 +16,7 @@ from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
 from airw.testing import run_on_virtual_clock
 from airw.views import read_tree, tree_schema, walk_links
 from airw.walking import LostCorpus, WalkEnded
-from tests.discovery.test_federated_corpus import POLICIES, keys, notes, parts_story
+from tests.discovery.test_federated_corpus import POLICIES, keys, notes, parts_story, policy_of
 from tests.support.artifact_corpora import walk_all
 from tests.support.drawing import examples
 from tests.support.federations import Federation, split_of
@@ -31,7 +31,7 @@ class Failing:
     Args:
         store: The store to call while it works.
         error: The error to raise; `None` to hang instead.
-        after: The number of calls that work.
+        after: The number of calls of each method that work.
         methods: The methods that fail; `None` for all.
     """
 
@@ -43,7 +43,7 @@ class Failing:
         async def call(*args, **options):
             self.calls[name] += 1
             works = self._methods is not None and name not in self._methods
-            if works or self.calls.total() <= self._after:
+            if works or self.calls[name] <= self._after:
                 return await getattr(self._store, name)(*args, **options)
             if self._error is None:
                 await anyio.sleep_forever()
@@ -113,8 +113,8 @@ def test_a_corpus_that_never_answers_is_as_if_it_were_not_there(name, number):
         async with Federation(split.parts) as corpus:
             others = {each: member for each, member in corpus.members.items() if each != lost_one}
             failing, _ = with_failing(corpus, lost_one, GONE)
-            expected, _ = await parts_story(FederatedCorpus(others), POLICIES[name](roots), split.graph.query)
-            actual, summary = await parts_story(failing, POLICIES[name](roots), split.graph.query)
+            expected, _ = await parts_story(FederatedCorpus(others), policy_of(name, roots), split.graph.query)
+            actual, summary = await parts_story(failing, policy_of(name, roots), split.graph.query)
             assert actual == expected
             if expected[0]:
                 assert [each["name"] for each in summary["lost"]] == [lost_one]
@@ -123,7 +123,7 @@ def test_a_corpus_that_never_answers_is_as_if_it_were_not_there(name, number):
         anyio.run(main)
 
 
-@pytest.mark.parametrize("after", range(8))
+@pytest.mark.parametrize("after", range(4))
 async def test_a_corpus_that_fails_in_the_middle_of_a_walk_is_called_no_more(after):
     async with three() as corpus:
         told = []
@@ -131,10 +131,11 @@ async def test_a_corpus_that_fails_in_the_middle_of_a_walk_is_called_no_more(aft
             failing, store = with_failing(corpus, error=GONE, after=after)
             hits, walk = await walk_all(failing, Eager(select_k=None, start_k=1, max_depth=9), QUERY)
             told.append((keys(hits), walk.summary.left_out, walk.summary.lost, walk.summary.routed, store.calls))
+            has_failed = max(store.calls.values(), default=0) > after
         assert told[0] == told[1]
         assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(told[0][0])
-        assert walk.summary.lost == (LOST if store.calls.total() > after else ())
-        assert store.calls.total() <= after + 5  # no stage has more calls of one corpus
+        assert walk.summary.lost == (LOST if has_failed else ())
+        assert max(store.calls.values()) <= after + 2  # no stage calls a method of one corpus more often
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -750,7 +750,7 @@ def layers_of(width):
             ["records_of"],
             ["neighbors", "records_of"],
         ),
-        ({"roots": [], "start_k": 1}, ["search_vectors", "records_of"], None),
+        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of"], None),
         ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"], None),
     ],
 )

@@ -190,7 +190,7 @@ class TestCost:
         }
         async with corpus_of(items) as corpus:
             store = Counting(corpus.store)
-            await walk_all(replace(corpus, store=store), Mmr(start_k=1, select_k=3))
+            await walk_all(replace(corpus, store=store), Mmr(start_k=1, select_k=3, seeding="dense"))
         step = ["vectors_of", "get_records"]
         assert store.calls == ["search_vectors", *step, "neighbors", *step, "neighbors", *step]
 

@@ -525,7 +525,7 @@ async def masses(items, query="0", **options):
 
     The score of a node committed first is its mass times the restart.
     """
-    policy = PersonalizedPageRank(width=100, **options)
+    policy = PersonalizedPageRank(**{"width": 100, "seeding": "dense", **options})
     async with corpus_of(items) as corpus:
         hits, _ = await walk_all(corpus, query, policy=policy, max_depth=0)
     return {hit.artifact_id: pytest.approx(hit.score / policy.restart) for hit in hits}

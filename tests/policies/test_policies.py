@@ -163,7 +163,7 @@ class TestEager:
         wide["hub"] = {"document": "0", "links": {"REF": sorted(wide)}}
         async with corpus_of(wide) as corpus:
             store = Counting(corpus.store)
-            policy = Eager(start_k=1, adjacent_k=None, select_k=None)
+            policy = Eager(start_k=1, adjacent_k=None, select_k=None, seeding="dense")
             hits, _ = await walk_all(replace(corpus, store=store), policy=policy, node_budget=500)
         assert len(hits) == 201
         assert store.calls == {"search_vectors": 1, "get_records": 2, "best_of": 1, "neighbors": 2}

@@ -290,7 +290,9 @@ class TestTogether:
             calls = []
             for scope in (Scope(), Scope(cross=CROSS, keep=KEEP)):
                 store = Counting(corpus.store)
-                await walk_all(replace(corpus, store=store), policy_of(make, way, scope, start_k=2, roots=()))
+                await walk_all(
+                    replace(corpus, store=store), policy_of(make, way, scope, start_k=2, roots=(), seeding="dense")
+                )
                 calls.append(len(store.calls))
         assert calls[1] <= calls[0]
 
@@ -396,7 +398,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
 
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
     expected = nodes_to_keep(graph, chain.from_iterable(steps), scope)[: counts["select_k"]]
-    policy = Eager(roots=graph.roots, scope=Scope(**scope), direction="out", **counts)
+    policy = Eager(roots=graph.roots, scope=Scope(**scope), direction="out", seeding="dense", **counts)
 
     async def main():
         async with corpus_of(graph.items, embedder=EIGHTHS) as corpus:

@@ -321,7 +321,10 @@ class TestScorer:
     async def test_scoring_costs_two_calls_a_step_and_the_hits_then_none(self):
         async with corpus_of(FORK) as corpus:
             store = Counting(corpus.store)
-            counted, policy = replace(corpus, store=store), Scored(start_k=1, select_k=2, scorer=by_rank)
+            counted, policy = (
+                replace(corpus, store=store),
+                Scored(start_k=1, select_k=2, scorer=by_rank, seeding="dense"),
+            )
             await walk_all(counted, replace(policy, scope=Scope(keep={"rank": {"$ne": 9}})), "0.5")
             step = ["vectors_of", "get_records"]
             assert store.calls == ["search_vectors", *step, "neighbors", *step]
@@ -401,7 +404,7 @@ def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
     choose = best_first(graph, score, scope, max_depth, select_k=counts["select_k"], per_iteration_limit=limit)
     steps = reference(graph, choose, max_depth=max_depth, scope=scope, **counts)
     expected = [(each.path, score(each.id)) for each in nodes_to_keep(graph, chain.from_iterable(steps), scope)]
-    options = {"direction": "out", "per_iteration_limit": limit, "scorer": scorer, **counts}
+    options = {"direction": "out", "seeding": "dense", "per_iteration_limit": limit, "scorer": scorer, **counts}
     policy = Scored(roots=graph.roots, scope=Scope(**scope), **options)
 
     async def main():

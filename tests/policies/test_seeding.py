@@ -50,13 +50,15 @@ class TestSearches:
     @pytest.mark.parametrize("start_k", [1, 2, 5])
     async def test_a_walk_starts_from_the_hits_of_the_search_in_their_order(self, seeding, start_k):
         async with words() as corpus:
-            expected = await search(corpus, "keys and locks", k=start_k, mode=seeding)
+            fusion = {"fusion": "rrf"} if seeding == "hybrid" else {}
+            expected = await search(corpus, "keys and locks", k=start_k, mode=seeding, **fusion)
             assert await seeds_of(corpus, "keys and locks", seeding=seeding, start_k=start_k) == ids(expected)
 
     @pytest.mark.parametrize("seeding", SEARCHES)
     async def test_roots_follow_the_hits_in_their_order_without_duplicates(self, seeding):
         async with words() as corpus:
-            found = ids(await search(corpus, "keys", k=2, mode=seeding))
+            fusion = {"fusion": "rrf"} if seeding == "hybrid" else {}
+            found = ids(await search(corpus, "keys", k=2, mode=seeding, **fusion))
             rest = [name for name in reversed(WORDS) if name not in found]
             roots = [rest[0], found[1], rest[1], rest[0], found[0]]
             assert await seeds_of(corpus, "keys", seeding=seeding, start_k=2, roots=roots) == [*found, *rest[:2]]

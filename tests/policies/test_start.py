@@ -60,6 +60,18 @@ async def run(corpus, policy, query="keys", **options):
     return [hit.artifact_id async for hit in walk], walk
 
 
+@pytest.mark.parametrize("make", [*SEARCHING, LinkWalk], ids=lambda make: make.__name__)
+async def test_by_default_a_walk_starts_from_a_hybrid_search_and_follows_links_both_ways(make):
+    async with corpus_of() as corpus:
+        for query in ("rotate", "the vault of bread"):
+            told = [
+                (await run(corpus, make(**options), query))[0]
+                for options in ({}, {"seeding": "hybrid", "direction": "both"})
+            ]
+            assert told[0] == told[1]
+    assert make().direction == "both"
+
+
 class TestRoots:
     @by_name
     @pytest.mark.parametrize("has_search", [False, True])

@@ -84,7 +84,7 @@ async def atraverse(
     """
     if store_kwargs:
         raise ArgumentError("store_kwargs must be empty: configure the store of airw before the walk")
-    options: dict[str, Any] = {"edges": edges_of(edges)}
+    options: dict[str, Any] = {"edges": edges_of(edges), "seeding": "dense"}
     if metadata_filter:
         options["scope"] = Scope.only({name: {"$in": [value]} for name, value in metadata_filter.items()})
     async with use_corpus(await store.fill() if isinstance(store, InMemory) else store) as corpus:
