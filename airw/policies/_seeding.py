@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from airw.policies._capabilities import has_method, require
 from airw.policies._roots import find_roots, require_query
-from airw.policies._several_corpora import Id, member_names
+from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
 from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, hybrid_depth
@@ -44,8 +44,7 @@ async def find_start(
         corpus: The open corpus.
         policy: The name of the policy, for errors.
         k: The number of artifacts to find at most; they come best first.
-        seeding: How to find them; `None` for `"hybrid"`, or `"dense"` if the store cannot search texts, and in several
-            corpora.
+        seeding: How to find them; `None` for `"hybrid"`, or `"dense"` if the store cannot search texts.
         roots: Further artifacts to start from.
         filter: A filter that the found artifacts satisfy; roots are not filtered.
 
@@ -59,9 +58,7 @@ async def find_start(
     if not k:
         return start
     if seeding is None:
-        # BM25 scores of several corpora are not on one scale, so a walk over them would differ from one over their union.
-        can_rank_texts = has_method(corpus, "search_text") and not member_names(corpus)
-        seeding = "hybrid" if can_rank_texts else "dense"
+        seeding = "hybrid" if has_method(corpus, "search_text") else "dense"
     if seeding == "titles":
         ids = await _find_by_titles(memory.query, corpus, policy, k, filter)
     else:

@@ -41,7 +41,7 @@ class ArtifactPolicy(Policy[A]):
 
     Args:
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-            By default `"hybrid"`, or `"dense"` if the store cannot search texts, and in several corpora.
+            By default `"hybrid"`, or `"dense"` if the store cannot search texts.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
             `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the

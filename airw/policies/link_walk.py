@@ -86,7 +86,7 @@ class LinkWalk(Policy[ArtifactMemory]):
         start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
             and 0 with roots.
         seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
-            default `"hybrid"`, or `"dense"` if the store cannot search texts, and in several corpora.
+            default `"hybrid"`, or `"dense"` if the store cannot search texts.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
