@@ -11,7 +11,7 @@ from airw.policies._roots import find_roots, require_query
 from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
-from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, hybrid_depth
+from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, check_corpus, hybrid_depth
 from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.values import NodeIdLike
 from airw.values.filters import Filter, matches, parse_filter
@@ -58,7 +58,7 @@ async def find_start(
     if not k:
         return start
     if seeding is None:
-        seeding = "hybrid" if has_method(corpus, "search_text") else "dense"
+        seeding = "hybrid" if has_method(check_corpus(corpus), "search_text") else "dense"
     if seeding == "titles":
         ids = await _find_by_titles(memory.query, corpus, policy, k, filter)
     else:

@@ -144,7 +144,7 @@ def test_a_corpus_that_hangs_costs_its_timeout_once(backend):
         async with three() as corpus:
             start = anyio.current_time()
             failing, store = with_failing(corpus, member_timeout=2)
-            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY)
+            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9, seeding="dense"), QUERY)
             return hits, walk.summary, store.calls.total(), anyio.current_time() - start
 
     hits, summary, calls, seconds = run_on_virtual_clock(main, backend=backend)

@@ -63,7 +63,7 @@ async def corpus():
 
 def eager(factor=1, **options):
     """Return a policy whose walk to depth 3 commits `64 * factor` nodes in four steps."""
-    return Eager(**{"select_k": None, "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
+    return Eager(**{"seeding": "dense", "select_k": None, "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
 
 
 async def walk_and_count(corpus, policy, *, budget=64, **options):
@@ -129,7 +129,8 @@ async def test_a_seed_that_only_the_lexical_search_found_is_scored_by_one_more_c
     """
     texts = {f"n{number:02}": {"texts": ["other"], "links": []} for number in range(60)}
     texts["last"] = {"texts": ["wanted here"], "links": []}
-    far = embedder_from(lambda given: [[-1.0 if text == "wanted here" else 1.0] for text in given], id="far", dim=1)
+    vectors = {"wanted": [1.0, 0.0], "wanted here": [-1.0, 0.0], "other": [0.1, 0.99**0.5]}
+    far = embedder_from(lambda given: [vectors[text] for text in given], id="far", dim=2)
     source = from_mapping(texts, name="far", strategy=Surfaces(), embedder=far)
     async with build(source, store=MemoryStore()) as corpus:
         store = Counting(corpus.store)
@@ -171,7 +172,7 @@ async def test_the_query_is_embedded_once_per_walk_for_all_kinds_of_seeds(corpus
     for seeding in ("dense", "lexical", "hybrid"):
         embedder = Counting(corpus.embedder)
         await walk_and_count(replace(corpus, embedder=embedder), eager(seeding=seeding))
-        assert embedder.calls == ["embed_query"]
+        assert embedder.calls.count("embed_query") == 1
 
 
 async def test_summary_routing_costs_three_calls_to_the_first_leaf_and_none_after(corpus):
