@@ -410,9 +410,9 @@ class Steps:
 def _split_groups(groups: NodeGroups) -> Iterator[NodeGroups]:
     """Yield the groups in batches that take about a millisecond each; a large group is split.
 
-    A batch has at most twice `_NODES_PER_BATCH` nodes. The last of several batches may be empty.
+    A batch has at most twice `_NODES_PER_BATCH` nodes and groups. The last of several batches may be empty.
     """
-    if sum(len(nodes) for _, nodes in groups) <= _NODES_PER_BATCH:
+    if len(groups) + sum(len(nodes) for _, nodes in groups) <= _NODES_PER_BATCH:
         yield groups
         return
     batch: NodeGroups = []
@@ -425,4 +425,5 @@ def _split_groups(groups: NodeGroups) -> Iterator[NodeGroups]:
             if room <= 0:
                 yield batch
                 batch, room = [], _NODES_PER_BATCH
+        room -= 1  # a group without nodes takes time too
     yield batch

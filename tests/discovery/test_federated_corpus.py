@@ -123,7 +123,7 @@ POLICIES = {
 
 
 def policy_of(name, roots):
-    """Return a policy that starts from a dense search, as lexical scores differ in parts of a corpus."""
+    """Return a policy that starts from a dense search, which parts of a corpus share."""
     policy = POLICIES[name](roots)
     return replace(policy, seeding="dense") if hasattr(policy, "seeding") else policy
 

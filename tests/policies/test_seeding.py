@@ -105,7 +105,7 @@ class TestSearches:
         assert len(hits) == 1
         assert sorted(store.calls) == sorted(calls)
         assert store.calls[-1] == "get_records"
-        assert embedder.calls .count("embed_query") == 1
+        assert embedder.calls.count("embed_query") == 1
 
     @pytest.mark.parametrize("seeding", [*SEARCHES, "titles"])
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])

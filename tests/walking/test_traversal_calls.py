@@ -63,7 +63,7 @@ async def corpus():
 
 def eager(factor=1, **options):
     """Return a policy whose walk to depth 3 commits `64 * factor` nodes in four steps."""
-    return Eager(**{"seeding": "dense", "select_k": None, "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
+    return Eager(**{"select_k": None, "seeding": "dense", "start_k": 4 * factor, "adjacent_k": 20 * factor, **options})
 
 
 async def walk_and_count(corpus, policy, *, budget=64, **options):
