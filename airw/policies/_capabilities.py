@@ -60,7 +60,7 @@ def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str =
 
 def has_method(corpus: OpenCorpus[object], method: str) -> bool:
     """Return whether the store of a corpus has a method."""
-    store = corpus.store
+    store = check_corpus(corpus).store
     # The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
     return (
         hasattr(type(store), method) or hasattr(type(store), "__getattr__") or method in getattr(store, "__dict__", ())
