@@ -9,6 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def is_new(path: Path) -> bool:
+    """Return whether there is no file yet."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def is_state_known(path: Path) -> bool:
     """Return whether the file is as a check or an orderly close left it."""
     try:
@@ -20,7 +31,7 @@ def is_state_known(path: Path) -> bool:
 def note_state(path: Path) -> None:
     """Note the present state of a file as known; do nothing if it was never locked."""
     with suppress(OSError):
-        if _lock_path(path).exists():
+        if _lock_path(path).exists() and not is_state_known(path):
             _lock_path(path).write_text(_describe_state(path), encoding="ascii")
 
 

@@ -36,7 +36,7 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
-from airw.stores.sqlite._known_state import is_state_known, note_state
+from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
@@ -193,7 +193,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         return self
 
     async def _open(self, *, create: bool) -> None:
-        is_known = await in_thread(lambda: not self._path.exists() or is_state_known(self._path))
+        is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
         reader = await Connection.open(self._path, create=create)
         try:
             self._embedder_id = await reader.run(_read_embedder_id)
