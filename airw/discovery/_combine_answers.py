@@ -72,7 +72,10 @@ def _require_answer(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
 async def _merge_hits(
     request: SourceRequest, answers: Sequence[Answer]
 ) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
-    """Return the candidates of all sources, and the answers; a source may fail while the union is searched."""
+    """Return the candidates of all sources, and the answers.
+
+    A source may still fail while the union is searched.
+    """
     plan = request.plan
     if plan.searches_union:
         return await _search_union(request, answers)
@@ -91,7 +94,9 @@ async def _search_union(
 
 
 def _take_part(request: SourceRequest, answers: Iterable[Answer]) -> dict[str, UnionMember]:
-    """Return the sources that take part in the union: those that answered and are not below their floor.
+    """Return the sources that take part in the union.
+
+    They have answered, and are not below their floor.
 
     A source without evidence takes part: one corpus that contains all would rank its artifacts too.
     """
@@ -232,7 +237,10 @@ async def _rank_union_so_far(request: SourceRequest, answers: Mapping[str, Answe
 def _pending_bounds(
     request: SourceRequest, union: UnionSearch, pending: Iterable[str]
 ) -> list[Mapping[Mode, PendingBound]] | None:
-    """Return the bounds of each pending source; `None` if not all have counted, or one cannot be compared."""
+    """Return the bounds of each pending source.
+
+    The result is `None` if not all have counted, or one cannot be compared.
+    """
     if not request.all_counted.is_set():
         return None
     members = [request.members.get(name) for name in pending]

@@ -239,7 +239,10 @@ def sum_counts(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
 
 
 class _Row(NamedTuple):
-    """A row of a ranking; rows sort best first, ties by artifact id, source and place in the ranking."""
+    """A row of a ranking.
+
+    Rows sort best first, ties by artifact id, source and place in the ranking.
+    """
 
     negative_score: float
     artifact_id: str

@@ -177,7 +177,10 @@ class DiscoveryPlan:
 
     @property
     def searches_union(self) -> bool:
-        """Return whether several corpora are searched as one: not walked, and not fused source by source."""
+        """Return whether several corpora are searched as one.
+
+        If not, they are walked, or fused source by source.
+        """
         is_union = not callable(self.merge) and self.merge != "rrf-by-source"
         return self.is_multi_source and self.walk is None and is_union
 

@@ -62,7 +62,7 @@ class QueryEmbeddings:
         self._embeddings: dict[tuple[str, bool, str], _SharedEmbedding] = {}
 
     def wrap(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
-        """Return the corpus with an embedder that shares its queries, and a store that remembers its rankings.
+        """Return the corpus with an embedder that shares queries and a store that remembers.
 
         A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
         """
@@ -339,7 +339,7 @@ class _SourceQuery:
         return hits
 
     async def _prepare_union(self, corpus: OpenCorpus[Any], counted: anyio.Event) -> None:
-        """Count the words of the queries; when all sources have, rank the texts with the counts of all."""
+        """Count the words of the queries, then rank the texts with the counts of all sources."""
         request = self.request
         counts = await count_terms(corpus, request.plan.search, request.queries)
         request.members[self.member.name] = UnionMember(corpus, counts)

@@ -1,4 +1,6 @@
-"""The union of several corpora: a search in it equals a search in one corpus that contains them all.
+"""The union of several corpora.
+
+A search in it equals a search in one corpus that contains them all.
 
 Each channel is ranked over all corpora. Cosines of one embedder can be compared. For BM25, the corpora first add up
 their word counts, so that a word weighs the same in all of them. What cannot be compared is a channel of its own: the
@@ -108,7 +110,7 @@ class RememberingStore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnionMember:
-    """A source that takes part in a union: its open corpus, and its word counts if it has them."""
+    """A source that takes part in a union: its open corpus, and its word counts or `None`."""
 
     corpus: OpenCorpus[Any]
     counts: TermCounts | None
@@ -183,7 +185,7 @@ class UnionSearch:
         return UnionAnswer((), failures, {}, self.search)
 
     async def rank_texts(self, member: UnionMember) -> None:
-        """Rank the texts of a source with the counts of all, so that its store remembers the ranking."""
+        """Rank the texts of a source with the counts of all; its store remembers the ranking."""
         if member.counts is not None:
             n_rankings = len(self.search.channels) * len(self.queries)
             await member.corpus.store.search_text(
@@ -250,7 +252,10 @@ def _formula(member: UnionMember) -> object:
 
 
 def _route_reader(store: "_UnionStore", reader: PassageReader) -> PassageReader:
-    """Return a reader that calls `reader` with the corpus of a record and the record as that corpus knows it."""
+    """Return a reader that calls `reader` with the corpus of a record.
+
+    The record is the one that its corpus knows.
+    """
 
     def read(_: OpenCorpus[Any], record: Record) -> Any:
         source = cast("FederatedRecord", record).source

@@ -37,7 +37,7 @@ class PendingBound:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The part of a fused score that one channel adds: now, and at least when all sources have answered."""
+    """The part of a fused score that one channel adds, now and at least at the end."""
 
     rank: int
     now: float

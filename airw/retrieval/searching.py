@@ -273,7 +273,7 @@ class _FirstStage:
         return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
 
     async def _embed_once(self, corpus: OpenCorpus[SearchStore]) -> Floats:
-        """Embed the queries, or return the vectors of an earlier call for an embedder with the same id."""
+        """Embed the queries, once for each embedder id."""
         embedder_id = corpus.embedder.id
         if embedder_id not in self.vectors:
             self.vectors[embedder_id] = await embed_texts(corpus, self.queries)

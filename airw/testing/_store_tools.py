@@ -59,6 +59,21 @@ _CONDITIONS: list[dict[str, Any]] = [{"tag": "x"}, {"tag": {"$contains": "x"}}, 
 _FILTERS = [parse_filter(condition) for condition in _CONDITIONS]
 
 
+_SEARCHES: list[tuple[int, dict[str, Any]]] = [
+    (0, {}),
+    *((k, {"per_artifact": flag}) for k in (1_000, 5, 1) for flag in (False, True)),
+    *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
+    *((5, {"filter": parsed, "per_artifact": flag}) for parsed in _FILTERS for flag in (False, True)),
+]
+_LINK_CHOICES: list[dict[str, Any]] = [
+    *({"direction": direction} for direction in ("out", "in", "both")),
+    *({"direction": "both", "limit": limit} for limit in (0, 1, 2, 3)),
+    *({"types": types, "exclude": exclude} for types in (None, ["r"], []) for exclude in ([], ["q"])),
+    *({"origins": origins, "direction": "both"} for origins in (["typed"], [])),
+    {"exclude": ["related"], "limit": 1},
+]
+
+
 def _call(*arguments: Any, **options: Any) -> StoreCall:
     return StoreCall(arguments, options)
 
@@ -75,19 +90,6 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
     nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
     cuts: list[dict[str, Any]] = [{"kinds": ["chunk"]}, {"kinds": ["title", "chunk"], "limit": 1}, {"kinds": []}]
-    searches: list[tuple[int, dict[str, Any]]] = [
-        (0, {}),
-        *((k, {"per_artifact": flag}) for k in (1_000, 5, 1) for flag in (False, True)),
-        *((5, {"surfaces": kinds, "per_artifact": True}) for kinds in (["chunk"], ["title", "chunk", "no"], [])),
-        *((5, {"filter": parsed, "per_artifact": flag}) for parsed in _FILTERS for flag in (False, True)),
-    ]
-    choices: list[dict[str, Any]] = [
-        *({"direction": direction} for direction in ("out", "in", "both")),
-        *({"direction": "both", "limit": limit} for limit in (0, 1, 2, 3)),
-        *({"types": types, "exclude": exclude} for types in (None, ["r"], []) for exclude in ([], ["q"])),
-        *({"origins": origins, "direction": "both"} for origins in (["typed"], [])),
-        {"exclude": ["related"], "limit": 1},
-    ]
     shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
     return {
         "records_of": [_call(ids), _call([]), *(_call(ids, **cut) for cut in cuts), _call(ids, limit=2)],
@@ -95,17 +97,17 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
         "artifact_ids": [_call()],
         "ledger": [_call(), _call(ids)],
         "counts": [_call()],
-        "search_vectors": [_call(vectors, k, **options) for k, options in searches] + [_call(vectors[:0], 5)],
+        "search_vectors": [_call(vectors, k, **options) for k, options in _SEARCHES] + [_call(vectors[:0], 5)],
         "similarities": [_call(vectors[0], records)],
         "best_of": [_call(vectors[0], ids), _call(vectors[0], ids, surfaces=["title"])],
         "vectors": [_call(records)],
         "vectors_of": [_call(ids), _call(["absent"]), _call([])],
         "search_text": [
-            *(_call(["one two", "three", "?!", ""], k, **options) for k, options in searches),
+            *(_call(["one two", "three", "?!", ""], k, **options) for k, options in _SEARCHES),
             _call(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
         ],
         "term_statistics": [_call(["one two", "three", "?!", "CAFE 日本", "absent"]), _call([""]), _call([])],
-        "neighbors": [_call(ids, **choice) for choice in choices] + [_call([])],
+        "neighbors": [_call(ids, **choice) for choice in _LINK_CHOICES] + [_call([])],
         "resolve": [_call(refs), _call([])],
         "referrers": [_call(nodes), _call(nodes, types=["r"]), _call(nodes, types=[])],
         "fan_in": [_call(nodes), _call(nodes, types=["r"])],

@@ -65,7 +65,7 @@ class TermCounts:
         Example:
             >>> both = TermCounts("bm25 of fts5", records=9, words=90, frequencies={"keys": 1})
             >>> round(both.max_score(TermCounts("bm25 of fts5", 4, 40, {"keys": 1})), 2)
-            3.81
+            3.82
         """
         if not self.formula.startswith(_FTS5):
             return math.inf if any(part.frequencies.values()) else 0.0

@@ -1,4 +1,4 @@
-"""Retrieval quality of the `light` embedder by the share of its cosines, on evaluation sets.
+"""Retrieval quality of the `light` embedder by the share of its cosines.
 
 `AIRW_DATA` names the folder of the sets. Each figure is the mean nDCG@10 over at most 300 questions of a set.
 """

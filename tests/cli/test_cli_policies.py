@@ -8,7 +8,7 @@ import pytest
 from airw import policies
 from airw.cli import main
 from airw.cli.policies import describe_policies, list_policies, make_policy, parse_parameters
-from tests.cli.test_parser import COMMANDS
+from tests.support.commands import COMMANDS
 
 NOTES = {
     "index.md": "---\ntitle: Index\ntags: [start]\n---\n# Index\n\n[keys](keys.md) [bread](bread.md)\n",

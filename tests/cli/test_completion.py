@@ -9,7 +9,7 @@ import pytest
 from airw.cli import main
 from airw.cli.completion import SCRIPTS, find_candidates
 from airw.cli.policies import list_policies
-from tests.cli.test_parser import COMMANDS
+from tests.support.commands import COMMANDS
 
 
 @pytest.fixture(autouse=True)

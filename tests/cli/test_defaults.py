@@ -10,7 +10,7 @@ import pytest
 
 from airw.cli import main
 from airw.cli.library_defaults import default_text, read_default
-from tests.cli.test_parser import COMMANDS
+from tests.support.commands import COMMANDS
 
 OWN_DEFAULTS = {"airw expand": {"surface_index": 0}, "airw traverse": {"policy": "eager"}}
 """What only the command line has; the library has no default for it."""

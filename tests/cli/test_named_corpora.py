@@ -1,4 +1,4 @@
-"""Commands take the corpus first, and the embedder of the command line wins over the one that the file names."""
+"""Commands take the corpus first, and an embedder that wins over the one of the file."""
 
 import sqlite3
 from contextlib import closing

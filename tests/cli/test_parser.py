@@ -3,7 +3,6 @@
 These tests compare them with the real ones.
 """
 
-import argparse
 import inspect
 from importlib import import_module
 from typing import get_args, get_type_hints
@@ -11,26 +10,13 @@ from typing import get_args, get_type_hints
 import pytest
 
 from airw.cli import main
-from airw.cli.parser import parser
 from airw.corpora import Maintenance
 from airw.discovery import LEVELS, STRATEGIES
 from airw.reranking import RERANK_TEXTS
 from airw.retrieval import MODES, Fusion
 from airw.values import DIRECTIONS
 from airw.views.bundled import FORMS
-
-
-def commands(of):
-    """Yield the parser of each command below a parser."""
-    groups = [action for action in of._actions if isinstance(action, argparse._SubParsersAction)]
-    if not groups:
-        yield of
-    for group in groups:
-        for command in group.choices.values():
-            yield from commands(command)
-
-
-COMMANDS = {command.prog.removeprefix("airw "): command for command in commands(parser())}
+from tests.support.commands import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)

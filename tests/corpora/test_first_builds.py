@@ -1,4 +1,4 @@
-"""A first build that fails leaves nothing behind, and another source does not replace a corpus by mistake."""
+"""A failed first build leaves nothing, and another source replaces no corpus by mistake."""
 
 import sys
 

@@ -201,7 +201,8 @@ async def test_a_build_reads_the_whole_file_only_if_somebody_else_may_have_chang
         await anyio.sleep(0.01)
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM setting WHERE kind = 'calibration' AND key = 'none'")
-            connection.execute("PRAGMA user_version = 3")
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            connection.execute(f"PRAGMA user_version = {version}")
     elif how == "copied":
         shutil.copy(path, path.with_name("copy"))
         path.with_name("copy").replace(path)

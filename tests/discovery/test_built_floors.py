@@ -7,7 +7,7 @@ from airw.evaluation import DiscoveryCase, calibrate_min_score
 from airw.policies import Beam
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
-from tests.corpora.test_floors import FOREIGN, OWN, manual
+from tests.support.manuals import FOREIGN, OWN, manual
 
 pytestmark = pytest.mark.asyncio_only
 

@@ -16,9 +16,9 @@ from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
 from airw.testing import run_on_virtual_clock
 from airw.views import read_tree, tree_schema, walk_links
 from airw.walking import LostCorpus, WalkEnded
-from tests.discovery.test_federated_corpus import POLICIES, keys, notes, parts_story, policy_of
 from tests.support.artifact_corpora import walk_all
 from tests.support.drawing import examples
+from tests.support.federated_walks import POLICIES, keys, notes, parts_story, policy_of
 from tests.support.federations import Federation, split_of
 
 QUERY = "8 0 0 0 0 0 0 0"

@@ -134,6 +134,13 @@ def by_letters(query, texts):
     return [zlib.crc32(f"{query}|{text}".encode()) / 2**32 for text in plain]
 
 
+async def find(corpus, query, **options):
+    """Return the hits; none for surfaces of kinds that no record has, as in `ir`."""
+    kinds = await corpus.store.surface_kinds()
+    wanted = options.get("surfaces")
+    return [] if wanted and set(wanted).isdisjoint(kinds) else await retrieve(corpus, query, **options)
+
+
 @dataclass
 class SearchComparison:
     """A corpus and its searches, which run on both sides."""
@@ -150,7 +157,7 @@ class SearchComparison:
 
         async def ours():
             async with our_corpus(self.items) as corpus:
-                return [await retrieve(corpus, query, **DEFAULTS | options) for query, options, _ in self.searches]
+                return [await find(corpus, query, **DEFAULTS | options) for query, options, _ in self.searches]
 
         other, count = their_corpus(self.items), 0
         for hits, (query, _, options) in zip(anyio.run(ours), self.searches, strict=True):

@@ -133,7 +133,7 @@ def ask(query, **options):
 
 
 def test_a_missing_reranker_library_is_reported_when_the_query_is_parsed(monkeypatch):
-    monkeypatch.setattr("airw.reranking.specs.find_spec", lambda name: None)
+    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: None)
     with pytest.raises(RerankerUnavailable, match="pip install"):
         ask("keys", k=0, rerank="cross-encoder")
 

@@ -199,7 +199,7 @@ async def test_a_forgotten_store_warns_with_the_fix(path):
         del store
     gc.collect()
     await anyio.sleep(0.05)  # its threads end without another warning
-    assert [str(each.message).partition("; ")[2] for each in caught] == ["use `async with`, or `await store.aclose()`"]
+    assert [str(each.message).partition("; ")[2] for each in caught] == ["use `async with`, or `await corpus.aclose()`"]
 
 
 @pytest.mark.slow

@@ -155,7 +155,7 @@ class TestScriptedStore:
         ) as corpus:
             assert inner.calls["apply"] == 1
             store = ScriptedStore(corpus.store)
-            async with traverse("keys", replace(corpus, store=store), policy=Eager()) as walk:
+            async with traverse("keys", replace(corpus, store=store), policy=Eager(seeding="dense")) as walk:
                 assert [hit.artifact_id async for hit in walk] == ["a", "b"]
         assert (store.calls["search_vectors"], store.calls["neighbors"], store.most_running) == (1, 1, 1)
         assert [call.method for call in store.log if call.method in ("search_vectors", "neighbors")] == [

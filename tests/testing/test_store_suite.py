@@ -68,6 +68,18 @@ class Twisted(MemoryStore):
         return await self.twist(super().search_text, queries, k, options)
 
 
+@breaks("surface_kinds_answers_*", "has_fields_answers_*", "field_names_answers_*")
+class TellsTheSchemaBackwards(MemoryStore):
+    async def surface_kinds(self):
+        return (await super().surface_kinds())[::-1]
+
+    async def has_fields(self, paths):
+        return (await super().has_fields(paths))[::-1]
+
+    async def field_names(self, *, limit=10_000):
+        return (await super().field_names(limit=limit))[::-1]
+
+
 @breaks("the_schema_is_that_of_the_present_records")
 class RemembersTheFirstSchema(MemoryStore):
     async def surface_kinds(self):

@@ -199,7 +199,10 @@ def surface_kinds(connection: "sqlite3.Connection") -> list[str]:
 
 
 def has_fields(connection: "sqlite3.Connection", paths: Sequence[str]) -> list[bool]:
-    """Return, for each path, whether any record has the field; reading ends at the first that has it."""
+    """Return, for each path, whether any record has the field.
+
+    Reading ends at the first that has it.
+    """
     answers = []
     for path in paths:
         field, parameters = compile_field(path, "metadata")
