@@ -9,7 +9,7 @@ import airw
 from airw.policies import Eager
 
 NOTES = Path(__file__).parent / "data" / "eips"
-POLICY = Eager(select_k=None, start_k=2, adjacent_k=4, direction="both", seeding="hybrid")
+POLICY = Eager(select_k=None, start_k=1, adjacent_k=4)
 
 
 async def find_reason_to_stop(question: str, texts: list[str], thinking: float) -> str | None:
@@ -52,7 +52,7 @@ async def main(question: str) -> None:
     async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
         await answer(question, corpus, seconds=10, budget=64, thinking=0)
         await answer(question, corpus, seconds=10, budget=3, thinking=0)
-        await answer(question, corpus, seconds=1, budget=64, thinking=0.6)
+        await answer(question, corpus, seconds=0.5, budget=64, thinking=0.6)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ async def main(question: str) -> None:
     """Print each hit as soon as it is committed, with its path; then why the walk stopped."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
-        policy = Eager(start_k=2, select_k=8, direction="both", seeding="hybrid")
+        policy = Eager(start_k=2, select_k=8)
         async with airw.traverse(question, corpus, policy=policy, timeout=10) as walk:
             async for hit in walk:
                 print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")

@@ -70,7 +70,7 @@ def list_parameters(name: str) -> list[str]:
 def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
     """Return the parameters of a policy, from `NAME=VALUE` words.
 
-    A value is JSON or plain text. For a list, plain text is split at commas.
+    A value is JSON, plain text, or `none` where that is possible. For a list, plain text is split at commas.
 
     Raises:
         ArgumentError: If the policy has no such parameter, it is given twice, or the word has no `=`.
@@ -99,7 +99,7 @@ def _parse_value(text: str, hint: Any) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
-        value = text
+        value = None if text == "none" and type(None) in get_args(hint) else text
     if hint is policies.Scope:
         if not isinstance(value, dict) or not value.keys() <= {"start", "cross", "keep"}:
             example = '{"keep": {"status": "Final"}}'
