@@ -170,7 +170,8 @@ def _report_failures(reports: Mapping[str, Mapping[str, Any]], *, floors: bool) 
             note = translate(str(report["floor_note"]))
             print_note(f"no floor for {source!r}: {note}")
         if report["status"] != "ok":
-            print_note(f"{source!r} did not answer: {translate(str(report['error']))}")
+            fault = "answered in part" if report["n_retrieved"] else "did not answer"
+            print_note(f"{source!r} {fault}: {translate(str(report['error']))}")
     return int(any(report["status"] != "ok" for report in reports.values()))
 
 

@@ -170,7 +170,9 @@ class SourceRequest:
         search = replace(self.plan.union_search, rerank=self.reranker)
         if not has_later_stages:
             search = replace(search, rerank=None, boost=None)
-        weights = {name: weight for name, weight in (self.plan.merge_weights or {}).items() if weight != 1}
+        # Weights are for a fusion by rank.
+        given = self.plan.merge_weights or {} if self.plan.merge == "rrf" else {}
+        weights = {name: weight for name, weight in given.items() if weight != 1}
         return UnionSearch(
             search=search,
             queries=self.queries,
@@ -233,6 +235,7 @@ async def prepare_request(plan: DiscoveryPlan) -> AsyncIterator[SourceRequest]:
         yield SourceRequest(plan, queries, QueryEmbeddings(), now, deadline, last_deadline, opened, reranker, waiting)
 
 
+_CUT = "the walk was cut by the deadline; its hits so far take part"
 _RESERVE = 0.1  # of `timeout`, for the union of the sources
 
 
@@ -266,6 +269,7 @@ class _SourceQuery:
     built_floor: BuiltFloor | None = None
     evidence: Evidence | None = None
     embedder_id: str = ""
+    is_cut: bool = False
     walk_summary: Mapping[str, Any] | None = None
 
     async def run(self) -> Answer:
@@ -362,6 +366,7 @@ class _SourceQuery:
             if walk.summary.stop == "timeout" and not walk.ranking:
                 raise _OutOfTime
             self.walk_summary = walk.summary.to_dict()
+            self.is_cut = walk.summary.stop == "timeout"
         best: dict[Any, SearchHit] = {}
         for hit in walk.ranking or ():
             best.setdefault(hit.key, hit)
@@ -375,8 +380,8 @@ class _SourceQuery:
         top = hits[0].score if hits else None
         reason = None if self.error else self._abstention_reason(hits)
         report: dict[str, Any] = {
-            "status": "timeout" if is_late else "failed" if error else "ok",
-            "error": None if error is None else error_text(error),
+            "status": "timeout" if is_late or self.is_cut else "failed" if error else "ok",
+            "error": _CUT if self.is_cut else None if error is None else error_text(error),
             "seconds": anyio.current_time() - request.start,
             "n_retrieved": len(hits),
             "top_score": top,

@@ -40,7 +40,7 @@ def bundle(
     notes: Sequence[NodeId] = (),
     query: str | None = None,
     k: int = 10,
-    mode: Mode = "dense",
+    mode: Mode = "hybrid",
     form: FormName = "text",
     max_chars: int | None = None,
     max_tokens: int | None = None,
@@ -68,7 +68,7 @@ def bundle(
         notes: Ids of artifacts.
         query: The query to search for.
         k: The maximum number of artifacts from the search.
-        mode: The mode of the search: `"dense"`, `"lexical"` or `"hybrid"`.
+        mode: The mode of the search: `"dense"`, `"lexical"` or `"hybrid"` (the default).
         form: The format for which the budget is computed: `"text"`, `"json"` or `"records"`.
         max_chars: The maximum number of characters of the document.
         max_tokens: The maximum number of tokens of the document. With `count_tokens`, the whole document is counted

@@ -383,7 +383,8 @@ def test_a_walk_that_runs_out_of_time_returns_its_hits_so_far(backend):
 
     result, seconds = run_on_virtual_clock(main, backend=backend)
     assert seconds == 2
-    assert statuses(result) == {"keys": "ok", "food": "timeout"}
+    assert statuses(result) == {"keys": "timeout", "food": "timeout"}
+    assert "cut by the deadline" in per_source(result)["keys"]["error"]
     assert per_source(result)["keys"]["walk"]["stop"] == "timeout"
     assert result.ids == ["k1"]
 

@@ -298,7 +298,9 @@ def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, dat
     weight, least, max_depth, why = data.draw(weights), data.draw(leasts), data.draw(depths), {}
     choose = marginal(graph, weight, -1e99 if least is None else least, why)
     chosen = list(chain.from_iterable(reference(graph, choose, max_depth=max_depth, scope=scope, **counts)))
-    policy = Mmr(lambda_mult=weight, roots=graph.roots, scope=Scope(**scope), **counts)
+    policy = Mmr(
+        lambda_mult=weight, roots=graph.roots, scope=Scope(**scope), seeding="dense", direction="out", **counts
+    )
     if least is not None:
         policy = replace(policy, min_mmr_score=least)
 

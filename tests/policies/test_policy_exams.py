@@ -38,7 +38,7 @@ WAYS = {
     "scope": {
         "scope": Scope(start={"rank": {"$ne": 1}}, cross={"kind": "a"}, keep={"rank": {"$ne": 4}}),
         "direction": "both",
-        "roots": ["09", "13", "none"],
+        "roots": ["09", "13"],
         "max_depth": 3,
     },
     "all": {"edges": [("tags", "tags")], "scope": Scope(keep={"kind": "a"}), "seeding": "hybrid", "max_traverse": 6},

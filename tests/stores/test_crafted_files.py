@@ -184,6 +184,7 @@ async def test_a_file_with_a_foreign_schema_or_foreign_settings_is_not_opened(pa
     assert "repair=True" in str(error)
 
 
+@pytest.mark.filterwarnings("ignore::airw.errors.UnknownFieldWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", CALLED)
 async def test_each_call_on_a_file_with_foreign_values_answers_or_raises_a_typed_error(path, fault):

@@ -218,7 +218,8 @@ def field_names(connection: "sqlite3.Connection", limit: int) -> list[str]:
         CROSS JOIN json_each(first.metadata) AS field ORDER BY field.key""",
         [limit],
     )
-    return [name for (name,) in rows]
+    # Metadata of a damaged or foreign file may be a list.
+    return [name for (name,) in rows if isinstance(name, str)]
 
 
 def counts(connection: "sqlite3.Connection") -> dict[str, int]:
