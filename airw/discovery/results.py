@@ -41,9 +41,9 @@ class SourceAnswered:
 
     Args:
         source: The name of the source.
-        report: Its `status` (`"ok"`, `"failed"`, or `"timeout"`, also of a walk that was cut by its deadline but has
-            hits), `error`, `seconds`, `n_retrieved`, `top_score`, `floor`, `floor_kind`, `abstained`, and `reason`,
-            which is why it abstained.
+        report: Its `status`, `error`, `seconds`, `n_retrieved`, `top_score`, `floor`, `floor_kind`, `abstained`, and
+            `reason`, which is why it abstained. The status is `"ok"`, `"failed"` or `"timeout"`. A walk that was cut by
+            its deadline has the status `"timeout"` and its hits so far.
         hits: The ranking of the source, with its raw scores.
         ranking: The fused ranking of all sources that have answered, best first, at most `k` hits. If `rank_final` in
             the metadata of a hit is true, no pending source can change its place any more.
