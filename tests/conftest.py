@@ -2,6 +2,7 @@
 
 - Async tests run on asyncio and on trio; `@pytest.mark.asyncio_only` (also as a module's `pytestmark`) keeps a test
   to asyncio: its trio variant is not collected.
+- The trio variant is slow in the packages in `PASSIVE`: there, a quick run is on asyncio only.
 - `AIRW_HOME` is a new path for each test; the folder does not exist yet.
 - The `data` fixture is the folder in `AIRW_DATA`; if it is not set, the test is skipped.
 - A test marked `pairwise` runs on some combinations of its parameters and the event loop: each two values of any two
@@ -24,6 +25,10 @@ from hypothesis import settings
 from tests.support.pairwise import select_items
 
 pytest_plugins = ["pytester"]
+
+TESTS = Path(__file__).parent
+# Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run.
+PASSIVE = {"evaluation", "indexing", "links", "policies", "reranking", "sources", "views"}
 
 # In CI the examples are the same each time. `tests/support/drawing.py` sets their number.
 common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
@@ -57,6 +62,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "data" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and callspec.params.get("anyio_backend") == "trio" and _package_of(item) in PASSIVE:
+            item.add_marker("slow")
+
+
+def _package_of(item):
+    return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else None
 
 
 def pytest_runtest_setup(item):

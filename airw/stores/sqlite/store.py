@@ -466,8 +466,10 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                     raise  # what was read so far is about another file
                 await self._reopen(reader)
             except StoreError:
-                if self._reader is reader:
-                    raise  # else another task has opened the new file meanwhile
+                if self._reader is reader and (reader.is_open or self._is_closed):
+                    raise
+                # Another task has closed this reader, to open the new file: wait for it.
+                await self._reopen(reader)
         raise FileReplaced(f"{str(self._path)!r} is replaced again and again; try again later")
 
     async def _write(

@@ -9,9 +9,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
 
+from airw._base.concurrency import map_bounded
 from airw.corpora import build, open_corpus
 from airw.errors import StoreCorrupt, StoreError
 from airw.sources import from_mapping
@@ -294,3 +296,19 @@ async def test_a_log_in_use_is_never_set_aside(tmp_path):
         assert process.poll() is None
     assert len(salts) > 2
     assert len(await read_ids(path)) == 50
+
+
+async def test_reads_that_begin_while_a_replaced_file_is_opened_wait_for_it(tmp_path):
+    path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
+    await fill(path, change("old"))
+    await fill(new, *[change(name) for name in OTHER])
+    async with await SqliteStore.open(path) as store:
+
+        async def read(number):
+            await anyio.sleep(number / 5_000)
+            return await store.artifact_ids()
+
+        for _ in range(5):
+            shutil.copy(new, tmp_path / "next.airw")
+            (tmp_path / "next.airw").replace(path)
+            assert await map_bounded(read, range(60), limit=60) == [OTHER] * 60
