@@ -4,7 +4,6 @@ import argparse
 import difflib
 import json
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from airw.cli.printing import print_note
 from airw.corpora.naming import list_similar_first
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
+from airw.values import fold_name
 
 QUERY = "QUERY, the query as one quoted word"
 """What commands that search expect after the corpus."""
@@ -180,15 +180,11 @@ def _existing_paths(word: str) -> list[str]:
 async def _find_by_name(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
     """Find words that are names, first as written, then ignoring case."""
     matches: dict[str, list[str]] = {}
-    for normalize in (str, _fold):
+    for normalize in (str, fold_name):
         rest = [word for word in words if word not in matches]
         id_lists = await corpus.store.resolve([normalize(word) for word in rest]) if rest else []
         matches |= {word: ids for word, ids in zip(rest, id_lists, strict=True) if ids}
     return matches
-
-
-def _fold(word: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
 
 
 async def _raise_not_found(corpus: OpenCorpus, word: str) -> NoReturn:
@@ -205,6 +201,6 @@ def _similar_ids(word: str, ids: Sequence[str]) -> list[str]:
     for id in ids:
         name = id.rpartition("/")[2]
         for form in (id, name, name.rpartition(".")[0] or name):
-            id_by_form.setdefault(_fold(form), id)
-    forms = difflib.get_close_matches(_fold(word), id_by_form, n=_MOST_NAMED)
+            id_by_form.setdefault(fold_name(form), id)
+    forms = difflib.get_close_matches(fold_name(word), id_by_form, n=_MOST_NAMED)
     return list(dict.fromkeys(id_by_form[form] for form in forms))

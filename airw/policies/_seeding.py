@@ -13,7 +13,7 @@ from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
 from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, check_corpus, hybrid_depth
 from airw.retrieval.merging import ChannelRankings, merge_rankings
-from airw.values import NodeIdLike
+from airw.values import NodeIdLike, fold_name
 from airw.values.filters import Filter, matches, parse_filter
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
@@ -125,7 +125,7 @@ async def artifacts_in_query(query: str, store: LinkReader) -> list[list[Id]]:
     spans = list(_word_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
     # All candidates, as written and case-folded, are resolved in one call.
-    spellings = [spelling for text in texts for spelling in (text, _fold(text))]
+    spellings = [spelling for text in texts for spelling in (text, fold_name(text))]
     meanings = await store.resolve(spellings)
     names, used_characters = cast("list[list[Id]]", []), set[int]()
     for index, (start, end) in enumerate(spans):
@@ -146,7 +146,3 @@ def _word_spans(query: str) -> Iterator[tuple[int, int]]:
             start, end = words[first][0], words[first + length - 1][1]
             if end - start >= _MIN_CHARACTERS:
                 yield start, end
-
-
-def _fold(text: str) -> str:
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
