@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import anyio
+
 from airw._base.concurrency import call_user_function
 from airw._base.messages import error_text, short_repr
 from airw.discovery._planning import DiscoveryPlan
@@ -87,7 +89,12 @@ async def _search_union(
 ) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
     plan = request.plan
     _require_one_embedder(plan, answers)
-    answer = await request.union_search(has_later_stages=True).run(_take_part(request, answers))
+    union = request.union_search(has_later_stages=True)
+    # A reranker may hang, too.
+    with anyio.CancelScope(deadline=request.last_deadline) as scope:
+        answer = await union.run(_take_part(request, answers))
+    if scope.cancelled_caught:
+        raise DiscoveryError("the sources answered, but ranking them together took more time than was left")
     answers = [_with_failure(item, answer.failures.get(item.source)) for item in answers]
     _require_answer(plan, answers)
     return _drop_copies(plan, answer.hits), answers

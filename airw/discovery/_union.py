@@ -341,7 +341,7 @@ class _UnionStore:
         answers: dict[str, R] = {}
 
         async def call_store(name: str) -> None:
-            with anyio.move_on_at(self.deadline) as scope:
+            with anyio.CancelScope(deadline=self.deadline) as scope:
                 try:
                     answers[name] = await call(self.members[name].corpus.store, requests[name])
                 except Exception as error:  # noqa: BLE001 - a source may fail in any way; the other sources go on

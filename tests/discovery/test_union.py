@@ -1,7 +1,7 @@
 """Several corpora that share an embedder answer as one corpus that contains them all."""
 
 import string
-from itertools import permutations
+from itertools import count, permutations
 
 import anyio
 import pytest
@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.discovery import discover
-from airw.errors import ArgumentError, StoreError, UnknownFieldWarning
+from airw.errors import ArgumentError, DiscoveryError, StoreError, UnknownFieldWarning
 from airw.retrieval.fusion import fuse_hits
+from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import LIGHT, Counting, corpora
 from tests.support.drawing import examples
 
@@ -160,6 +161,26 @@ async def test_a_reranker_reads_each_text_once_and_its_reader_gets_the_corpus_of
     assert set(read) == {(name, id) for name, texts in UNRELATED.items() for id in texts}
     lengths = [len(UNRELATED[hit.source][hit.artifact_id]) for hit in result.results]
     assert lengths == sorted(lengths, reverse=True)
+
+
+def test_a_reranker_that_hangs_in_the_union_ends_with_the_time_of_the_discovery():
+    calls, numbers = [], count()
+
+    async def read(_, record):
+        return f"{record.text} {next(numbers)}"  # another text each time, so that no score is remembered
+
+    async def rerank(query, texts):
+        calls.append(texts)
+        await anyio.sleep(0 if len(calls) <= len(UNRELATED) else float("inf"))
+        return [1.0] * len(texts)
+
+    async def main():
+        async with corpora(UNRELATED) as many:
+            with pytest.raises(DiscoveryError, match="ranking them together took more time"):
+                await discover(many, "the keys", rerank=rerank, rerank_text=read, timeout=2)
+            return anyio.current_time()
+
+    assert run_on_virtual_clock(main) == pytest.approx(2)
 
 
 async def test_a_blend_needs_one_embedder():
