@@ -50,8 +50,8 @@ format: $(READY)-dev ## rewrite the code in the one style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-bench: $(READY)-bench ## run the benchmarks and print their tables
-	$(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' --timeout=0 -q -s $(ARGS)
+bench: $(READY)-bench ## run the benchmarks, print their tables and write benchmarks.json
+	AIRW_BENCH_RESULTS=benchmarks.json $(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' --timeout=0 -q -s $(ARGS)
 
 clean: ## remove what the other targets made, but for .venv
 	rm -rf .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -1,12 +1,16 @@
 """Shared parts of the benchmarks: texts, and tables of times."""
 
 import itertools
+import os
 import random
 import statistics
 import time
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
+
+from tests.benchmarks.results import Results
 
 WORDS = 60
 SYLLABLES = ["ba", "ke", "lo", "mi", "tu", "ra", "sen", "tor", "pli", "gan", "est", "ing", "con", "ver", "qua"]
@@ -51,3 +55,10 @@ class Times:
 @pytest.fixture
 def times():
     return Times()
+
+
+@pytest.fixture(scope="session")
+def results():
+    """Collect results in the file that the environment variable AIRW_BENCH_RESULTS names; `make bench` sets it."""
+    path = os.environ.get("AIRW_BENCH_RESULTS")
+    return Results(Path(path) if path else None)
