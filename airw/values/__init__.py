@@ -14,6 +14,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw._base.arrays import Floats, NDArray
     from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
+    from airw.values.hit_batches import HitBatch
     from airw.values.hits import Passage, Ranking, SearchHit, check_hit
     from airw.values.limits import STOP_REASONS, Limits, StopReason
     from airw.values.links import (
@@ -40,6 +41,7 @@ else:
         {
             "airw._base.arrays": ["Floats", "NDArray"],
             "artifacts": ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"],
+            "hit_batches": ["HitBatch"],
             "hits": ["Passage", "Ranking", "SearchHit", "check_hit"],
             "limits": ["Limits", "STOP_REASONS", "StopReason"],
             "links": [
@@ -74,6 +76,7 @@ __all__ = [
     "Edge",
     "Extraction",
     "Floats",
+    "HitBatch",
     "IndexPlan",
     "ItemProblem",
     "LedgerEntry",

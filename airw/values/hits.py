@@ -1,10 +1,13 @@
 """The results of searches and walks: rankings, hits, passages."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import repeat
 from numbers import Real
-from typing import Any
+from threading import RLock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,8 +39,35 @@ class Ranking:
 _NO_METADATA: Any = object()  # the caller passed no metadata: each hit gets a new dict
 
 
+class _ReadLater:
+    """The part of a hit that has its fields made when the first of them is looked at.
+
+    Python calls `__getattr__` only for an attribute that is not set. So it costs nothing once the fields are there.
+    """
+
+    __slots__ = ("_read_row", "_row")
+    _read_row: Callable[[int], Sequence[Any]] | None
+    _row: int
+
+    if not TYPE_CHECKING:  # a type checker would accept every name
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _FIELDS:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            with _READING:  # of two threads, one makes the metadata
+                if self._read_row is not None:
+                    for set_field, value in zip(_SETTERS, self._read_row(self._row), strict=True):
+                        set_field(self, value)
+                    _set_reader(self, None)
+            return object.__getattribute__(self, name)
+
+
+_READING = RLock()
+_set_reader, _set_row = (vars(_ReadLater)[name].__set__ for name in ("_read_row", "_row"))
+
+
 @dataclass(frozen=True, slots=True, init=False)
-class SearchHit:
+class SearchHit(_ReadLater):
     """A record with a score; a higher score is a better match.
 
     Args:
@@ -140,7 +170,27 @@ _KINDS: Mapping[str, Any] = {
 }
 
 # A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
-_SETTERS = tuple(getattr(SearchHit, item.name).__set__ for item in fields(SearchHit))
+_FIELDS = [item.name for item in fields(SearchHit)]
+_SETTERS = tuple(getattr(SearchHit, name).__set__ for name in _FIELDS)
+
+
+def make_unread_hits(read_row: Callable[[int], Sequence[Any]], count: int) -> list[SearchHit]:
+    """Return hits whose fields are read when the first of them is looked at.
+
+    Args:
+        read_row: A function that returns the fields of the hit in a row.
+        count: The number of rows.
+
+    Example:
+        >>> hits = make_unread_hits(lambda row: ("a.md", "chunk", row, "text", {}, None, row), 2)
+        >>> hits[1].score
+        1
+    """
+    hits = list(map(SearchHit.__new__, repeat(SearchHit, count)))
+    # Each line is one loop in C: a walk makes thousands of hits, and few of them are looked at.
+    deque(map(_set_reader, hits, repeat(read_row)), maxlen=0)
+    deque(map(_set_row, hits, range(count)), maxlen=0)
+    return hits
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.walking.columns import Columns
     from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
     from airw.walking.policy import (
         ColumnView,
@@ -24,6 +25,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "columns": ["Columns"],
             "events": ["NodeCommitted", "EdgeFound", "WalkEnded", "StepDone", "WalkEvent"],
             "policy": [
                 "LazyNeighbors",
@@ -44,6 +46,7 @@ else:
 
 __all__ = [
     "ColumnView",
+    "Columns",
     "CommittedNode",
     "EdgeFound",
     "Frontier",
