@@ -153,6 +153,8 @@ def by_hand(graph, budget, width):
         visited[chosen] = True
         ids.append(chosen)
         count += len(chosen)
+        if count == budget:  # nobody needs the neighbours of the last nodes
+            break
         found = graph.edges[chosen].ravel()
         found = found[~visited[found]]
         places[found[::-1]] = np.arange(len(found))[::-1]  # a neighbour that occurs twice keeps its first place
