@@ -1,21 +1,25 @@
-"""Walks and paths along links in a SQLite corpus, and reading links from markdown.
+"""Walks and paths along links in a SQLite corpus, beside plain `sqlite3` and networkx; and reading links from markdown.
 
 Notes have ten random links each. `AIRW_BENCH_NOTES` sets other sizes, as in `10000,100000,1000000`: a million takes
-several minutes and 3 GB of disk. `AIRW_DATA` adds its markdown collections to the made-up ones.
+several minutes and 3 GB of disk. `AIRW_BENCH_FOLDER` keeps the corpora for the next run. `AIRW_DATA` adds its markdown collections to the made-up ones.
 """
 
+import gc
+import json
 import os
 import random
-import statistics
+import sqlite3
 import tarfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-import anyio
+import networkx
 import numpy as np
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from airw import Artifact, Corpus, Limits, traverse
 from airw.embedders import HashingEmbedder
@@ -24,20 +28,19 @@ from airw.policies import LinkWalk
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from airw.views import read_tree, walk_links
-from airw.walking import EdgeFound
+from tests.benchmarks.results import run_in_turn
 
 SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_NOTES", "10000,100000").split(",")]
-LINKS, PAGE, ROOTS, RUNS, PATHS, WORDS = 10, 5_000, 3, 3, 10, 300
-WALKS = {
-    "walk out": {"direction": "out"},
-    "walk out, without the count": {"direction": "out", "count_beyond_limits": False},
-    "walk both": {"direction": "both"},
-    "walk both, without the count": {"direction": "both", "count_beyond_limits": False},
-}
-PATHS_BETWEEN = {
-    "path between two": {},
+LINKS, PAGE, RUNS, WORDS = 10, 5_000, 3, 300
+ROOTS, PAIRS, ROUNDS = 3, 10, 7
+MOST_FROM_ONE_END = 10_000  # notes; with more, a path takes seconds
+QUESTION = "How fast are walks and paths along links?"
+UNLIMITED = 1_000_000
+PATHS = {
+    "path": {},
+    "path, outgoing links": {"direction": "out"},
     "cheapest path": {"weighted": True},
-    "cheapest, from one end": {"weighted": True, "max_nodes": 1_000_000},  # a limit makes the search one-sided
+    "cheapest path from one end": {"weighted": True, "max_nodes": UNLIMITED},  # a limit makes the search one-sided
 }
 
 
@@ -57,72 +60,146 @@ def note(number: int, count: int, draw: random.Random) -> ArtifactChange:
     )
 
 
-async def fill(store: SqliteStore, count: int) -> None:
+async def fill(file: Path, count: int) -> None:
     draw = random.Random(7)
-    for start in range(0, count, PAGE):
-        await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
+    async with SqliteStore(file) as store:
+        for start in range(0, count, PAGE):
+            await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
 
 
-async def time_walk(corpus: Corpus, root: int, *, count_beyond_limits: bool = True, **options):
-    """Walk three hops and read the events; return milliseconds, nodes and edges."""
-    policy = LinkWalk(roots=[name(root)], max_depth=3, **options)
+@contextmanager
+def open_notes(file: Path, count: int) -> Iterator[tuple[Callable[..., float], Corpus, sqlite3.Connection]]:
+    """Yield a function that times async work in an event loop of its own, the corpus, and a plain connection."""
+    with start_blocking_portal() as portal:
+        if not file.exists():
+            portal.call(fill, file, count)
+        store = portal.call(SqliteStore.open, file)
+        with portal.wrap_async_context_manager(store), closing(sqlite3.connect(file)) as plain:
+            yield partial(portal.call, seconds_of), Corpus("notes", store, HashingEmbedder()), plain
+
+
+async def seconds_of(work: Callable[..., Awaitable[object]], answers: list[object]) -> float:
+    """Return the seconds that work takes in an event loop, and store its answer."""
     start = time.perf_counter()
-    walk = traverse(
-        "", corpus, policy=policy, node_budget=1_000_000, limits=Limits(count_beyond_limits=count_beyond_limits)
-    )
-    edges = sum([isinstance(event, EdgeFound) async for event in walk.events()])
-    return (time.perf_counter() - start) * 1e3, walk.summary.committed, edges
+    answer = await work()
+    seconds = time.perf_counter() - start
+    answers[:] = [answer]
+    return seconds
 
 
-async def time_tree(corpus: Corpus, root: int, direction: str):
-    """Read a tree of three hops as `airw link tree` does; return milliseconds, nodes, edges."""
-    start = time.perf_counter()
-    tree = await read_tree(walk_links(corpus, [name(root)], direction=direction, max_nodes=1_000_000))
-    return (time.perf_counter() - start) * 1e3, len(tree.nodes), len(tree.edges)
+def roots_of(count: int) -> list[str]:
+    return [name(number % count) for number in range(0, 7 * ROOTS, 7)]
 
 
-async def medians(run: Callable[[int], Awaitable[tuple[float, int, int]]]) -> tuple[float, float, float]:
-    """Return the medians over the roots; each root counts its fastest run."""
-    runs = [min([await run(root) for _ in range(RUNS)]) for root in range(0, 7 * ROOTS, 7)]
-    return tuple(statistics.median(column) for column in zip(*runs, strict=True))
+async def walk_notes(corpus: Corpus, roots: list[str], **options) -> list[dict[str, object]]:
+    """Return for each root the text and metadata of what a walk of three hops finds, by id."""
+    found = []
+    for root in roots:
+        policy = LinkWalk(roots=[root], max_depth=3, **options)
+        limits = Limits(count_beyond_limits=False)
+        async with traverse("", corpus, policy=policy, node_budget=UNLIMITED, limits=limits) as walk:
+            found.append({hit.artifact_id: (hit.text, hit.metadata["title"]) async for hit in walk})
+    return found
 
 
-async def paths(corpus: Corpus, count: int, **options) -> tuple[float, float]:
-    """Return the median milliseconds and hops of paths between random notes."""
-    draw, graph, runs = random.Random(1), CorpusGraph(corpus), []
-    for _ in range(PATHS):
-        ends = [name(draw.randrange(count)) for _ in range(2)]
-        start = time.perf_counter()
-        path = await graph.path(*ends, **options)
-        runs.append(((time.perf_counter() - start) * 1e3, len(path.edges)))
-    return tuple(statistics.median(column) for column in zip(*runs, strict=True))
+def walk_by_hand(plain: sqlite3.Connection, roots: list[str]) -> list[dict[str, object]]:
+    """Return the same with the standard library: links hop by hop, then text and metadata of what was found."""
+    found = []
+    for root in roots:
+        reached, frontier = {root: None}, [root]
+        for _ in range(3):
+            rows = plain.execute(
+                "SELECT DISTINCT target FROM link WHERE artifact_id IN (SELECT value FROM json_each(?))"
+                " AND target IS NOT NULL",
+                [json.dumps(frontier)],
+            )
+            frontier = [id for (id,) in rows if id not in reached]
+            reached.update(dict.fromkeys(frontier))
+        rows = plain.execute(
+            "SELECT artifact_id, text, metadata FROM record WHERE artifact_id IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(reached))],
+        )
+        found.append({id: (text, json.loads(metadata)["title"]) for id, text, metadata in rows})
+    return found
+
+
+async def read_trees(corpus: Corpus, roots: list[str], **options) -> list[tuple[int, int, int]]:
+    """Read trees of three hops as `airw link tree` does; return nodes, edges, and how many lie beyond."""
+    trees = [await read_tree(walk_links(corpus, [root], max_nodes=UNLIMITED, **options)) for root in roots]
+    return [(len(tree.nodes), len(tree.edges), tree.left_out["max_hops"]) for tree in trees]
+
+
+async def find_paths(corpus: Corpus, pairs: list[tuple[str, str]], **options) -> list[int]:
+    """Return the hops of the path between the notes of each pair."""
+    graph = CorpusGraph(corpus)
+    return [len((await graph.path(*pair, **options)).edges) for pair in pairs]
+
+
+def run(timed: Callable[..., float], each: int, work: Callable[[], Awaitable[object]], answers: list[object]) -> float:
+    return timed(work, answers) / each
 
 
 @pytest.mark.parametrize("count", SIZES)
-def test_trees_and_paths(count, tmp_path):
-    file = tmp_path / "notes.airw"
+def test_walks_and_trees(count, tmp_path, results):
+    roots, title = roots_of(count), f"3 hops of {count:,} notes with {LINKS} links"
+    with open_notes(notes_file(tmp_path, count), count) as (timed, corpus, plain):
+        ours, theirs, tree = [], [], []
 
-    async def main():
-        async with SqliteStore(file) as store:
-            await fill(store, count)
-        size = (await anyio.Path(file).stat()).st_size
-        async with await SqliteStore.open(file) as store:
-            corpus = Corpus("notes", store, HashingEmbedder())
-            print(f"\n{count:,} notes of {LINKS} links, {size / 1e6:,.0f} MB")
-            print("  three hops                   ms     nodes     edges   ms per 1,000 nodes")
-            runs = {way: partial(time_walk, corpus, **options) for way, options in WALKS.items()}
-            runs |= {
-                f"tree {direction}": partial(time_tree, corpus, direction=direction) for direction in ("out", "both")
-            }
-            for way, run in runs.items():
-                ms, nodes, edges = await medians(run)
-                print(f"  {way:24}{ms:9.1f}{nodes:10,.0f}{edges:10,.0f}{ms / nodes * 1000:15.1f}")
-                assert nodes > 1_000
-            for title, options in PATHS_BETWEEN.items():
-                ms, hops = await paths(corpus, count, **options)
-                print(f"  {title:24}{ms:9.1f}{hops:10,.0f} hops")
+        def by_hand() -> float:
+            start = time.perf_counter()
+            theirs[:] = [walk_by_hand(plain, roots)]
+            return (time.perf_counter() - start) / ROOTS
 
-    anyio.run(main)
+        walk = partial(walk_notes, corpus, roots, direction="out")
+        ways = {"airw": partial(run, timed, ROOTS, walk, ours), "sqlite3 by hand": by_hand}
+        results.compare(
+            QUESTION,
+            f"walk out, text and metadata, {title}",
+            run_in_turn(ways, rounds=ROUNDS),
+            {"sqlite3 by hand": 1.3},
+        )
+        assert ours == theirs
+        for direction, goal in (("out", 20), ("both", None)):
+            work = partial(read_trees, corpus, roots, direction=direction)
+            rounds = run_in_turn({"airw": partial(run, timed, ROOTS, work, tree)}, rounds=ROUNDS)["airw"]
+            results.amount(QUESTION, f"tree {direction}, {title}", rounds, goal=goal, unit="ms")
+            assert all(all(counts) for counts in tree[0])
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_paths(count, tmp_path, results):
+    draw = random.Random(1)
+    pairs = [(name(draw.randrange(count)), name(draw.randrange(count))) for _ in range(PAIRS)]
+    with open_notes(notes_file(tmp_path, count), count) as (timed, corpus, plain):
+        directed = networkx.DiGraph(plain.execute("SELECT artifact_id, target FROM link WHERE target <> artifact_id"))
+        graphs = {"path": directed.to_undirected(), "path, outgoing links": directed}
+        gc.collect()
+        gc.freeze()  # else each collection during a path of airw would visit the objects of the graph in memory
+        for work, options in PATHS.items():
+            ours, theirs = [], []
+            ways = {"airw": partial(run, timed, PAIRS, partial(find_paths, corpus, pairs, **options), ours)}
+            graph = graphs.get(work)
+            if "max_nodes" in options and count > MOST_FROM_ONE_END:
+                continue
+
+            def in_memory(graph=graph, theirs=theirs) -> float:
+                start = time.perf_counter()
+                theirs[:] = [len(networkx.bidirectional_shortest_path(graph, *pair)) - 1 for pair in pairs]
+                return (time.perf_counter() - start) / PAIRS
+
+            title = f"{work} between two of {count:,} notes"
+            if graph is None:
+                results.amount(QUESTION, title, run_in_turn(ways, rounds=RUNS)["airw"], goal=None, unit="ms")
+            else:
+                rounds = run_in_turn(ways | {"networkx in memory": in_memory}, rounds=ROUNDS)
+                results.compare(QUESTION, title, rounds, {"networkx in memory": 3})
+                assert ours == [theirs]
+        gc.unfreeze()
+
+
+def notes_file(folder: Path, count: int) -> Path:
+    """Return the file of the notes."""
+    return Path(os.environ.get("AIRW_BENCH_FOLDER", folder)) / f"notes-{count}.airw"
 
 
 def make_notes(make_texts) -> dict[str, str]:
