@@ -1,7 +1,8 @@
 """Walks and paths along links in a SQLite corpus, beside plain `sqlite3` and networkx; and reading links from markdown.
 
 Notes have ten random links each. `AIRW_BENCH_NOTES` sets other sizes, as in `10000,100000,1000000`: a million takes
-several minutes and 3 GB of disk. `AIRW_BENCH_FOLDER` keeps the corpora for the next run. `AIRW_DATA` adds its markdown collections to the made-up ones.
+several minutes and 3 GB of disk. `AIRW_BENCH_FOLDER` keeps the corpora for the next run. `AIRW_DATA` adds its markdown
+collections to the made-up ones.
 """
 
 import gc
@@ -16,7 +17,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-import networkx
+import networkx as nx
 import numpy as np
 import pytest
 from anyio.from_thread import start_blocking_portal
@@ -171,7 +172,7 @@ def test_paths(count, tmp_path, results):
     draw = random.Random(1)
     pairs = [(name(draw.randrange(count)), name(draw.randrange(count))) for _ in range(PAIRS)]
     with open_notes(notes_file(tmp_path, count), count) as (timed, corpus, plain):
-        directed = networkx.DiGraph(plain.execute("SELECT artifact_id, target FROM link WHERE target <> artifact_id"))
+        directed = nx.DiGraph(plain.execute("SELECT artifact_id, target FROM link WHERE target <> artifact_id"))
         graphs = {"path": directed.to_undirected(), "path, outgoing links": directed}
         gc.collect()
         gc.freeze()  # else each collection during a path of airw would visit the objects of the graph in memory
@@ -184,7 +185,7 @@ def test_paths(count, tmp_path, results):
 
             def in_memory(graph=graph, theirs=theirs) -> float:
                 start = time.perf_counter()
-                theirs[:] = [len(networkx.bidirectional_shortest_path(graph, *pair)) - 1 for pair in pairs]
+                theirs[:] = [len(nx.bidirectional_shortest_path(graph, *pair)) - 1 for pair in pairs]
                 return (time.perf_counter() - start) / PAIRS
 
             title = f"{work} between two of {count:,} notes"
