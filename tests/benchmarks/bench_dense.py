@@ -1,5 +1,10 @@
-"""Exact dense search over 100,000 x 384 compared with plain numpy, and the write speed."""
+"""Exact dense search beside plain numpy, and a fresh process that searches beside one with sqlite-vec."""
 
+import json
+import os
+import statistics
+import subprocess
+import sys
 import time
 
 import anyio
@@ -8,10 +13,12 @@ import pytest
 
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
+from tests.benchmarks.results import run_in_turn
+from tests.support.corpora import ROOT
 
-ROWS, DIM, K, PAGE = 100_000, 384, 10, 1_000
-RUNS, BATCH = 25, 50
-GOAL = 1.15
+DIM, K, PAGE = 384, 10, 1_000
+QUERIES, BATCH = 20, 64
+SIZES = [10_000, 100_000]
 
 
 def unit_rows(count, seed):
@@ -25,56 +32,193 @@ def change(number, vector):
     return ArtifactChange(LedgerEntry(name, "1", "random", "none"), [record], vector[np.newaxis])
 
 
-def best_by_hand(matrix, queries):
+def search_by_hand(matrix, queries):
     """Return the best `K` rows for each query, best first, as any exact search must."""
     found = []
     for scores in queries @ matrix.T:
         top = np.argpartition(scores, -K)[-K:]
-        found.append(top[np.argsort(-scores[top])])
+        found.append(top[np.argsort(-scores[top])].tolist())
     return found
 
 
+async def search(store, queries):
+    return [[int(name) for name in each.artifact_ids] for each in await store.search_vectors(queries, K)]
+
+
 async def fill(store, matrix):
-    """Write everything page by page; return records per second."""
-    pages = [[change(at, matrix[at]) for at in range(start, start + PAGE)] for start in range(0, ROWS, PAGE)]
-    start = time.perf_counter()
-    for page in pages:
-        await store.apply(page)
-    return ROWS / (time.perf_counter() - start)
+    for start in range(0, len(matrix), PAGE):
+        await store.apply([change(at, matrix[at]) for at in range(start, start + PAGE)])
 
 
+@pytest.mark.parametrize("rows", SIZES)
 @pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
-def test_exact_search_beside_numpy(kind, times, tmp_path):
-    matrix, singles, batch = unit_rows(ROWS, 1), unit_rows(RUNS, 2), unit_rows(BATCH, 3)
-
-    async def search(store, queries):
-        return [[int(name) for name in each.artifact_ids] for each in await store.search_vectors(queries, K)]
+def test_exact_search_beside_numpy(kind, rows, results, tmp_path):
+    """Each figure is the median over the queries of one round; set OPENBLAS_NUM_THREADS=1."""
+    matrix = unit_rows(rows, 1)
+    works = {
+        "one query": [query[np.newaxis] for query in unit_rows(QUERIES, 2)],
+        f"a batch of {BATCH}": [unit_rows(BATCH, 3)],
+    }
 
     async def main():
         async with kind(tmp_path / "dense.airw") if kind is SqliteStore else kind() as store:
-            rate = await fill(store, matrix)
-            start = time.perf_counter()
-            await search(store, singles[:1])
-            times.note("first search", "airw", start)
-            for at in range(RUNS):
-                for name, queries in (
-                    ("one query", singles[at : at + 1]),
-                    *([("batch", batch)] if at % 5 == 0 else []),
-                ):
-                    start = time.perf_counter()
-                    by_hand = best_by_hand(matrix, queries)
-                    times.note(name, "numpy", start, given=at)
-                    start = time.perf_counter()
-                    found = await search(store, queries)
-                    times.note(name, "airw", start, given=at)
-                    assert [set(each) for each in found] == [set(each.tolist()) for each in by_hand]
-        return rate
+            await fill(store, matrix)
+            for work, calls in works.items():
+                rounds = {"airw": [], "numpy": []}
+                for _ in range(7):
+                    seconds = {"airw": [], "numpy": []}
+                    for queries in calls:
+                        start = time.perf_counter()
+                        by_hand = search_by_hand(matrix, queries)
+                        seconds["numpy"].append(time.perf_counter() - start)
+                        start = time.perf_counter()
+                        found = await search(store, queries)
+                        seconds["airw"].append(time.perf_counter() - start)
+                        assert found == by_hand
+                    for name, figures in seconds.items():
+                        rounds[name].append(statistics.median(figures) * 1e3)
+                goals = {"numpy": 1.05}
+                results.compare("How fast is a dense search?", f"{work}, {rows:,}, {kind.__name__}", rounds, goals)
 
-    rate = anyio.run(main)
-    print(f"\n{kind.__name__}, {ROWS:,} x {DIM}: {rate:,.0f} records/s written,", end=" ")
-    print(f"first search {times.typical('first search', 'airw'):.0f} ms")
-    print(f"  {'ms':20}{'numpy':>9}{'airw':>9}{'airw/numpy':>12}{'goal':>7}{'ok':>5}")
-    for name, shown in (("one query", "one query"), ("batch", f"batch of {BATCH}")):
-        ours, bare = times.typical(name, "airw"), times.typical(name, "numpy")
-        ratio = ours / bare
-        print(f"  {shown:20}{bare:9.2f}{ours:9.2f}{ratio:12.2f}{GOAL:>7}{'yes' if ratio <= GOAL else 'no':>5}")
+    anyio.run(main)
+
+
+# A process of its own: it prints `imported`, then the ids that it found; then its memory, once per line of its input.
+
+PROCESS = """
+import sys, json
+def report(**facts): print(json.dumps(facts), flush=True)
+def memory():
+    lines = [line.split() for line in open("/proc/self/smaps_rollup")][1:]
+    return {name.rstrip(":"): int(kilobytes) * 1024 for name, kilobytes, *_ in lines}
+file, queries = sys.argv[1], json.load(open(sys.argv[2]))
+"""
+AIRW = """
+import anyio, numpy as np
+from airw.stores import SqliteStore
+async def main():
+    report(imported=True)
+    async with await SqliteStore.open(file) as store:
+        for query in queries[:int(sys.argv[3])]:
+            [ranking] = await store.search_vectors(np.array([query], np.float32), 10)
+            report(found=[int(name) for name in ranking.artifact_ids])
+        while sys.stdin.readline():
+            report(memory=memory())
+anyio.run(main)
+"""
+SQLITE_VEC = """
+import apsw, sqlite_vec
+report(imported=True)
+connection = apsw.Connection(file)
+connection.enable_load_extension(True)
+connection.load_extension(sqlite_vec.loadable_path())
+for query in queries[:int(sys.argv[3])]:
+    rows = connection.execute("SELECT rowid FROM v WHERE e MATCH ? ORDER BY distance LIMIT 10", [json.dumps(query)])
+    report(found=[rowid for (rowid,) in rows])
+while sys.stdin.readline():
+    report(memory=memory())
+"""
+
+
+class Searcher:
+    """A process that searches; `seconds` to its imports and to its first answer count from its start."""
+
+    def __init__(self, code, file, queries, count):
+        start = time.perf_counter()
+        command = [sys.executable, "-c", PROCESS + code, str(file), str(queries), str(count)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment()
+        )
+        self._read("imported")
+        self.imported = time.perf_counter() - start
+        self.found = [self._read("found")]
+        self.answered = time.perf_counter() - start
+        self.found += [self._read("found") for _ in range(count - 1)]
+
+    def _read(self, name):
+        return json.loads(self._process.stdout.readline())[name]
+
+    def measure(self):
+        """Return the memory of the process now, by the names of the kernel."""
+        print(file=self._process.stdin, flush=True)
+        return self._read("memory")
+
+    def stop(self):
+        self._process.communicate()
+
+
+def _environment():
+    return os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def make_sqlite_vec(path, matrix):
+    import apsw
+    import sqlite_vec
+
+    connection = apsw.Connection(str(path))
+    connection.enable_load_extension(True)
+    connection.load_extension(sqlite_vec.loadable_path())
+    connection.execute(f"CREATE VIRTUAL TABLE v USING vec0 (e float[{DIM}] distance_metric=cosine)")
+    with connection:
+        connection.executemany(
+            "INSERT INTO v (rowid, e) VALUES (?, ?)", ((at, row.tobytes()) for at, row in enumerate(matrix))
+        )
+    connection.close()
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def files(request, tmp_path_factory):
+    """Return the vectors, and per library its program and its file with them; and a file with queries."""
+    folder, matrix = tmp_path_factory.mktemp("dense"), unit_rows(request.param, 1)
+
+    async def write():
+        async with SqliteStore(folder / "dense.airw") as store:
+            await fill(store, matrix)
+
+    anyio.run(write)
+    make_sqlite_vec(folder / "dense.db", matrix)
+    (folder / "queries.json").write_text(json.dumps(unit_rows(QUERIES, 2).tolist()))
+    programs = {"airw": (AIRW, folder / "dense.airw"), "sqlite-vec": (SQLITE_VEC, folder / "dense.db")}
+    return matrix, programs, folder / "queries.json"
+
+
+def test_first_answer_of_a_process(files, results):
+    matrix, programs, queries = files
+    expected = search_by_hand(matrix, unit_rows(QUERIES, 2)[:1])
+    searches = {name: [] for name in programs}
+
+    def run(name):
+        def start():
+            searcher = Searcher(*programs[name], queries, 1)
+            searcher.stop()
+            assert searcher.found == expected
+            searches[name].append((searcher.answered - searcher.imported) * 1e3)
+            return searcher.answered
+
+        return start
+
+    rounds = run_in_turn({name: run(name) for name in programs}, rounds=7)
+    question = "How long until a new process answers?"
+    results.compare(question, f"dense, {len(matrix):,}", rounds, {"sqlite-vec": 1.5})
+    results.compare(question, f"dense, {len(matrix):,}, without imports", searches, {"sqlite-vec": None})
+
+
+def test_memory_of_processes_that_search(files, results):
+    """Pages that processes share count once: each process counts its part of them."""
+    matrix, programs, queries = files
+    question, vectors = "How much memory do searches take?", matrix.nbytes / 1e6
+    for name, program in programs.items():
+        searchers = [Searcher(*program, queries, QUERIES) for _ in range(2)]
+        shared = [searcher.measure() for searcher in searchers]
+        searchers[0].stop()
+        alone = searchers[1].measure()
+        searchers[1].stop()
+        rows = {
+            "one process": alone["Rss"],
+            "two processes, each": statistics.mean(each["Pss"] for each in shared),
+            "private to a process": alone["Private_Dirty"],
+        }
+        for work, amount in rows.items():
+            is_goal = name == "airw" and len(matrix) == max(SIZES) and work != "private to a process"
+            goal = 1.2 * vectors if is_goal else None
+            results.amount(question, f"{name}, {len(matrix):,}, {work}", [amount / 1e6], goal=goal, unit="MB")
