@@ -59,6 +59,9 @@ def times():
 
 @pytest.fixture(scope="session")
 def results():
-    """Collect results in the file that the environment variable AIRW_BENCH_RESULTS names; `make bench` sets it."""
+    """Return the collector of results.
+
+    It writes the file that the environment variable `AIRW_BENCH_RESULTS` names, which `make bench` sets.
+    """
     path = os.environ.get("AIRW_BENCH_RESULTS")
     return Results(Path(path) if path else None)

@@ -1,7 +1,7 @@
-"""The results of benchmarks: ratios to peers and amounts, with their goals, printed and kept as JSON.
+"""The results of benchmarks: rows with their peers and goals, printed and kept as JSON.
 
-`make bench` writes `benchmarks.json`; a later run replaces the rows that it measured again. Compare two such files, or
-print one as the tables of docs/benchmarks.md:
+`make bench` writes `benchmarks.json`: the machine, and the rows with their commits. A later run replaces the rows that
+it measured again. Compare two such files, or print one as the tables of docs/benchmarks.md:
 
     python -m tests.benchmarks.results compare OLD NEW
     python -m tests.benchmarks.results tables FILE
@@ -9,13 +9,35 @@ print one as the tables of docs/benchmarks.md:
 
 import argparse
 import json
+import os
+import platform
+import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
 REGRESSION = 1.15  # a row is worse if its ratio or amount grew by more than this factor
+# The version of each is kept beside the rows.
+PEERS = [
+    "graph-retriever",
+    "ir",
+    "networkx",
+    "onnxruntime",
+    "scipy",
+    "sentence-transformers",
+    "sqlite-vec",
+    "tantivy",
+    "torch",
+    "usearch",
+]
 
 
 @dataclass(frozen=True)
@@ -34,6 +56,7 @@ class Row:
         other: The best round of the peer, in `unit`.
         unit: The unit of `airw` and `other`.
         date: The day of the measurement.
+        commit: The commit that was measured, with `+` if files were changed since.
     """
 
     question: str
@@ -47,11 +70,17 @@ class Row:
     other: float | None
     unit: str
     date: str
+    commit: str
 
     @property
     def key(self) -> tuple[str, str, str]:
         """Return what tells this row from others."""
         return self.question, self.work, self.peer
+
+    @property
+    def name(self) -> str:
+        """Return the key as one line."""
+        return " | ".join(part for part in self.key if part)
 
     @property
     def is_met(self) -> bool:
@@ -99,29 +128,71 @@ class Results:
         own = rounds["airw"]
         for peer, goal in goals.items():
             ratios = [mine / theirs for mine, theirs in zip(own, rounds[peer], strict=True)]
-            best = min(own) / min(rounds[peer])
-            low, high = min(ratios), max(ratios)
-            self._add(question, work, peer, best, low, high, goal, min(own), min(rounds[peer]), unit)
+            other = min(rounds[peer])
+            # The best rounds of two ways need not be one round: their ratio may lie outside those of the rounds.
+            best = min(own) / other
+            low, high = min(best, *ratios), max(best, *ratios)
+            self._keep(Row(question, work, peer, best, low, high, goal, min(own), other, unit, today(), commit()))
 
     def amount(self, question: str, work: str, rounds: Sequence[float], *, goal: float | None, unit: str) -> None:
         """Add a row for an amount without a peer; lower is better."""
         best = min(rounds)
-        self._add(question, work, "", best, best, max(rounds), goal, best, None, unit)
+        self._keep(Row(question, work, "", best, best, max(rounds), goal, best, None, unit, today(), commit()))
 
-    def _add(self, *cells: object) -> None:
-        row = Row(*cells, time.strftime("%Y-%m-%d"))  # type: ignore[arg-type]
+    def _keep(self, row: Row) -> None:
         print("\n" + " | ".join(cell for cell in row.to_cells() if cell))
         if self._path is not None:
             rows = {old.key: old for old in load(self._path)} if self._path.exists() else {}
             rows[row.key] = row
-            self._path.write_text(json.dumps([asdict(each) for each in rows.values()], indent=1) + "\n")
+            kept = {"machine": describe_machine(), "rows": [asdict(each) for each in rows.values()]}
+            self._path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+@cache
+def commit() -> str:
+    """Return the commit of this checkout; empty outside one.
+
+    It ends in `+` if files were changed since.
+    """
+    asked = ["git", "-C", str(ROOT), "describe", "--always", "--dirty=+", "--abbrev=9", "--exclude=*"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def today() -> str:
+    """Return the date of today."""
+    return time.strftime("%Y-%m-%d")
+
+
+@cache
+def describe_machine() -> dict[str, str]:
+    """Return what times depend on: the processor, Python, and the versions of the peers."""
+    processors = [line for line in _read_lines("/proc/cpuinfo") if line.startswith("model name")]
+    found = {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processors[0].partition(":")[2].strip() if processors else platform.processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "python": platform.python_version(),
+        "sqlite": sqlite3.sqlite_version,
+        "numpy": np.__version__,
+    }
+    for package in PEERS:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _read_lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
 
 
 def run_in_turn(
     ways: Mapping[str, Callable[[], object]], *, rounds: int = 5, scale: float = 1e3
 ) -> dict[str, list[float]]:
-    """Return the time of each round of each way, in milliseconds by default; a round runs every way once.
+    """Return the time of each round of each way, in milliseconds by default.
 
+    A round runs every way once, so that other work on the machine affects all of them.
     A way that returns a number has measured itself, in seconds.
     """
     figures: dict[str, list[float]] = {name: [] for name in ways}
@@ -141,7 +212,20 @@ def format_number(value: float) -> str:
 
 def load(path: Path) -> list[Row]:
     """Return the rows of a file."""
-    return [Row(**row) for row in json.loads(path.read_text())]
+    return [Row(**row) for row in json.loads(path.read_text())["rows"]]
+
+
+def load_machine(path: Path) -> dict[str, str]:
+    """Return the machine on which the rows of a file were measured last."""
+    machine: dict[str, str] = json.loads(path.read_text())["machine"]
+    return machine
+
+
+def print_machines(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+    """Print what differs between the machines of two files."""
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            print(f"machine  {name}: {old.get(name, 'none')} -> {new.get(name, 'none')}")
 
 
 def print_tables(rows: Sequence[Row]) -> None:
@@ -159,16 +243,17 @@ def print_changes(old_rows: Sequence[Row], new_rows: Sequence[Row]) -> int:
     for row in new_rows:
         before = old.pop(row.key, None)
         if before is None:
-            print(f"new      {' | '.join(row.key)}: {format_number(row.value)}")
+            print(f"new      {row.name}: {format_number(row.value)}")
             continue
         # Noise is no regression: the best of the new rounds must be worse than all rounds of before, too.
         is_worse = row.value > before.value * REGRESSION and row.value > before.high
         is_better = row.value * REGRESSION < before.value and row.value < before.low
         worse += is_worse
         verdict = "WORSE" if is_worse else "better" if is_better else "same"
-        print(f"{verdict:8} {' | '.join(row.key)}: {format_number(before.value)} -> {format_number(row.value)}")
+        missed = "" if row.is_met else f" (goal {row.goal:g}, missed)"
+        print(f"{verdict:8} {row.name}: {format_number(before.value)} -> {format_number(row.value)}{missed}")
     for row in old.values():
-        print(f"missing  {' | '.join(row.key)}")
+        print(f"missing  {row.name}")
     return worse
 
 
@@ -185,6 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "tables":
         print_tables(load(options.file))
         return 0
+    print_machines(load_machine(options.old), load_machine(options.new))
     return min(1, print_changes(load(options.old), load(options.new)))
 
 
