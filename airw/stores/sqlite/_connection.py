@@ -1,10 +1,11 @@
 """A database connection that asyncio tasks share, one call at a time."""
 
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import anyio
@@ -12,7 +13,7 @@ import anyio
 from airw._base.concurrency import in_thread
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files, read_log_inode
-from airw.stores.sqlite._schema import connect, read_immutable_state, translate_errors
+from airw.stores.sqlite._schema import connect, read_immutable_state, transaction, translate_errors
 from airw.stores.sqlite.durability import Durability
 
 if TYPE_CHECKING:
@@ -47,16 +48,25 @@ class Connection:
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
         self._state, self._log_inode = _read_state(path), read_log_inode(path)
-        self._key = file_key(path)
+        self.key = file_key(path)
         self._lock = anyio.Lock()
+        self._is_cancelled = False
         self.is_open = True
-        open_files[self._key] += 1
+        open_files[self.key] += 1
 
     @classmethod
     async def open(
-        cls, path: Path, *, create: bool = False, writable: bool = False, durability: Durability = "normal"
+        cls,
+        path: Path,
+        *,
+        create: bool = False,
+        writable: bool = False,
+        durability: Durability = "normal",
+        cache: int | None = None,
     ) -> Self:
         """Open the file as `connect` does, and start the thread.
+
+        `cache` is the KiB of pages that the connection may keep; by default, as many as `connect` sets.
 
         Raises:
             StoreError: If the event loop is not asyncio, or aiosqlite is too new. And as `connect` does.
@@ -79,6 +89,8 @@ class Connection:
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
             raw = await in_thread(lambda: connect(path, create=create, writable=writable, durability=durability))
+            if cache is not None:
+                raw.execute(f"PRAGMA cache_size = -{cache}")
             thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
             # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
             # is the thread itself.
@@ -101,6 +113,7 @@ class Connection:
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
+            self._is_cancelled = False
             try:
                 with translate_errors(self._path):
                     result = cast("R", await self._submit(work, *args, **kwargs))
@@ -115,6 +128,35 @@ class Connection:
                 raise
             await self.check_same()
             return result
+
+    async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
+        """Return `prepare(connection)()`, both called in one snapshot of the file.
+
+        The locks are taken before the snapshot begins, and released when `prepare` returns. So whoever takes one of
+        them next sees this state of the file, or a later one.
+        """
+
+        def work(raw: "sqlite3.Connection") -> R:
+            with ExitStack() as held:
+                for lock in locks:
+                    held.enter_context(self._hold(lock))
+                with transaction(raw):
+                    finish = prepare(raw)
+                    held.close()
+                    return finish()
+
+        return await self.run(work)
+
+    @contextmanager
+    def _hold(self, lock: Lock) -> Iterator[None]:
+        """Hold a lock that other threads use; a cancelled call waits no longer for it."""
+        while not lock.acquire(timeout=_INTERRUPT_EVERY):
+            if self._is_cancelled:
+                raise StoreError("the call was cancelled")
+        try:
+            yield
+        finally:
+            lock.release()
 
     async def run_with_retry(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -163,7 +205,7 @@ class Connection:
     def _was_replaced(self) -> bool:
         """Return whether another file is at the path now, or was copied into this one."""
         try:
-            if file_key(self._path) != self._key:
+            if file_key(self._path) != self.key:
                 return True
             # As long as this connection is open, its log stays, and a file that is written to has content in it.
             is_own_log = read_log_inode(self._path) == self._log_inode and log_path(self._path).stat().st_size > 0
@@ -174,16 +216,20 @@ class Connection:
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
         # aiosqlite has no public method that runs a function of several statements on its thread.
         execute = cast("Callable[..., Awaitable[object]]", self._thread._execute)  # noqa: SLF001
-        # That thread keeps what a function returned until its next call, and would release a long result only then,
-        # while others wait. So the result is passed in a list, which is emptied here.
-        results: list[object] = []
-        await execute(lambda: results.append(work(self._raw, *args, **kwargs)))
+        # That thread keeps the last function and what it returned until its next call. That could be a long result, or
+        # the store itself. So both are passed in lists, which are emptied here.
+        calls, results = [partial(work, self._raw, *args, **kwargs)], list[object]()
+        try:
+            await execute(lambda: results.append(calls[0]()))
+        finally:
+            calls.clear()
         return results.pop()
 
     async def _interrupt(self) -> None:
         """Interrupt the running call, and roll its transaction back."""
         import asyncio
 
+        self._is_cancelled = True
         # The thread works in order, so the rollback runs as soon as the cancelled call ends.
         rollback = asyncio.ensure_future(self._submit(_roll_back))
         # An interrupt stops only the present statement, and the call may go on with its next one: so repeat it.
@@ -226,7 +272,7 @@ class Connection:
 
     def _forget(self) -> None:
         self.is_open = False
-        open_files[self._key] -= 1
+        open_files[self.key] -= 1
 
 
 def _read_state(path: Path) -> tuple[int, int, int]:

@@ -5,9 +5,10 @@ import os
 import sys
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
@@ -37,6 +38,7 @@ from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
+from airw.stores.sqlite._readers import Readers
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
@@ -127,13 +129,15 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "normal") -> None:
-        self._reader: Connection | None = None
+        self._reader: Readers | None = None
         self._writer: Connection | None = None
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._segments = segment_folder(self._path)
         self._writer_lock = anyio.Lock()
-        self._vectors_lock = anyio.Lock()
+        # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
+        self._filters_lock, self._vectors_lock, self._texts_lock = Lock(), Lock(), Lock()
+        self._fields_lock, self._links_lock = Lock(), Lock()
         self._embedder_id: object = None
         self._is_closed = False
         self._is_known = False
@@ -194,13 +198,13 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     async def _open(self, *, create: bool) -> None:
         is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
-        reader = await Connection.open(self._path, create=create)
+        connection = await Connection.open(self._path, create=create)
         try:
-            self._embedder_id = await reader.run(_read_embedder_id)
+            self._embedder_id = await connection.run(_read_embedder_id)
         except BaseException:
-            await reader.aclose()
+            await connection.aclose()
             raise
-        self._reader, self._is_closed, self._is_known = reader, False, is_known
+        self._reader, self._is_closed, self._is_known = Readers(self._path, connection), False, is_known
         _OPEN.add(self)
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -376,9 +380,9 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
-        def rank(connection: "sqlite3.Connection") -> list[Ranking]:
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
             allowed = None if filter is None else self._filters.match(connection, filter)
-            return self._inverted_index.rank(
+            rankings = self._inverted_index.rank(
                 connection,
                 queries,
                 k,
@@ -387,12 +391,18 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                 per_artifact=per_artifact,
                 statistics=statistics,
             )
+            return lambda: rankings
 
-        return await self._read(rank)
+        locks = [self._texts_lock] if filter is None else [self._filters_lock, self._texts_lock]
+        return await self._read_index(prepare, locks)
 
     @override
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        return await self._read(self._inverted_index.count_terms, queries)
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], TermCounts]:
+            counts = self._inverted_index.count_terms(connection, queries)
+            return lambda: counts
+
+        return await self._read_index(prepare, [self._texts_lock])
 
     @override
     async def neighbors(
@@ -425,19 +435,25 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     @override
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         links = LinkFilter(types=types)
-        return await self._read(lambda connection: _links.max_fan_in(connection, self._max_fan_in, links))
+
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], int]:
+            largest = _links.max_fan_in(connection, self._max_fan_in, links)
+            return lambda: largest
+
+        return await self._read_index(prepare, [self._links_lock])
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         check_limit(limit)
 
-        def match(connection: "sqlite3.Connection") -> list[list[str]]:
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], list[list[str]]]:
             def index_of(field: str) -> ValueIndex:
                 return self._fields.get_or_create(field, FieldIndex).update(connection)
 
-            return match_values(index_of, wanted, limit)
+            matches = match_values(index_of, wanted, limit)
+            return lambda: matches
 
-        return await self._read(match)
+        return await self._read_index(prepare, [self._fields_lock])
 
     @override
     async def unresolved_links(
@@ -453,14 +469,21 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call `work` on the reader, in a snapshot of the file.
+        """Return `work(connection, …)`, called on a reader, in one snapshot of the file."""
+        return await self._use_reader(
+            lambda reader: reader.run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
+        )
 
-        If the file was replaced, open the new one and call `work` again.
-        """
+    async def _read_index(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
+        """Return `prepare(connection)()` as `Connection.run_locked` does."""
+        return await self._use_reader(lambda reader: reader.run_locked(prepare, locks))
+
+    async def _use_reader(self, call: Callable[[Readers], Awaitable[R]]) -> R:
+        """Return what the call returns; if the file was replaced, open the new one and call again."""
         for _ in range(_OPENINGS):
             reader = await self._get_reader()
             try:
-                return await reader.run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
+                return await call(reader)
             except FileReplaced:
                 if self._lock_count:
                     raise  # what was read so far is about another file
@@ -493,7 +516,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         await build_segments(self._path, plan, self._read, writer.run_with_retry)
         return result
 
-    async def _reopen(self, reader: Connection) -> None:
+    async def _reopen(self, reader: Readers) -> None:
         """Open the file that is at the path now, unless another task has done so.
 
         Raises:
@@ -511,7 +534,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
                 self._clear_indexes()
                 self._reader = await self._open_successor()
 
-    async def _open_successor(self) -> Connection:
+    async def _open_successor(self) -> Readers:
         """Open the file that has replaced the one of this store."""
         connection = await Connection.open(self._path)
         try:
@@ -522,20 +545,20 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         if embedder_id != self._embedder_id:
             await connection.aclose()
             raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
-        return connection
+        return Readers(self._path, connection)
 
     async def _query_vectors(
         self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
         """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
-        async with self._vectors_lock:
-            # A reopened file has another index.
-            get_result, is_quick = await self._read(
-                lambda connection: self._vectors.prepare(connection, run_query, filter)
-            )
-            return get_result() if is_quick else await in_thread(get_result)
 
-    async def _get_reader(self) -> Connection:
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], R]:
+            get_result, _ = self._vectors.prepare(connection, run_query, filter)
+            return get_result
+
+        return await self._read_index(prepare, [self._filters_lock, self._vectors_lock])
+
+    async def _get_reader(self) -> Readers:
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
         if self._is_closed:

@@ -10,6 +10,7 @@ import anyio
 import numpy as np
 import pytest
 
+from airw._base.concurrency import map_bounded
 from airw.errors import StoreBusy, StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
@@ -270,18 +271,70 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
         begun.set()
         return released.wait(60)
 
-    async def ask():
-        await store._reader.run(lambda raw: raw.create_function("wait", 0, wait))
-        finished.extend(await store._read(lambda raw: raw.execute("SELECT wait() FROM setting").fetchall()))
+    def ask(raw):
+        raw.create_function("wait", 0, wait)
+        finished.extend(raw.execute("SELECT wait() FROM setting").fetchall())
 
     async with anyio.create_task_group() as group:
-        group.start_soon(ask)
+        group.start_soon(store._read, ask)
         await anyio.to_thread.run_sync(begun.wait)
-        with anyio.move_on_after(0.02) as scope:
-            await store.artifact_ids()
+        with anyio.move_on_after(0.1) as scope:
+            await store._read(lambda raw: raw.execute(FOREVER).fetchall())
         assert scope.cancelled_caught
+        assert not finished
         released.set()
     assert finished == [(True,)]
+
+
+async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store):
+    """Short calls share two connections; each long one has its own, up to eight."""
+    await store.apply([change("a")])
+    released = threading.Event()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for long_calls in range(7):
+                await map_bounded(lambda _: store.artifact_ids(), range(50), limit=50)
+                assert len(store._reader._all) <= max(2, long_calls + 2)
+                group.start_soon(store._read, lambda raw: released.wait(60))
+                await anyio.sleep(0.02)
+            assert await store.artifact_ids() == ["a"]
+            assert len(store._reader._all) == 8
+            with anyio.move_on_after(0.1) as scope:
+                group.start_soon(store._read, lambda raw: released.wait(60))
+                await anyio.sleep(0.01)
+                await store.artifact_ids()
+            assert scope.cancelled_caught
+            released.set()
+    assert await store.artifact_ids() == ["a"]
+
+
+async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
+    begun, released = threading.Event(), threading.Event()
+
+    def hold(raw):
+        begun.set()
+        released.wait(60)
+        return lambda: None
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(store._read_index, hold, [store._fields_lock])
+        await anyio.to_thread.run_sync(begun.wait)
+        with anyio.move_on_after(0.05) as scope:
+            await store.matching([("n", 1)])
+        assert scope.cancelled_caught
+        assert not released.is_set()
+        released.set()
+    assert await store.matching([("n", 1)]) == [[]]
+
+
+async def test_every_reader_sees_a_write_of_this_store_in_its_next_call(store):
+    for size in range(20):
+        await store.apply([change(f"{size:02}", metadata={"n": size})])
+        counts = await map_bounded(lambda _: store.counts(), range(6), limit=6)
+        assert [each["artifacts"] for each in counts] == [size + 1] * 6
+        found = await map_bounded(lambda _: store.search_text(["1"], 99), range(6), limit=6)
+        assert [len(ranking) for [ranking] in found] == [size + 1] * 6
+    assert len(store._reader._all) == 2
 
 
 async def test_a_write_waits_for_another_writer_and_then_gives_up(store, path, monkeypatch):

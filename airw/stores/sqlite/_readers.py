@@ -1,0 +1,124 @@
+"""The connections that read one file, so that a long call holds up no short one."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+import anyio
+
+from airw.errors import StoreError
+from airw.stores.sqlite._connection import Connection, FileReplaced
+
+if TYPE_CHECKING:
+    import sqlite3
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_AT_ONCE = 2  # connections that short calls may use at once
+_MOST = 8  # connections; long calls on all of them hold up others
+_SHORT = 0.005  # seconds; a call that takes longer is waited for only if there can be no other connection
+_CACHE = 1024  # KiB of pages that each connection but the first may keep
+
+
+class Readers:
+    """One or more connections to a file, each of which answers one call at a time.
+
+    A call takes the first connection that is free. Another one is opened when all are busy with long calls.
+
+    Args:
+        path: The file.
+        first: The first connection; the others are opened here.
+    """
+
+    def __init__(self, path: Path, first: Connection) -> None:
+        self._path = path
+        self._all = [first]
+        self._busy_since: dict[Connection, float] = {}
+        self._turn = anyio.Lock()  # of the calls that wait, the first one looks for a connection
+        self._released = anyio.Event()
+        self._most = _MOST
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether the file is open."""
+        return self._all[0].is_open
+
+    async def check_same(self) -> None:
+        """Check that the open file is still the file at its path, as `Connection.check_same` does."""
+        await self._all[0].check_same()
+
+    async def run(
+        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Return `work(connection, …)`, called on the thread of a free connection."""
+        async with self._hold_one() as connection:
+            return await connection.run(work, *args, **kwargs)
+
+    async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
+        """Return `prepare(connection)()`, called on a free connection, as `Connection.run_locked` does."""
+        async with self._hold_one() as connection:
+            return await connection.run_locked(prepare, locks)
+
+    @asynccontextmanager
+    async def _hold_one(self) -> AsyncIterator[Connection]:
+        """Yield a connection that no other call uses meanwhile."""
+        connection = self._find_free()
+        if connection is None or self._turn.locked():
+            async with self._turn:
+                connection = await self._wait_for_free()
+        self._busy_since[connection] = time.monotonic()
+        try:
+            yield connection
+        finally:
+            del self._busy_since[connection]
+            self._released.set()
+
+    def _find_free(self) -> Connection | None:
+        # The first one has the largest cache.
+        return next((connection for connection in self._all if connection not in self._busy_since), None)
+
+    async def _wait_for_free(self) -> Connection:
+        """Return a connection that is free, or a new one if waiting could take long."""
+        while True:
+            connection = self._find_free()
+            if connection is not None:
+                return connection
+            is_first_short = time.monotonic() - max(self._busy_since.values()) < _SHORT
+            if len(self._all) < (_AT_ONCE if is_first_short else self._most):
+                await self._open_another()
+                continue
+            self._released = anyio.Event()
+            with anyio.move_on_after(_SHORT if len(self._all) < self._most else None):
+                await self._released.wait()
+
+    async def _open_another(self) -> None:
+        """Open one more connection, if that is possible.
+
+        Raises:
+            FileReplaced: If another file is at the path by now.
+        """
+        try:
+            connection = await Connection.open(self._path, cache=_CACHE)
+        except StoreError:
+            await self.check_same()
+            self._most = len(self._all)  # too many open files, perhaps: those that are open suffice
+            return
+        if connection.key != self._all[0].key:
+            await connection.aclose()
+            raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
+        self._all.append(connection)
+
+    async def aclose(self) -> None:
+        """Close all connections once their calls have ended; closing twice is harmless."""
+        async with self._turn:
+            for connection in self._all:
+                await connection.aclose()
+
+    def abandon(self) -> None:
+        """Close all connections without an event loop."""
+        for connection in self._all:
+            connection.abandon()
