@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.protocols.adjacency import AdjacencyReader, EdgeLabel, NeighborColumns
     from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
     from airw.protocols.indexing import (
         CorpusWideExtractor,
@@ -47,6 +48,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "adjacency": ["AdjacencyReader", "EdgeLabel", "NeighborColumns"],
             "finding": ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"],
             "indexing": [
                 "CorpusWideExtractor",
@@ -85,12 +87,14 @@ else:
     )
 
 __all__ = [
+    "AdjacencyReader",
     "ArtifactVectors",
     "BestRecordFinder",
     "BestRecords",
     "ChangeFinder",
     "CorpusWideExtractor",
     "EdgeExtractor",
+    "EdgeLabel",
     "EdgeReader",
     "Embedder",
     "EmbedderLike",
@@ -100,6 +104,7 @@ __all__ = [
     "IngestRun",
     "LinkReader",
     "MaybeAwaitable",
+    "NeighborColumns",
     "NeighborhoodPolicy",
     "OpenCorpus",
     "RecordLookup",

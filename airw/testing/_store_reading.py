@@ -20,8 +20,8 @@ from airw.testing._store_tools import (
     diverse_artifacts,
 )
 from airw.testing.changes import EAST, put, record_id
-from airw.testing.exam import Case, case, expect_equal, expect_refusal
-from airw.values import ArtifactChange, Ranking, TermCounts
+from airw.testing.exam import Case, case, expect, expect_equal, expect_refusal
+from airw.values import ArtifactChange, Link, Ranking, TermCounts
 
 CASES: list[StoreCase] = []
 
@@ -48,12 +48,12 @@ CASES += [
         f"{method}_answers_as_a_memory_store_does",
         f"`{method}` returns the same as that of a `MemoryStore` with the same content.",
         partial(_answers_as_a_memory_store_does, method, content),
-        frozenset([method]),
+        frozenset([method, "artifact_numbers"] if method == "neighbor_columns" else [method]),
     )
     for content, methods in (
         (
             diverse_artifacts(),
-            [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "matching"],
+            [*GROUPS["records"], *GROUPS["vectors"], *GROUPS["text"], "neighbors", "neighbor_columns", "matching"],
         ),
         (diverse_artifacts(), ["surface_kinds", "has_fields", "field_names"]),
         (artifacts_with_names(), ["resolve", "referrers", "fan_in", "max_fan_in", "unresolved_links", "link_counts"]),
@@ -65,6 +65,43 @@ CASES += [
 @case(CASES, "neighbors", "resolve", promise="A link by name is an edge if the name belongs to exactly one artifact.")
 async def _edges_lead_to_what_names_mean_where_that_is_one_artifact(fixture: StoreFixture) -> None:
     await _answers_as_a_memory_store_does("neighbors", artifacts_with_names(), fixture)
+
+
+@case(
+    CASES,
+    "neighbor_columns",
+    "artifact_numbers",
+    "neighbors",
+    promise="`neighbor_columns` returns the edges of `neighbors` in the same order, under every filter.",
+)
+async def _columns_have_the_edges_of_neighbors(fixture: StoreFixture) -> None:
+    for content in (diverse_artifacts(), artifacts_with_names()):
+        store = await fixture.open_store(content)
+        for call in calls_about(content)["neighbors"]:
+            expected = await call.run(store, "neighbors")
+            expect_equal(await call.run(store, "neighbor_columns"), expected, f"neighbor_columns{call}")
+
+
+@case(
+    CASES,
+    "neighbor_columns",
+    "artifact_numbers",
+    promise="`artifact_numbers` returns -1 for an unknown id; `neighbor_columns` refuses numbers, directions and limits"
+    " that do not exist.",
+)
+async def _numbers_that_nothing_has_are_refused(fixture: StoreFixture) -> None:
+    store = await fixture.open_store([put("a", "x", links=[Link("b")]), put("b", "x")])
+    numbers = await store.artifact_numbers(["a", "none", "a", "\ud800", "nul\0"])
+    expect_equal(numbers[[1, 3, 4]].tolist(), [-1, -1, -1], "the numbers of unknown ids")
+    expect(numbers[0] == numbers[2] >= 0, f"one id has the numbers {numbers[0]} and {numbers[2]}")
+    columns = await store.neighbor_columns(numbers)
+    expect_equal(columns.offsets.tolist(), [0, 1, 1, 2, 2, 2], "the offsets of known and unknown artifacts")
+    expect_equal([columns.nodes[end] for end in columns.ends], ["b", "b"], "the names of the ends")
+    bad: list[tuple[list[int], dict[str, Any]]] = [([1 << 40], {}), ([], {"direction": "up"}), ([], {"limit": -1})]
+    for chosen, options in bad:
+        await expect_refusal(
+            ArgumentError, store.neighbor_columns(chosen, **options), f"neighbor_columns({chosen}, {options})"
+        )
 
 
 async def _thousands_are_asked_about_in_one_call(method: str, fixture: StoreFixture) -> None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from airw._base.messages import one_line
-from airw.protocols import RunKeeper, SchemaReader, Store, TermStatistics
+from airw.protocols import AdjacencyReader, RunKeeper, SchemaReader, Store, TermStatistics
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
-from airw.testing.exam import Case
-from airw.values import ArtifactChange, ArtifactRef, Link
+from airw.testing.exam import Case, expect_equal
+from airw.values import ArtifactChange, ArtifactRef, Edge, Link
 from airw.values.filters import parse_filter
 
 GROUPS = {
@@ -21,7 +21,7 @@ GROUPS = {
     "text": ("search_text", "term_statistics"),
     "links": (
         *("neighbors", "resolve", "referrers", "fan_in", "max_fan_in", "matching"),
-        *("unresolved_links", "link_counts"),
+        *("unresolved_links", "link_counts", "neighbor_columns"),
     ),
 }
 """The methods that return content. A case for a group needs its first method and uses the others if there are any."""
@@ -29,7 +29,7 @@ _MAX_CALLS = 5  # calls per method when a case looks at the store after each of 
 _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
-class FullStore(TermStatistics, Store, RunKeeper, SchemaReader, Protocol):
+class FullStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader, Protocol):
     """A store with all methods; a case uses only the methods that it needs."""
 
 
@@ -41,6 +41,8 @@ class StoreCall(NamedTuple):
 
     async def run(self, store: FullStore, method: str) -> Any:
         """Call a method of a store; return its answer as a value that can be compared."""
+        if method == "neighbor_columns":
+            return await self._read_columns(store)
         answer = await getattr(store, method)(*self.arguments, **self.options)
         if method == "ledger":
             return [entry and replace(entry, record_ids=tuple(entry.record_ids)) for entry in answer]
@@ -49,6 +51,16 @@ class StoreCall(NamedTuple):
         if method.startswith("search"):
             return [(list(ranking.record_ids), list(ranking.artifact_ids), ranking.scores) for ranking in answer]
         return list(answer) if method in ("best_of", "vectors_of") else answer
+
+    async def _read_columns(self, store: FullStore) -> list[list[Edge]]:
+        """Return the edges in `neighbor_columns`, as numbers differ from store to store."""
+        (ids,) = self.arguments
+        columns = await store.neighbor_columns(await store.artifact_numbers(ids), **self.options)
+        is_foreign = [columns.label_table[label].is_foreign for label in columns.labels]
+        expect_equal(
+            [isinstance(columns.nodes[end], tuple) for end in columns.ends], is_foreign, "whether edges are foreign"
+        )
+        return columns.to_edges(ids)
 
     def __str__(self) -> str:
         arguments = [one_line(repr(argument), longest=60) for argument in self.arguments]
@@ -108,6 +120,7 @@ def calls_about(changes: Iterable[ArtifactChange]) -> dict[str, list[StoreCall]]
         ],
         "term_statistics": [_call(["one two", "three", "?!", "CAFE 日本", "absent"]), _call([""]), _call([])],
         "neighbors": [_call(ids, **choice) for choice in _LINK_CHOICES] + [_call([])],
+        "neighbor_columns": [_call(ids, **choice) for choice in _LINK_CHOICES[2:]] + [_call([])],
         "resolve": [_call(refs), _call([])],
         "referrers": [_call(nodes), _call(nodes, types=["r"]), _call(nodes, types=[])],
         "fan_in": [_call(nodes), _call(nodes, types=["r"])],

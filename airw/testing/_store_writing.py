@@ -55,6 +55,31 @@ async def _settings_and_calibrations_are_replaced_whole_and_apart(fixture: Store
 
 @case(
     CASES,
+    "apply",
+    "neighbor_columns",
+    "artifact_numbers",
+    promise="The number of an artifact stays the same, and is never that of another, while others write.",
+)
+async def _numbers_of_artifacts_are_never_used_again(fixture: StoreFixture) -> None:
+    names = ["a", "b", "c"]
+    store = await fixture.open_store([put(name, "x", links=[Link(end) for end in names]) for name in names])
+    before = (await store.artifact_numbers(names)).tolist()
+    await store.neighbor_columns(before, direction="both")
+    await store.apply([put("new", "x", links=[Link("a")]), put("b", "y", links=[Link("new")])], removals=["a", "c"])
+    expect_equal((await store.artifact_numbers(names)).tolist(), before, "numbers after two were removed")
+    columns = await store.neighbor_columns(before, direction="both")
+    expect_equal(columns.to_edges(names), [[], [Edge("b", "new", "related")], []], "edges after two were removed")
+    await store.apply([put("a", "z")])
+    both = (await store.artifact_numbers(["a", "new"])).tolist()
+    expect_equal(
+        (both[0], both[1] in before), (before[0], False), "the number of an artifact that is back, and of a new one"
+    )
+    columns = await store.neighbor_columns([both[0]], direction="in")
+    expect_equal([columns.nodes[end] for end in columns.ends], ["new"], "the end of a link to an artifact that is back")
+
+
+@case(
+    CASES,
     "set_config",
     "set_calibration",
     "config",

@@ -6,6 +6,7 @@ import sys
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from fnmatch import fnmatch
+from itertools import pairwise
 
 import anyio
 import numpy as np
@@ -251,6 +252,31 @@ class CountsNoRecords(MemoryStore):
     async def term_statistics(self, queries):
         counts = await super().term_statistics(queries)
         return replace(counts, records=max(counts.frequencies.values(), default=0))
+
+
+@breaks("neighbor_columns_answers_as_a_memory_store_does", "columns_have_the_edges_of_neighbors")
+class PutsColumnsInAnotherOrder(MemoryStore):
+    async def neighbor_columns(self, numbers, **options):
+        columns = await super().neighbor_columns(numbers, **options)
+        order = [at for start, stop in pairwise(columns.offsets) for at in range(start, stop)[::-1]]
+        return columns._replace(ends=columns.ends[order], labels=columns.labels[order])
+
+
+@breaks("numbers_that_nothing_has*")
+class TakesAnyNumber(MemoryStore):
+    async def neighbor_columns(self, numbers, **options):
+        known = [number if number < 1_000 else -1 for number in numbers]
+        return await super().neighbor_columns(known, **options)
+
+
+@breaks("numbers_of_artifacts_are_never_used_again")
+class NumbersArtifactsAgain(MemoryStore):
+    """A store whose numbers are places in the order of the present ids."""
+
+    async def artifact_numbers(self, ids):
+        await super().artifact_numbers(ids)
+        present = await self.artifact_ids()
+        return np.array([present.index(id) if id in present else -1 for id in ids], np.int64)
 
 
 @breaks("a_limit_below_zero*")

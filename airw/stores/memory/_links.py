@@ -1,17 +1,20 @@
 """The links and names of a store in memory; synchronous.
 
-References are resolved when a caller reads edges, not when links are stored. So a write changes only the entries of its
-own artifacts, and other edges appear, disappear or become ambiguous without any work.
+References are resolved when a caller first reads edges, not when links are stored. So a write changes only the entries
+of its own artifacts, and other edges appear, disappear or become ambiguous without any work. Edges that were read stay
+in memory as columns until the next write.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias, TypeVar
 
 from airw._base.lru import LruCache
 from airw._base.slices import consume_in_slices, sort_in_slices
+from airw.protocols import NeighborColumns
+from airw.stores._indexes.adjacency import Adjacency, EdgeRow, Numbers
 from airw.values import (
     ArtifactRef,
     Direction,
@@ -30,6 +33,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _FOLDED_TIER = 1 << 30  # the weakest tier: the folded names of artifacts whose names count in any case
+_QUICK_EDGES = 1_000  # edges in memory, or artifacts: this work takes less than a millisecond
+_QUICK_REFERENCES = 100  # references that must be resolved; the same
 _CACHED_FILTERS = 32  # link filters whose `max_fan_in` is cached
 
 
@@ -58,8 +63,9 @@ class LinkTable:
         >>> table = LinkTable()
         >>> table.put("a", Extraction(links=[Link("Beta")]))
         >>> table.put("b", Extraction(names=[[], ["Beta"]]))
-        >>> [edge.source for edge in table.neighbors("b", "in", LinkFilter())]
-        ['a']
+        >>> [[edge]] = table.neighbors(["b"], "in", LinkFilter())
+        >>> edge.source
+        'a'
     """
 
     def __init__(self) -> None:
@@ -75,7 +81,8 @@ class LinkTable:
         self._sources: dict[_Ref, set[str]] = {}  # reference -> artifacts with such a link
         self._pairs: dict[str, set[_NamePair]] = {}  # name -> references
         self._spellings: dict[str, set[str]] = {}  # folded name -> other names in references
-        # Emptied by each change, as one name can change the meaning of any link.
+        # Both are emptied by each change, as one name can change the meaning of any link. Numbers stay.
+        self._adjacency = Adjacency()
         self._max_fan_in = LruCache[LinkFilter, int](_CACHED_FILTERS)
 
     def put(self, artifact_id: str, extraction: Extraction) -> None:
@@ -112,6 +119,7 @@ class LinkTable:
                 del self._carriers[name]
         for name in self._folded.pop(artifact_id, ()):
             _discard(self._folded_carriers, name, artifact_id)
+        self._adjacency.clear_rows()
         self._max_fan_in.clear()
         self._links.pop(artifact_id, None)
         for ref in self._mentions.pop(artifact_id, ()):
@@ -176,12 +184,6 @@ class LinkTable:
         nodes = set(map(self._find_target, self._sources))
         return max((len(self.referrers(node, links)) for node in nodes), default=0)
 
-    def degree(self, artifact_id: str, direction: Direction) -> int:
-        """Return the number of references that `neighbors` would look at."""
-        outgoing = len(self._mentions.get(artifact_id, ())) if direction != "in" else 0
-        names = self._list_spellings(artifact_id) if direction != "out" else ()
-        return outgoing + sum(len(self._sources[ref]) for name in names for ref in self._find_refs_with(name))
-
     def counts(self) -> dict[str, int]:
         """Return the number of links in each state; see `RecordReader.counts`."""
         counts = Counter(resolved=0, dangling=0, ambiguous=0, foreign=0)
@@ -219,40 +221,76 @@ class LinkTable:
                 return "resolved"
         return "ambiguous"
 
+    def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
+        """Return the number of each artifact, or -1 for an id that was never seen."""
+        nodes = self._adjacency.nodes
+        nodes.add(id for id in ids if id in self._names)
+        return nodes.find(ids)
+
     def neighbors(
-        self, artifact_id: str, direction: Direction, links: LinkFilter, limit: int | None = None
-    ) -> list[Edge]:
-        """Return the edges of one artifact, ordered by type, then by the id at the other end."""
+        self, ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None = None
+    ) -> list[list[Edge]]:
+        """Return the edges of each artifact, ordered by type, then by the id at the other end."""
+        return self.neighbor_columns(self.artifact_numbers(ids), direction, links, limit).to_edges(ids)
+
+    def neighbor_columns(
+        self,
+        numbers: Sequence[int] | Numbers,
+        direction: Direction,
+        links: LinkFilter,
+        limit: int | None,
+    ) -> NeighborColumns:
+        """Return the edges of each artifact as columns."""
+        numbers = self._adjacency.to_numbers(numbers)
+        self._adjacency.read_missing(direction, numbers, lambda ids: (self._read_row(id, direction) for id in ids))
+        return self._adjacency.gather(direction, numbers, links, limit)
+
+    def is_quick(self, numbers: Sequence[int] | Numbers, direction: Direction) -> bool:
+        """Return whether reading these edges takes less than a millisecond."""
+        numbers = self._adjacency.to_numbers(numbers)
+        if len(numbers) > _QUICK_EDGES:
+            return False
+        if self._adjacency.has_rows(direction, numbers):
+            return self._adjacency.count(direction, numbers) <= _QUICK_EDGES
+        nodes = self._adjacency.nodes.nodes
+        return sum(self._degree(nodes[number], direction) for number in numbers.tolist()) <= _QUICK_REFERENCES
+
+    def _degree(self, node: NodeId, direction: Direction) -> int:
+        """Return the number of references that `_read_row` looks at."""
+        if not isinstance(node, str):
+            return 0
+        outgoing = len(self._mentions.get(node, ())) if direction != "in" else 0
+        names = self._list_spellings(node) if direction != "out" else ()
+        return outgoing + sum(len(self._sources[ref]) for name in names for ref in self._find_refs_with(name))
+
+    def _read_row(self, artifact_id: str, direction: Direction) -> EdgeRow:
+        """Return the edges of one artifact in their order, without duplicates."""
         # A set removes duplicates. It is emptied on the way, as releasing a large one at once would stop all threads.
-        # Edges are made last, as a limit may leave few of them.
         ends: set[_End] = set()
         if direction != "in":
-            ends.update(self._list_outgoing(artifact_id, links.accepts))
+            ends.update(self._list_outgoing(artifact_id))
         if direction != "out":
-            ends.update(self._list_incoming(artifact_id, links.accepts))
-        return [
-            Edge(other, artifact_id, type_, origin) if is_incoming else Edge(artifact_id, other, type_, origin)
-            for type_, _, other, is_incoming, origin in consume_in_slices(
-                sort_in_slices((ends.pop() for _ in range(len(ends))), limit=limit)
-            )
-        ]
+            ends.update(self._list_incoming(artifact_id))
+        nodes, labels = list[NodeId](), list[int]()
+        for type_, is_foreign, node, is_incoming, origin in consume_in_slices(
+            sort_in_slices(ends.pop() for _ in range(len(ends)))
+        ):
+            nodes.append(node)
+            labels.append(self._adjacency.number_label(type_, origin, is_incoming=is_incoming, is_foreign=is_foreign))
+        return nodes, labels
 
-    def _list_outgoing(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[_End]:
+    def _list_outgoing(self, artifact_id: str) -> Iterator[_End]:
         for ref, links in self._mentions.get(artifact_id, {}).items():
             targets = [ref] if isinstance(ref, tuple) else self._find_candidates(ref)
             if len(targets) == 1 and targets[0] != artifact_id:
-                yield from (
-                    (link.type, isinstance(ref, tuple), targets[0], False, link.origin)
-                    for link in links
-                    if accepts(link)
-                )
+                yield from ((link.type, isinstance(ref, tuple), targets[0], False, link.origin) for link in links)
 
-    def _list_incoming(self, artifact_id: str, accepts: Callable[[Link], bool]) -> Iterator[_End]:
+    def _list_incoming(self, artifact_id: str) -> Iterator[_End]:
         for ref in self._find_refs_to(artifact_id) if artifact_id in self._names else ():
             for source in self._sources[ref]:
                 if source != artifact_id:
                     links = self._mentions[source][ref]
-                    yield from ((link.type, False, source, True, link.origin) for link in links if accepts(link))
+                    yield from ((link.type, False, source, True, link.origin) for link in links)
 
     def _find_refs_to(self, node: NodeId) -> Iterable[_Ref]:
         """Return the stored references that lead to a node."""

@@ -25,9 +25,11 @@ from airw._base.overriding import override
 from airw._base.slices import sort_in_slices
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import (
+    AdjacencyReader,
     ArtifactVectors,
     BestRecords,
     IngestRun,
+    NeighborColumns,
     RunKeeper,
     RunRows,
     SchemaReader,
@@ -35,6 +37,7 @@ from airw.protocols import (
     TermStatistics,
 )
 from airw.stores._changes import check_changes, check_record, check_width, settings_json
+from airw.stores._indexes.adjacency import Numbers
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import RecordNumbers
 from airw.stores._indexes.value_index import ValueIndex, match_values
@@ -109,8 +112,14 @@ def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: obj
 
 
 def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:
-    degree = store._links.degree  # noqa: SLF001
-    return len(ids) <= _MAX_INLINE and sum(degree(id, direction) for id in ids) <= _MAX_INLINE
+    return len(ids) <= _MAX_INLINE and _has_few_edges(store, store._links.artifact_numbers(ids), direction=direction)  # noqa: SLF001
+
+
+def _has_few_edges(
+    store: "MemoryStore", numbers: Sequence[int] | Numbers, *, direction: Direction = "out", **_: object
+) -> bool:
+    check_choice("direction", direction, DIRECTIONS)
+    return store._links.is_quick(numbers, direction)  # noqa: SLF001
 
 
 def _has_few_matches(store: "MemoryStore", wanted: Sequence[tuple[str, Any]], **_: object) -> bool:
@@ -130,7 +139,7 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
+class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. Every call holds one lock, so a reader never sees half of a write. Calls run in a
@@ -471,7 +480,29 @@ class MemoryStore(TermStatistics, Store, RunKeeper, SchemaReader):
         check_choice("direction", direction, DIRECTIONS)
         check_limit(limit)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return [self._links.neighbors(id, direction, links, limit) for id in ids]
+        return self._links.neighbors(ids, direction, links, limit)
+
+    @override
+    @_hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
+    def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
+        return self._links.artifact_numbers(ids)
+
+    @override
+    @_hold_lock_inline_if(_has_few_edges)
+    def neighbor_columns(
+        self,
+        numbers: Sequence[int] | Numbers,
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> NeighborColumns:
+        check_choice("direction", direction, DIRECTIONS)
+        check_limit(limit)
+        links = LinkFilter(types=types, exclude=exclude, origins=origins)
+        return self._links.neighbor_columns(numbers, direction, links, limit)
 
     @override
     @_hold_lock

@@ -118,8 +118,8 @@ def place(edge):
 
 def read_table(table):
     return {
-        "out": [table.neighbors(name, "out", LinkFilter()) for name in NAMES],
-        "in": [table.neighbors(name, "in", LinkFilter()) for name in NAMES],
+        "out": table.neighbors(NAMES, "out", LinkFilter()),
+        "in": table.neighbors(NAMES, "in", LinkFilter()),
         "unresolved": list(table.list_unresolved(None)),
         "counts": table.link_counts(),
         "referrers": [sorted(table.referrers(ref, LinkFilter())) for ref in REFS],
@@ -171,7 +171,8 @@ def check_alike(table, connection, ids_in_store):
         for limit, keys in ((None, {}), (1, {}), (None, {"types": ["r"]}), (2, {"exclude": ["r"]})):
             links = LinkFilter(**keys)
             answer = _links.neighbors(connection, ids_in_store, direction, links, limit)
-            assert answer == [table.neighbors(name, direction, links)[:limit] for name in ids_in_store]
+            assert answer == table.neighbors(ids_in_store, direction, links, limit)
+            assert answer == [edges[:limit] for edges in table.neighbors(ids_in_store, direction, links)]
     answer = counts(connection)
     assert {key: answer[key] for key in table.counts()} == table.counts()
     for ids in (["b", "a\0", "\ud800", "a", "b", "absent"], []):
