@@ -1,4 +1,4 @@
-"""Exact dense search beside plain numpy, and a fresh process that searches beside one with sqlite-vec."""
+"""Exact dense search beside plain numpy; a new process beside one with sqlite-vec."""
 
 import json
 import os
@@ -110,7 +110,7 @@ SQLITE_VEC = """
 import apsw, sqlite_vec
 report(imported=True)
 connection = apsw.Connection(file)
-connection.enable_load_extension(True)
+connection.enable_load_extension(True)  # noqa: FBT003 - its only parameter
 connection.load_extension(sqlite_vec.loadable_path())
 for query in queries[:int(sys.argv[3])]:
     rows = connection.execute("SELECT rowid FROM v WHERE e MATCH ? ORDER BY distance LIMIT 10", [json.dumps(query)])
@@ -121,7 +121,7 @@ while sys.stdin.readline():
 
 
 class Searcher:
-    """A process that searches; `seconds` to its imports and to its first answer count from its start."""
+    """A process that searches, with the times from its start to its imports and answer."""
 
     def __init__(self, code, file, queries, count):
         start = time.perf_counter()
@@ -156,7 +156,7 @@ def make_sqlite_vec(path, matrix):
     import sqlite_vec
 
     connection = apsw.Connection(str(path))
-    connection.enable_load_extension(True)
+    connection.enable_load_extension(True)  # noqa: FBT003 - its only parameter
     connection.load_extension(sqlite_vec.loadable_path())
     connection.execute(f"CREATE VIRTUAL TABLE v USING vec0 (e float[{DIM}] distance_metric=cosine)")
     with connection:
@@ -168,7 +168,7 @@ def make_sqlite_vec(path, matrix):
 
 @pytest.fixture(scope="module", params=SIZES)
 def files(request, tmp_path_factory):
-    """Return the vectors, and per library its program and its file with them; and a file with queries."""
+    """Return the vectors, the program and file of each library, and a file of queries."""
     folder, matrix = tmp_path_factory.mktemp("dense"), unit_rows(request.param, 1)
 
     async def write():

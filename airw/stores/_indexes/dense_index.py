@@ -1,4 +1,4 @@
-"""Exact dense search over one float32 matrix in memory; synchronous, without I/O.
+"""Exact dense search over float32 matrices; synchronous, without I/O.
 
 A matrix product computes all scores fast. But its last bits depend on the position of a row, and on the number of
 queries in the product. So the product only selects a shortlist, with a margin for its rounding errors. The shortlist is
@@ -7,8 +7,10 @@ scores depend only on the stored records, never on the order in which they were 
 the product alone (`bench_dense`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import chain
+from typing import Self, TypeAlias
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from airw._base.arrays import Floats, NDArray, reserve
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from airw.protocols import ArtifactVectors, BestRecords
+from airw.stores._indexes.fixed_rows import FixedRows
 from airw.values import Ranking
 
 _Rows: TypeAlias = NDArray[np.int64]  # positions in the matrix
@@ -23,6 +26,9 @@ _Rows: TypeAlias = NDArray[np.int64]  # positions in the matrix
 _GATHER_COST = 8  # time to copy a row out of order, as a multiple of the time to multiply it in place
 _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
+_CODE, _KIND, _INDEX, _NUMBER = range(4)  # columns: artifact code, surface kind, surface index, number of the record
+_LEAST = float(np.finfo(np.float32).min)
+_MIN_DEAD = 1024  # removed rows that are kept at least, before the others are copied together
 
 
 def check_queries(queries: Floats, dim: int | None) -> Floats:
@@ -49,11 +55,16 @@ def check_queries(queries: Floats, dim: int | None) -> Floats:
 class DenseIndex:
     """The vectors of all records of a store, with exact search by dot product.
 
-    Its search methods are those of `VectorSearch`. Rows are compact: when a row is removed, the last row moves into its
-    position. The index is not thread-safe: callers must not read and write at the same time.
+    Its search methods are those of `VectorSearch`. Rows are only added: a removed row is marked as dead, and no row
+    ever moves or changes. So a `freeze` costs nothing. When half of the added rows are dead, the others are copied to
+    new arrays.
+
+    Callers must not write while others read or write the same index. They may read a frozen one at any time, in
+    several threads.
 
     Args:
         room: The number of rows to allocate at the start, so that filling the index copies nothing.
+        base: The first rows, which may be parts of a mapped file.
 
     Example:
         >>> index = DenseIndex()
@@ -62,24 +73,37 @@ class DenseIndex:
         ['a']
     """
 
-    def __init__(self, room: int = 0) -> None:
+    def __init__(self, room: int = 0, base: FixedRows | None = None) -> None:
         self._room = room
-        self._ids: list[str] = []
-        self._row_of: dict[str, int] = {}
-        self._artifacts = _ArtifactTable()
-        self._kinds: dict[str, int] = {}
-        self._matrix: Floats = np.empty((0, 0), np.float32)
-        self._columns: NDArray[np.int64] = np.empty((4, 0), np.int64)  # artifact, kind, surface index, number
-        self._max_norm = 1.0
+        self._begin(base)
+
+    def _begin(self, base: FixedRows | None) -> None:
+        self._base = base
+        self._start = len(base) if base else 0  # the position of the first added row
+        self._dead: NDArray[np.bool_] = base.dead if base else np.zeros(0, np.bool_)  # never changed, but replaced
+        self._live_count = self._start - int(np.count_nonzero(self._dead))
+        self._kinds = {kind: code for code, kind in enumerate(base.kind_names)} if base else {}
+        self._max_norm = base.max_norm if base else 1.0
+        self._forget_added()
+
+    def _forget_added(self) -> None:
+        self._added = _AddedRows()
+        self._count = self._dead_count = 0  # of the added rows
 
     def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self._ids)
+        """Return the number of rows that were not removed."""
+        return self._live_count
 
     @property
     def dim(self) -> int | None:
         """Return the width of the vectors; `None` if there are none."""
-        return self._matrix.shape[1] if self._ids else None
+        if not self._live_count:
+            return None
+        return int((self._base.matrix if self._base else self._added.matrix).shape[1])
+
+    def freeze(self) -> Self:
+        """Return this index as it is now; later changes do not show in it."""
+        return copy(self)
 
     def put(
         self,
@@ -112,44 +136,60 @@ class DenseIndex:
             raise StoreError(f"the vectors of {count} records must have shape ({count}, dim), not {vectors.shape}")
         if not count:
             return
-        replaced_rows = sum(record_id in self._row_of for record_id in ids)
-        if len(self) > replaced_rows and vectors.shape[1] != self.dim:
+        replaced_rows = self._locate(ids)
+        replaced_rows = replaced_rows[replaced_rows >= 0]
+        if len(self) > len(replaced_rows) and vectors.shape[1] != self.dim:
             raise StoreError(f"the vectors are {vectors.shape[1]} wide, but the stored ones are {self.dim} wide")
-        self.drop(ids)
-        start = len(self)
-        self._reserve(start + count, vectors.shape[1])
-        self._matrix[start : start + count] = vectors
+        self._drop_rows(replaced_rows)
+        codes = self._assign_codes(artifact_ids)
+        columns = [codes, [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds], indexes, numbers]
+        self._added.add(ids, artifact_ids, np.array(columns, np.int64), vectors, room=self._room)
         self._max_norm = max(self._max_norm, float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max())))
-        self._columns[0, start : start + count] = [
-            self._artifacts.add(artifact_id, record_id)
-            for artifact_id, record_id in zip(artifact_ids, ids, strict=True)
+        self._count += count
+        self._live_count += count
+        self._dead = reserve(self._dead, self._start + self._count)
+
+    def drop(self, ids: Sequence[str]) -> None:
+        """Remove the rows of these records; unknown ids are ignored."""
+        rows = self._locate(ids)
+        self._drop_rows(np.unique(rows[rows >= 0]))
+
+    def _drop_rows(self, rows: _Rows) -> None:
+        if not len(rows):
+            return
+        # A copy, as frozen indexes use the present one.
+        self._dead = self._dead.copy()
+        self._dead[rows] = True
+        self._live_count -= len(rows)
+        self._dead_count += int(np.count_nonzero(rows >= self._start))
+        if not self._live_count:  # an empty index accepts any width
+            self._begin(None)
+        elif self._dead_count > max(_MIN_DEAD, self._count // 2):
+            self._copy_live_rows()
+
+    def _copy_live_rows(self) -> None:
+        """Copy the added rows that are not dead to new arrays."""
+        added, places = self._added, np.flatnonzero(~self._dead[self._start : self._start + self._count])
+        ids = [added.ids[place] for place in places.tolist()]
+        artifact_ids = [self._artifact_id(self._start + place) for place in places.tolist()]
+        self._forget_added()
+        self._dead = self._dead[: self._start]
+        columns = added.columns[:, places]
+        columns[_CODE] = self._assign_codes(artifact_ids)
+        self._added.add(ids, artifact_ids, columns, added.matrix[places], room=self._room)
+        self._count = len(ids)
+        self._dead = reserve(self._dead, self._start + self._count)
+
+    def _assign_codes(self, artifact_ids: Sequence[str]) -> list[int]:
+        """Return the code of each artifact: its run in the base, or a later number."""
+        if self._base is None:
+            return [self._added.assign_code(name) for name in artifact_ids]
+        runs = self._base.names.find(artifact_ids)
+        first = len(self._base.names)
+        return [
+            run if run >= 0 else first + self._added.assign_code(name)
+            for run, name in zip(runs, artifact_ids, strict=True)
         ]
-        self._columns[1, start : start + count] = [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds]
-        self._columns[2, start : start + count] = indexes
-        self._columns[3, start : start + count] = numbers
-        self._row_of.update(zip(ids, range(start, start + count), strict=True))
-        self._ids.extend(ids)
-
-    def drop(self, ids: Iterable[str]) -> None:
-        """Remove the rows of these records; unknown ids are ignored.
-
-        This takes time in proportion to the removed rows.
-        """
-        for record_id in ids:
-            row = self._row_of.pop(record_id, None)
-            if row is None:
-                continue
-            self._artifacts.discard(int(self._columns[0, row]), record_id)
-            # Move the last row into the gap.
-            last = self._ids.pop()
-            if last != record_id:
-                end = len(self._ids)
-                self._ids[row] = last
-                self._row_of[last] = row
-                self._matrix[row] = self._matrix[end]
-                self._columns[:, row] = self._columns[:, end]
-        if not self._ids:  # an empty index accepts any width
-            self._matrix, self._max_norm = np.empty((0, 0), np.float32), 1.0
 
     def search(
         self,
@@ -173,9 +213,9 @@ class DenseIndex:
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
         """Return the cosine between the query and each record; NaN for an unknown record."""
         query = check_queries(query[None], self.dim)[0]
-        rows, exists = self._locate(ids)
+        rows = self._locate(ids)
         scores = np.full(len(ids), np.nan, np.float32)
-        scores[exists] = self._score_exactly(query, rows[exists])
+        scores[rows >= 0] = self._score_exactly(query, rows[rows >= 0])
         return scores
 
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
@@ -183,107 +223,186 @@ class DenseIndex:
         query = check_queries(query[None], self.dim)[0]
         best_ids: list[str | None] = [None] * len(artifact_ids)
         best_scores = np.full(len(artifact_ids), np.nan, np.float32)
-        distinct_ids = dict.fromkeys(artifact_ids)
-        rows = np.array([self._row_of[id] for name in distinct_ids for id in self._artifacts.members(name)], np.int64)
-        rows = rows[self._match_kinds(rows, surfaces)]
+        distinct_ids = [*dict.fromkeys(artifact_ids)]
+        rows, owners = self._rows_of(distinct_ids)
+        is_wanted = self._match_kinds(rows, surfaces)
+        rows, owners = rows[is_wanted], owners[is_wanted]
         scores = self._score_exactly(query, rows)
-        best_rows = self._find_best_rows(rows, scores)
-        best = {self._artifact_id(int(rows[place])): int(place) for place in best_rows}
+        best_rows = self._find_best_rows(rows, owners, scores).tolist()
+        best = {distinct_ids[owners[place]]: place for place in best_rows}
         for position, name in enumerate(artifact_ids):
             if name in best:
-                best_ids[position] = self._ids[rows[best[name]]]
+                best_ids[position] = self._record_id(int(rows[best[name]]))
                 best_scores[position] = scores[best[name]]
         return BestRecords(best_ids, best_scores)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Return the vector of each record; a row of NaN for an unknown record."""
-        rows, exists = self._locate(ids)
+        rows = self._locate(ids)
         vectors = np.full((len(ids), self.dim or 0), np.nan, np.float32)
-        vectors[exists] = self._matrix[rows[exists]]
+        vectors[rows >= 0] = self._take(rows[rows >= 0])
         return vectors
 
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Return the record ids of each artifact, ordered by number, with all their vectors."""
-        rows = {name: self._rows_of(name) for name in dict.fromkeys(artifact_ids)}
-        ids = [[self._ids[row] for row in rows[name]] for name in artifact_ids]
-        vectors = self._matrix[np.array([row for name in artifact_ids for row in rows[name]], np.int64)]
-        return ArtifactVectors(ids, vectors)
+        distinct_ids = [*dict.fromkeys(artifact_ids)]
+        rows, owners = self._rows_of(distinct_ids)
+        rows = rows[np.lexsort((self._column(_NUMBER, rows), owners))]
+        bounds = np.searchsorted(owners, np.arange(len(distinct_ids) + 1)).tolist()
+        groups = {name: rows[start:stop] for name, start, stop in zip(distinct_ids, bounds, bounds[1:], strict=False)}
+        ids = [[self._record_id(row) for row in groups[name].tolist()] for name in artifact_ids]
+        return ArtifactVectors(ids, self._take(np.concatenate([rows[:0], *(groups[name] for name in artifact_ids)])))
 
     def count_records(self, artifact_id: str) -> int:
         """Return the number of records of one artifact."""
-        return len(self._artifacts.members(artifact_id))
+        return len(self._rows_of([artifact_id])[0])
 
-    def _rows_of(self, artifact_id: str) -> list[int]:
-        rows = [self._row_of[id] for id in self._artifacts.members(artifact_id)]
-        return sorted(rows, key=self._columns[3].__getitem__) if len(rows) > 1 else rows
+    def _rows_of(self, artifact_ids: Sequence[str]) -> tuple[_Rows, NDArray[np.int64]]:
+        """Return the rows of these artifacts, and for each the position of its artifact."""
+        groups: list[list[int]] = [[] for _ in artifact_ids]
+        if self._base is not None:
+            for group, run in zip(groups, self._base.names.find(artifact_ids), strict=True):
+                if run >= 0:
+                    group.extend(range(*self._base.starts[run : run + 2].tolist()))
+        for name, group in zip(artifact_ids, groups, strict=True):
+            # A frozen index does not see the rows that were added since.
+            group.extend(self._start + place for place in self._added.places_of.get(name, ()) if place < self._count)
+        rows = np.array([*chain.from_iterable(groups)], np.int64)
+        owners = np.repeat(np.arange(len(groups)), [*map(len, groups)])
+        is_live = ~self._dead[rows]
+        return rows[is_live], owners[is_live]
 
-    def _reserve(self, count: int, dim: int) -> None:
-        """Enlarge both arrays to at least `count` rows."""
-        if not self._ids:
-            self._matrix = np.empty((0, dim), np.float32)
-        self._matrix = reserve(self._matrix, max(count, self._room))
-        self._columns = reserve(self._columns, max(count, self._room), axis=1)
+    def _record_id(self, row: int) -> str:
+        if self._base is not None and row < self._start:
+            return self._base.ids[row]
+        return self._added.ids[row - self._start]
 
     def _artifact_id(self, row: int) -> str:
-        return self._artifacts.names[int(self._columns[0, row])]
+        if self._base is None:
+            return self._added.names[int(self._added.columns[_CODE, row])]
+        code = int(self._column(_CODE, np.array([row]))[0])
+        first = len(self._base.names)
+        return self._base.names[code] if code < first else self._added.names[code - first]
 
-    def _locate(self, ids: Iterable[str]) -> tuple[_Rows, NDArray[np.bool_]]:
-        rows = np.array([self._row_of.get(record_id, -1) for record_id in ids], np.int64)
-        return rows, rows >= 0
+    def _locate(self, ids: Sequence[str]) -> _Rows:
+        """Return the row of each record; -1 for an unknown one."""
+        rows = [self._find_added(record_id) for record_id in ids]
+        if self._base is not None:
+            missing = [position for position, row in enumerate(rows) if row < 0]
+            found = self._base.ids.find([ids[position] for position in missing])
+            for position, row in zip(missing, found, strict=True):
+                rows[position] = row if row >= 0 and not self._dead[row] else -1
+        return np.array(rows, np.int64)
 
-    def _match_kinds(self, rows: _Rows | slice, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
-        kinds = self._columns[1, rows]
+    def _find_added(self, record_id: str) -> int:
+        # A frozen index looks for the newest row that it had then.
+        place = self._added.place_of.get(record_id, -1)
+        while place >= 0 and (place >= self._count or self._dead[self._start + place]):
+            place = self._added.earlier.get(place, -1)
+        return self._start + place if place >= 0 else -1
+
+    def _take(self, rows: _Rows) -> Floats:
+        """Return copies of the vectors of rows."""
+        if self._base is None:
+            return self._added.matrix[rows]
+        is_base = rows < self._start
+        vectors = np.empty((len(rows), self._base.matrix.shape[1]), np.float32)
+        vectors[is_base] = self._base.matrix[rows[is_base]]
+        if not is_base.all():
+            vectors[~is_base] = self._added.matrix[rows[~is_base] - self._start]
+        return vectors
+
+    def _column(self, column: int, rows: _Rows) -> NDArray[np.int64]:
+        """Return one value per row, of one column."""
+        if self._base is None:
+            values: NDArray[np.int64] = self._added.columns[column, rows]
+            return values
+        base = (self._base.runs, self._base.kinds, self._base.indexes, self._base.numbers)[column]
+        is_base = rows < self._start
+        values = np.empty(len(rows), np.int64)
+        values[is_base] = base[rows[is_base]]
+        values[~is_base] = self._added.columns[column, rows[~is_base] - self._start]
+        return values
+
+    def _whole_column(self, column: int) -> NDArray[np.int64]:
+        """Return one value per row, of all rows."""
+        added = self._added.columns[column, : self._count]
+        if self._base is None:
+            return added
+        base = (self._base.runs, self._base.kinds, self._base.indexes, self._base.numbers)[column]
+        return np.concatenate([base, added])
+
+    def _match_kinds(self, rows: _Rows | None, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
         if surfaces is None:
-            return np.ones(len(kinds), np.bool_)
-        codes = {self._kinds[kind] for kind in surfaces if kind in self._kinds}
-        return np.isin(kinds, list(codes))
+            return np.ones(self._start + self._count if rows is None else len(rows), np.bool_)
+        kinds = self._whole_column(_KIND) if rows is None else self._column(_KIND, rows)
+        return np.isin(kinds, [self._kinds[kind] for kind in surfaces if kind in self._kinds])
 
     def _find_candidates(self, allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None) -> _Rows | None:
         """Return the rows to rank, ascending; `None` for all rows."""
         if allowed is None and surfaces is None:
             return None
-        live = slice(0, len(self))
-        mask = self._match_kinds(live, surfaces)
+        mask = self._match_kinds(None, surfaces)
         if allowed is not None:
-            mask &= np.isin(self._columns[3, live], allowed)
-        return np.flatnonzero(mask)
+            mask &= np.isin(self._whole_column(_NUMBER), allowed)
+        return np.flatnonzero(mask & ~self._dead[: len(mask)])
 
     def _score_roughly(self, queries: Floats, rows: _Rows | None) -> Iterator[Floats]:
-        """Yield the approximate scores of all candidates, per query."""
-        live = self._matrix[: len(self)]
+        """Yield the approximate scores of all candidates, per query.
+
+        Dead rows have minus infinity.
+        """
         # A copy of the candidate rows pays only if they are few; else score all rows, and select the scores.
-        is_gathered = rows is not None and len(rows) * _GATHER_COST < len(live)
-        matrix = live[rows] if is_gathered else live
+        count = self._start + self._count
+        is_gathered = rows is not None and len(rows) * _GATHER_COST < count
+        matrices = [self._take(rows)] if is_gathered and rows is not None else self._matrices()
+        count = sum(map(len, matrices))
+        dead = None if is_gathered or len(self) == count else self._dead[:count]
         # One product serves as many queries as their scores fit in memory.
-        step = max(1, _MAX_SCORES // len(matrix))
+        step = max(1, _MAX_SCORES // count)
         for start in range(0, len(queries), step):
-            for scores in queries[start : start + step] @ matrix.T:
+            for scores in _multiply(queries[start : start + step], matrices):
+                if dead is not None:
+                    scores[dead] = -np.inf
                 yield scores if rows is None or is_gathered else scores[rows]
+
+    def _matrices(self) -> list[Floats]:
+        """Return the vectors of all rows, in one or two parts."""
+        added = self._added.matrix[: self._count]
+        if self._base is None:
+            return [added]
+        return [self._base.matrix, added] if self._count else [self._base.matrix]
 
     def _rank(self, query: Floats, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> Ranking:
         # Rough and exact scores each differ from the true score by at most dim * 2**-24 * |row| * |query|. So two
         # scores can change their order only if their rough scores differ by at most four times that.
         margin = 4 * len(query) * 2.0**-24 * self._max_norm * float(np.linalg.norm(query))
-        near = np.flatnonzero(rough >= self._find_cut(rough, rows, k, per_artifact=per_artifact) - margin)
+        cut = self._find_cut(rough, rows, k, per_artifact=per_artifact) - margin
+        # Without a cut, all rows are near, but the dead ones.
+        near = np.flatnonzero(rough >= max(cut, _LEAST))
         near = near if rows is None else rows[near]
         # Score the shortlist again, one row at a time, and rank it by these scores.
         exact = self._score_exactly(query, near)
         if per_artifact:
-            best_rows = self._find_best_rows(near, exact)
+            best_rows = self._find_best_rows(near, self._column(_CODE, near), exact)
             near, exact = near[best_rows], exact[best_rows]
-        order = best_first(exact, k, lambda place: (self._artifact_id(near[place]), self._columns[2, near[place]]))
+        order = best_first(exact, k, lambda place: self._tie_key(int(near[place])))
         ranked_rows = near[order].tolist()
         return Ranking(
-            [self._ids[row] for row in ranked_rows],
+            [self._record_id(row) for row in ranked_rows],
             [self._artifact_id(row) for row in ranked_rows],
             exact[order].astype(np.float64),
         )
 
+    def _tie_key(self, row: int) -> tuple[str, int]:
+        return self._artifact_id(row), int(self._column(_INDEX, np.array([row]))[0])
+
     def _find_cut(self, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> float:
         """Return the `k`-th highest rough score; minus infinity if there are fewer scores."""
         if per_artifact:
-            best = np.full(len(self._artifacts.names), -np.inf, np.float32)
-            np.maximum.at(best, self._columns[0, : len(self)] if rows is None else self._columns[0, rows], rough)
+            codes = self._whole_column(_CODE) if rows is None else self._column(_CODE, rows)
+            best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
+            np.maximum.at(best, codes, rough)
             rough = best[best > -np.inf]
         place = len(rough) - k
         return float(np.partition(rough, place)[place]) if place > 0 else -np.inf
@@ -293,53 +412,69 @@ class DenseIndex:
         scores = np.empty(len(rows), np.float32)
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            scores[block] = exact_scores(self._matrix[rows[block]], query)
+            scores[block] = exact_scores(self._take(rows[block]), query)
         return scores
 
-    def _find_best_rows(self, rows: _Rows, scores: Floats) -> NDArray[np.intp]:
-        """Return the positions in `rows` of the best row of each artifact.
+    def _find_best_rows(self, rows: _Rows, codes: NDArray[np.int64], scores: Floats) -> NDArray[np.intp]:
+        """Return the positions in `rows` of the best row of each artifact code.
 
         Ties go to the lower surface index.
         """
         # Sort by artifact, then score, then surface index, and take the first row of each artifact.
-        codes = self._columns[0, rows]
-        order = np.lexsort((self._columns[2, rows], -scores, codes))
+        order = np.lexsort((self._column(_INDEX, rows), -scores, codes))
         starts = np.ones(len(order), np.bool_)
         starts[1:] = np.diff(codes[order]) != 0
         return order[starts]
 
 
-class _ArtifactTable:
-    """The records of each artifact, and a small code per artifact; free codes are used again."""
+def _multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
+    """Return the products of all queries with the rows of all matrices."""
+    if len(matrices) == 1:
+        return queries @ matrices[0].T
+    scores = np.empty((len(queries), sum(map(len, matrices))), np.float32)
+    start = 0
+    for matrix in matrices:
+        np.matmul(queries, matrix.T, out=scores[:, start : start + len(matrix)])
+        start += len(matrix)
+    return scores
+
+
+class _AddedRows:
+    """Rows in growing arrays, and where to find them; nothing that was added ever changes."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.matrix: Floats = np.empty((0, 0), np.float32)
+        self.columns: NDArray[np.int64] = np.empty((4, 0), np.int64)
+        self.ids: list[str] = []
+        self.names: list[str] = []  # of the artifacts, by their code here
+        self.place_of: dict[str, int] = {}  # record -> its newest row
+        self.earlier: dict[int, int] = {}  # row -> the row that it replaced
+        self.places_of: dict[str, list[int]] = {}  # artifact -> its rows
         self._codes: dict[str, int] = {}
-        self._members: list[set[str]] = []
-        self._free: list[int] = []
 
-    def add(self, name: str, member: str) -> int:
-        code = self._codes.get(name)
-        if code is None:
-            code = self._codes[name] = self._assign_code(name)
-        self._members[code].add(member)
+    def assign_code(self, artifact_id: str) -> int:
+        """Return the code of an artifact here."""
+        code = self._codes.setdefault(artifact_id, len(self.names))
+        if code == len(self.names):
+            self.names.append(artifact_id)
         return code
 
-    def discard(self, code: int, member: str) -> None:
-        self._members[code].discard(member)
-        if not self._members[code]:
-            del self._codes[self.names[code]]
-            self._free.append(code)
-
-    def members(self, name: str) -> Collection[str]:
-        code = self._codes.get(name)
-        return self._members[code] if code is not None else ()
-
-    def _assign_code(self, name: str) -> int:
-        if self._free:
-            code = self._free.pop()
-            self.names[code] = name
-            return code
-        self.names.append(name)
-        self._members.append(set())
-        return len(self.names) - 1
+    def add(
+        self, ids: Sequence[str], artifact_ids: Sequence[str], columns: NDArray[np.int64], vectors: Floats, *, room: int
+    ) -> None:
+        """Add rows after all others."""
+        start = len(self.ids)
+        stop = start + len(ids)
+        if not start:
+            self.matrix = np.empty((0, vectors.shape[1]), np.float32)
+        self.matrix, self.columns = (
+            reserve(self.matrix, max(stop, room)),
+            reserve(self.columns, max(stop, room), axis=1),
+        )
+        self.matrix[start:stop], self.columns[:, start:stop] = vectors, columns
+        self.ids.extend(ids)
+        for place, (record_id, artifact_id) in enumerate(zip(ids, artifact_ids, strict=True), start):
+            if record_id in self.place_of:
+                self.earlier[place] = self.place_of[record_id]
+            self.place_of[record_id] = place
+            self.places_of.setdefault(artifact_id, []).append(place)

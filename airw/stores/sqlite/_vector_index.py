@@ -39,7 +39,7 @@ _MAX_CANDIDATES = 4096  # beyond that, all rows are compared
 
 
 class VectorIndex:
-    """The vector index of a file; one user at a time.
+    """The vector index of a file; one user prepares a query at a time.
 
     An update takes time in proportion to the changes, not to the corpus.
 
@@ -65,7 +65,7 @@ class VectorIndex:
 
         Returns:
             A function that returns the result of the query, and whether it is quick. If it is not, call it in a worker
-            thread; it no longer needs the connection.
+            thread. It no longer needs the connection, and others may prepare queries meanwhile.
         """
         live = count_live_rows(connection)
         count = sum(live.values())
@@ -79,7 +79,7 @@ class VectorIndex:
         # A small file: the query needs only the matrix. It runs here if it is shorter than a switch of threads.
         self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
-        get_result = partial(run_query, self._index, allowed)
+        get_result = partial(run_query, self._index.freeze(), allowed)
         if len(self._index) * (self._index.dim or 0) > _MAX_INLINE:
             return get_result, False
         result = get_result()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores._indexes.dense_index import DenseIndex
+from airw.stores._indexes.fixed_rows import RowCollector
 from tests.support.drawing import examples
 
 
@@ -165,6 +166,53 @@ def test_any_history_of_puts_and_drops_equals_one_fresh_put_of_the_remaining_row
     assert index.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
 
 
+def fix(rows, numbers):
+    """Return the same rows as columns that never change."""
+    columns = [(f"{n}#{s}", each, n, kind, s, row) for (n, kind, s, row), each in zip(rows, numbers, strict=True)]
+    *columns, vectors = zip(*columns, strict=True)
+    vectors = np.array(vectors, np.float32)
+    collector = RowCollector()
+    for start in range(0, len(rows), 4):
+        part = slice(start, start + 4)
+        collector.add(*(column[part] for column in columns), vectors=vectors[part])
+    fixed = collector.finish(vectors)
+    assert fixed.is_whole()
+    return fixed
+
+
+NAMES = st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)]))
+
+
+@settings(max_examples=examples(60))
+@given(CORPORA.filter(bool), st.lists(st.tuples(CORPORA, NAMES), max_size=4), st.integers(0, 4))
+def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows_at_any_time(first, steps, frozen_at):
+    """A frozen index stays as it was then."""
+    first = sorted(first, key=lambda row: row[0])  # the records of an artifact are consecutive
+    index, left, number = DenseIndex(base=fix(first, range(1, len(first) + 1))), {}, len(first)
+    left = {f"{row[0]}#{row[2]}": row for row in first}
+    queries, checks = np.array([[1, 2, 0], [0, 0, 0]], np.float32), []
+    for at, (rows, dropped) in enumerate([([], set()), *steps]):
+        if at == frozen_at:
+            checks.append((index.freeze(), dict(left)))
+        for n, kind, s, row in rows:
+            number += 1
+            index.put([f"{n}#{s}"], [number], [n], [kind], [s], vectors=np.array([row], np.float32))
+        index.drop([*dropped, "absent", "\udc80"])
+        left |= {f"{row[0]}#{row[2]}": row for row in rows}
+        left = {each: row for each, row in left.items() if each not in dropped}
+    for found, expected in [*checks, (index, left)]:
+        fresh = fill_index(list(expected.values()))
+        assert (len(found), found.dim) == (len(expected), 3 if expected else None)
+        for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
+            assert to_lists(found.search(queries, 4, **options)) == to_lists(fresh.search(queries, 4, **options))
+        assert found.vectors(list(expected)).tolist() == [row[3] for row in expected.values()]
+        assert found.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
+        records = [found.vectors_of("abda"), fresh.vectors_of("abda")]
+        assert [[sorted(ids) for ids in each.record_ids] for each in records] == 2 * [
+            [sorted(id for id in expected if id[0] == name) for name in "abda"]
+        ]
+
+
 def test_a_put_that_cannot_be_stored_changes_nothing():
     index = fill_index([("a", "chunk", 0, [1.0, 0.0]), ("b", "chunk", 0, [0.0, 1.0])])
     for vectors in (np.ones((1, 3), np.float32), np.ones((2, 2), np.float32), np.ones(2, np.float32)):
@@ -207,16 +255,19 @@ def test_putting_row_after_row_does_not_copy_the_matrix_each_time():
     index = DenseIndex()
     moves = 0
     for at in range(2_000):
-        before = index._matrix
+        before = index._added.matrix
         index.put([str(at)], [at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
-        moves += index._matrix is not before
+        moves += index._added.matrix is not before
     assert moves <= 12
-    before = index._matrix
-    for at in range(1_000):
+    moves = 0
+    for at in range(4_000):
+        before = index._added.matrix
         index.drop([str(at)])
-        index.put([f"new {at}"], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
-    assert index._matrix is before
+        index.put([str(at + 2_000)], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
+        moves += index._added.matrix is not before
+    assert moves <= 12
     assert len(index) == 2_000
+    assert len(index._added.matrix) <= 8_000
 
 
 @pytest.mark.parametrize("dim", [1, 3, 17, 64, 384, 1000, 4096])
