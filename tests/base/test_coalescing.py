@@ -9,7 +9,7 @@ from airw._base.coalescing import Coalescer
 
 
 class Oracle:
-    """Answers each number by ten times as much; it keeps what it was asked, and fails for negative numbers."""
+    """Answers each number by ten times as much; fails for negative numbers."""
 
     def __init__(self, seconds=0.01):
         self.calls = []

@@ -41,6 +41,7 @@ from airw.stores._indexes.adjacency import Numbers
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import RecordNumbers
 from airw.stores._indexes.value_index import ValueIndex, match_values
+from airw.stores._waiting import WaitingSearches
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.values import (
@@ -72,7 +73,7 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
 
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await in_thread(self._run_locked, partial(body, self, *args, **kwargs))
+        return await self._call_locked(partial(body, self, *args, **kwargs))
 
     return method
 
@@ -99,7 +100,7 @@ def _hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]
                         return body(self, *args, **kwargs)
                 finally:
                     self._lock.release()
-            return await in_thread(self._run_locked, partial(body, self, *args, **kwargs))
+            return await self._call_locked(partial(body, self, *args, **kwargs))
 
         return method
 
@@ -165,6 +166,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._builder = anyio.Semaphore(1)
+        self._waiting = WaitingSearches()
         self._clear()
         self._finalizer = weakref.finalize(self, self._texts.close)
 
@@ -196,10 +198,15 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
             self._finalizer()
             self._clear()
 
-    def _run_locked(self, work: Callable[[], R]) -> R:
-        with self._lock:
-            self._check_open()
-            return work()
+    async def _call_locked(self, work: Callable[[], R]) -> R:
+        """Return `work()`, called in a worker thread under the lock of the store."""
+
+        def run() -> R:
+            with self._lock:
+                self._check_open()
+                return work()
+
+        return await in_thread(run)
 
     def _check_open(self) -> None:
         if not self._finalizer.alive:
@@ -402,8 +409,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     # Search
 
     @override
-    @_hold_lock
-    def search_vectors(
+    async def search_vectors(
         self,
         queries: Floats,
         k: int,
@@ -412,8 +418,14 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        allowed = self._match_filter(filter)
-        return self._vectors.search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+        async def search(queries: Floats) -> list[Ranking]:
+            return await self._call_locked(
+                lambda: self._vectors.search(
+                    queries, k, allowed=self._match_filter(filter), surfaces=surfaces, per_artifact=per_artifact
+                )
+            )
+
+        return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
     @_hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
@@ -438,8 +450,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return self._vectors.vectors_of(artifact_ids)
 
     @override
-    @_hold_lock
-    def search_text(
+    async def search_text(
         self,
         queries: Sequence[str],
         k: int,
@@ -449,10 +460,21 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
-        allowed = self._match_filter(filter)
-        return self._texts.rank(
-            queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact, statistics=statistics
-        )
+        async def search(queries: Sequence[str]) -> list[Ranking]:
+            return await self._call_locked(
+                lambda: self._texts.rank(
+                    queries,
+                    k,
+                    allowed=self._match_filter(filter),
+                    surfaces=surfaces,
+                    per_artifact=per_artifact,
+                    statistics=statistics,
+                )
+            )
+
+        if statistics is not None:
+            return await search(queries)
+        return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
     @_hold_lock

@@ -59,7 +59,10 @@ class Readers:
             return await connection.run(work, *args, **kwargs)
 
     async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
-        """Return `prepare(connection)()`, called on a free connection, as `Connection.run_locked` does."""
+        """Return `prepare(connection)()`, called on a free connection.
+
+        The locks are held as by `Connection.run_locked`.
+        """
         async with self._hold_one() as connection:
             return await connection.run_locked(prepare, locks)
 

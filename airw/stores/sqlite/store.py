@@ -34,6 +34,7 @@ from airw.protocols import (
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
+from airw.stores._waiting import WaitingSearches
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
@@ -138,6 +139,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
         self._filters_lock, self._vectors_lock, self._texts_lock = Lock(), Lock(), Lock()
         self._fields_lock, self._links_lock = Lock(), Lock()
+        self._waiting = WaitingSearches()
         self._embedder_id: object = None
         self._is_closed = False
         self._is_known = False
@@ -344,12 +346,15 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        return await self._query_vectors(
-            lambda index, allowed: index.search(
-                queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
-            ),
-            filter,
-        )
+        def search(queries: Floats) -> Awaitable[list[Ranking]]:
+            return self._query_vectors(
+                lambda index, allowed: index.search(
+                    queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
+                ),
+                filter,
+            )
+
+        return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
     async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
@@ -380,21 +385,26 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
-            allowed = None if filter is None else self._filters.match(connection, filter)
-            rankings = self._inverted_index.rank(
-                connection,
-                queries,
-                k,
-                allowed=allowed,
-                surfaces=surfaces,
-                per_artifact=per_artifact,
-                statistics=statistics,
-            )
-            return lambda: rankings
+        def search(queries: Sequence[str]) -> Awaitable[list[Ranking]]:
+            def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
+                allowed = None if filter is None else self._filters.match(connection, filter)
+                rankings = self._inverted_index.rank(
+                    connection,
+                    queries,
+                    k,
+                    allowed=allowed,
+                    surfaces=surfaces,
+                    per_artifact=per_artifact,
+                    statistics=statistics,
+                )
+                return lambda: rankings
 
-        locks = [self._texts_lock] if filter is None else [self._filters_lock, self._texts_lock]
-        return await self._read_index(prepare, locks)
+            locks = [self._texts_lock] if filter is None else [self._filters_lock, self._texts_lock]
+            return self._read_index(prepare, locks)
+
+        if statistics is not None:
+            return await search(queries)
+        return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
@@ -554,7 +564,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
         def prepare(connection: "sqlite3.Connection") -> Callable[[], R]:
             get_result, _ = self._vectors.prepare(connection, run_query, filter)
-            return get_result
+            result = get_result()
+            return lambda: result
 
         return await self._read_index(prepare, [self._filters_lock, self._vectors_lock])
 

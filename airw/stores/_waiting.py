@@ -1,0 +1,58 @@
+"""Searches that wait together become one search with all of their queries."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.coalescing import Coalescer
+from airw.values import Ranking
+
+_FEW = 8  # queries of one search; a search with more is not held up by others, nor holds them up
+
+
+class WaitingSearches:
+    """The searches of a store that wait for their turn, dense and lexical ones by themselves."""
+
+    def __init__(self) -> None:
+        self._dense = Coalescer[Floats, list[Ranking]](lanes=2)
+        self._lexical = Coalescer[Sequence[str], list[Ranking]]()
+
+    async def search_vectors(
+        self, queries: Floats, options: tuple[Any, ...], search: Callable[[Floats], Awaitable[list[Ranking]]]
+    ) -> list[Ranking]:
+        """Return `search(queries)`, together with searches of the same options.
+
+        Queries of another width, or with a number that is not finite, fail without company.
+        """
+        if not isinstance(queries, np.ndarray) or queries.ndim != 2 or len(queries) > _FEW:
+            return await search(queries)
+
+        async def search_all(parts: list[Floats]) -> list[list[Ranking]]:
+            return _split(await search(np.concatenate(parts) if len(parts) > 1 else parts[0]), parts)
+
+        kind = repr((*options, queries.shape[1], queries.dtype, bool(np.isfinite(queries).all())))
+        return await self._dense.ask(kind, queries, search_all)
+
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        options: tuple[Any, ...],
+        search: Callable[[Sequence[str]], Awaitable[list[Ranking]]],
+    ) -> list[Ranking]:
+        """Return `search(queries)`, together with searches of the same options."""
+        if len(queries) > _FEW:
+            return await search(queries)
+
+        async def search_all(parts: list[Sequence[str]]) -> list[list[Ranking]]:
+            return _split(await search([*chain.from_iterable(parts)] if len(parts) > 1 else parts[0]), parts)
+
+        return await self._lexical.ask(repr(options), queries, search_all)
+
+
+def _split(rankings: Sequence[Ranking], parts: Sequence[Sequence[str] | Floats]) -> list[list[Ranking]]:
+    """Return the rankings of each part."""
+    remaining = iter(rankings)
+    return [[*islice(remaining, len(part))] for part in parts]
