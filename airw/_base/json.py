@@ -4,8 +4,9 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,11 @@ from airw._base.messages import escape_controls
 
 # Values of exactly these types are JSON already. A float is not always: it may be NaN or infinite.
 _CLEAN = frozenset({str, int, bool, type(None)})
+_FLAT = _CLEAN | {float}
+# With a line feed after each comma: JSON escapes those inside strings, so each one is between two values.
+_FLAT_ENCODERS = [
+    json.JSONEncoder(ensure_ascii=False, separators=(",\n", ":"), sort_keys=sort_keys) for sort_keys in (False, True)
+]
 
 
 def deep_copy(value: Any) -> Any:
@@ -91,3 +97,43 @@ def json_clean(value: Any) -> Any:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     return str(value)
+
+
+def list_flat_texts(values: Sequence[Any]) -> list[str] | None:
+    """Return all keys and texts of flat JSON mappings; `None` if one is not.
+
+    The keys of a flat `dict` are strings, and its values texts, numbers, truth values and `None`. Checking many at once
+    takes little time.
+
+    Example:
+        >>> list_flat_texts([{"a": "x", "n": 1}]), list_flat_texts([{"a": ["x"]}])
+        (['a', 'n', 'x'], None)
+    """
+    if not {*map(type, values)} <= {dict}:
+        return None
+    keys = sorted(set().union(*values), key=str)
+    items = [*chain.from_iterable(map(dict.values, values))]
+    types = {*map(type, items)}
+    if not ({*map(type, keys)} <= {str} and types <= _FLAT):
+        return None
+    if float in types and not all(math.isfinite(item) for item in items if type(item) is float):
+        return None
+    return keys + [item for item in items if type(item) is str] if str in types else keys
+
+
+def dump_flat(values: Sequence[Mapping[str, Any]], *, sort_keys: bool = False) -> list[str]:
+    """Return the JSON text of each flat mapping, without spaces; see `list_flat_texts`.
+
+    One call encodes all, which takes half the time of one call each.
+
+    Raises:
+        ValueError: If a number has more digits than Python converts.
+
+    Example:
+        >>> dump_flat([{"b": "x", "a": 1}, {}], sort_keys=True)
+        ['{"a":1,"b":"x"}', '{}']
+    """
+    if not values:
+        return []
+    text = _FLAT_ENCODERS[sort_keys].encode(values)
+    return text[1:-1].replace("},\n{", "}\0{").replace("\n", "").split("\0")

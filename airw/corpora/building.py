@@ -39,6 +39,7 @@ from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repai
 from airw.values import ItemProblem
 
 _CLEANUP_TIMEOUT = 10.0  # seconds
+_LARGEST_BATCH = 1_024
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 
@@ -69,6 +70,7 @@ class BuildRequest:
         name: The corpus name that the caller passed; `None` if the caller passed a store or a path.
         spec: The embedder or its specification.
         extractor: The extractor of links; `None` for no links.
+        largest_batch: The largest number of items that are read, embedded and written at once.
     """
 
     source: Source
@@ -76,6 +78,7 @@ class BuildRequest:
     name: str | None
     spec: EmbedderLike
     extractor: EdgeExtractor | None
+    largest_batch: int
     full: bool = True
     force: bool = False
     batch_size: int = 256
@@ -122,6 +125,7 @@ class BuildRequest:
             name=name,
             spec=source.embedder if embedder is None else embedder,
             extractor=source.edge_extractor if extractor is None else extractor,
+            largest_batch=values.get("batch_size", _LARGEST_BATCH),
             **values,
         )
 
@@ -267,7 +271,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         full: Remove the artifacts that came from this source and are no longer in it.
         force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
             to replace the artifacts of the earlier one.
-        batch_size: The number of items that are read, embedded and written at once.
+        batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the number
+            grows up to 1,024 while the build is quick.
         edge_extractor: The extractor of links; the default is the source's.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
             each batch that is embedded, and each page that is written.
@@ -314,7 +319,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
 async def _build(request: BuildRequest) -> Corpus:
     start = time.perf_counter()
     embedder, recipe = await in_thread(request.resolve)
-    async with AsyncExitStack() as exit_stack, aclosing(SourcePages(request.source, request.batch_size)) as pages:
+    all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_batch)
+    async with AsyncExitStack() as exit_stack, aclosing(all_pages) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         lost_ids: list[str] = []
         async with request.lock_store(exit_stack, pages.peek, lost_ids) as store:

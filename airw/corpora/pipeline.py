@@ -8,14 +8,14 @@ The four stages run at the same time, each on another page. The plan stage finds
 them and extracts their links, in a worker thread and with one ledger call per page.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import anyio
 import numpy as np
@@ -37,9 +37,11 @@ if TYPE_CHECKING:
 
 Item: TypeAlias = Artifact | ItemProblem
 VersionedArtifact: TypeAlias = tuple[Artifact, str]
+ChangeSignals: TypeAlias = Callable[[Sequence[Artifact]], list[str]]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
+_QUICK, _SLOW = 0.25, 1.0  # seconds
 _PAGE_CHARS = 8_000_000
 _ENTRY = 50  # rough memory of an entry, in characters
 _PLANS_AT_ONCE = 16
@@ -76,14 +78,17 @@ class SourcePages:
     """The items of a source in pages of `size`; its errors become a `SourceError`.
 
     A page ends earlier if its texts have `max_chars`: pages of long texts would fill the memory, and a build can be
-    cancelled only between pages.
+    cancelled only between pages. With `largest`, the size adapts to how long pages take.
     """
 
-    def __init__(self, source: Source, size: int, *, max_chars: int = _PAGE_CHARS) -> None:
+    def __init__(self, source: Source, size: int, *, largest: int | None = None, max_chars: int = _PAGE_CHARS) -> None:
+        self._size, self._least, self._largest = size, size, largest or size
         self._name = source.name
-        self._items: AsyncIterator[Item] = source.items()
-        self._size = size
+        # A source may return many items at once, see `CorpusSource.pages`.
+        pages: Callable[[], AsyncIterator[list[Item]]] | None = getattr(source, "pages", None)
+        self._parts = _read_singly(source) if pages is None else pages()
         self._max_chars = max_chars
+        self._rest: list[Item] = []
         self._first_page: list[Item] | None = None
 
     async def peek(self) -> None:
@@ -100,25 +105,59 @@ class SourcePages:
         self._first_page = None
         if page:
             return page
-        chars = 0
+        items, self._rest = self._rest, []
+        sizes = _estimate_sizes(items)
+        chars = sum(sizes)
         try:
-            # The iterator is not restarted: each loop continues after the last item of the previous page.
-            async for item in self._items:
-                page.append(item)
-                chars += _estimate_size(item.raw) if isinstance(item, Artifact) else 0
-                if len(page) == self._size or chars >= self._max_chars:
+            while len(items) < self._size and chars < self._max_chars:
+                part = await anext(self._parts, None)
+                if part is None:
                     break
+                items += part
+                sizes += _estimate_sizes(part)
+                chars += sum(sizes[-len(part) :])
         except AirwError:
             raise
         except Exception as error:
             raise SourceError(f"source {self._name!r} failed: {type(error).__name__}: {error}") from error
-        return page
+        fitting = min(self._size, bisect_left([*accumulate(sizes)], self._max_chars) + 1)
+        self._rest = items[fitting:]
+        return items[:fitting]
+
+    def adapt(self, seconds: float) -> None:
+        """Read larger pages if a page took little time, and smaller ones again if it took long.
+
+        Each page has costs of its own. But what a killed build has not written is done again.
+        """
+        if seconds < _QUICK:
+            self._size = min(2 * self._size, self._largest)
+        elif seconds > _SLOW:
+            self._size = max(self._size // 2, self._least)
 
     async def aclose(self) -> None:
         """Close the source's iterator, if it can be closed."""
-        close = getattr(self._items, "aclose", None)
-        if close is not None:
-            await close()
+        await _close(self._parts)
+
+
+async def _read_singly(source: Source) -> AsyncIterator[list[Item]]:
+    items = source.items()
+    try:
+        async for item in items:
+            yield [item]
+    finally:
+        await _close(items)
+
+
+async def _close(iterator: object) -> None:
+    close = getattr(iterator, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _estimate_sizes(items: Sequence[Item]) -> list[int]:
+    """Return the rough length of the texts of each item."""
+    raws: list[Any] = [item.raw if isinstance(item, Artifact) else None for item in items]
+    return list(map(len, raws)) if {*map(type, raws)} == {str} else list(map(_estimate_size, raws))
 
 
 def _estimate_size(raw: object) -> int:
@@ -211,8 +250,11 @@ class Builder:
             group.start_soon(_run_stage, self._plan_page, items_receiver, pages_sender)
             group.start_soon(_run_stage, self._embed_page, pages_receiver, changes_sender)
             # Only this task writes, page by page: the store sees one transaction at a time, in the source's order.
+            done = anyio.current_time()
             async for page, changes in changes_receiver:
                 await self._write_page(page, changes)
+                earlier, done = done, anyio.current_time()
+                pages.adapt(done - earlier)
 
     async def _read_pages(self, pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
         while page := await pages.next():
@@ -262,8 +304,12 @@ class Builder:
         self._keep_lost_items(page, stored)
         return page
 
-    def _check_items(self, items: Sequence[Item], page: Page) -> list[Artifact]:
+    def _check_items(self, items: list[Item], page: Page) -> list[Artifact]:
         """Return the artifacts of a page with a valid id that the source has not yielded before."""
+        # Nearly always, all are artifacts with sound and new ids: then one check of all ids together is enough.
+        if (ids := _list_sound_ids(items)) is not None and self.seen_ids.isdisjoint(ids):
+            self.seen_ids.update(ids)
+            return cast("list[Artifact]", items)
         artifacts = []
         for item in items:
             if isinstance(item, ItemProblem):
@@ -282,6 +328,11 @@ class Builder:
 
     def _add_versions(self, artifacts: Sequence[Artifact], page: Page) -> list[VersionedArtifact]:
         """Return the artifacts with their change signals."""
+        signal_changes: ChangeSignals | None = getattr(self.recipe.source, "signal_changes", None)
+        if signal_changes is not None:
+            # If one fails, the loop below finds out which.
+            with suppress(Exception):
+                return list(zip(artifacts, signal_changes(artifacts), strict=True))
         versions = []
         for artifact in artifacts:
             version = self.recipe.attempt(self.recipe.source.change_signal, artifact)
@@ -301,14 +352,16 @@ class Builder:
             return versions
         # A change signal that is not a string cannot be compared; drafting reports it as a problem.
         version_of = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
-        changed = set(await self.store.find_changed(version_of, self.recipe.stamp()))
-        self.kept_ids.update(version_of.keys() - changed)
-        page.unchanged.update((name, version) for name, version in version_of.items() if name not in changed)
-        return [
-            (artifact, version)
-            for artifact, version in versions
-            if artifact.id in changed or artifact.id not in version_of
-        ]
+        changed = await self.store.find_changed(version_of, self.recipe.stamp())
+        page.unchanged = version_of
+        if not changed and len(version_of) == len(versions):
+            self.kept_ids.update(version_of)
+            return []
+        left = {artifact.id for artifact, version in versions if not isinstance(version, str)}.union(changed)
+        for name in changed:
+            del version_of[name]
+        self.kept_ids.update(version_of)
+        return [(artifact, version) for artifact, version in versions if artifact.id in left]
 
     def _find_changed(
         self, versions: Sequence[VersionedArtifact], stored: Mapping[str, LedgerEntry], page: Page
@@ -469,6 +522,17 @@ def sum_reports(
         seconds=seconds,
         floors=floors or {},
     )
+
+
+def _list_sound_ids(items: Sequence[Item]) -> set[str] | None:
+    """Return the ids of items if all are artifacts with different, sound ids; else `None`."""
+    if not {*map(type, items)} <= {Artifact}:
+        return None
+    ids = [artifact.id for artifact in cast("list[Artifact]", items)]
+    if not {*map(type, ids)} <= {str} or find_text_fault("".join(ids), allow_nul=False):
+        return None
+    found = set(ids)
+    return found if len(found) == len(ids) and "" not in found else None
 
 
 def _split_rows(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:

@@ -90,7 +90,8 @@ class ProgressMeter:
 
         A problem of an item that is indexed all the same is none.
         """
-        self.advance(read=self.counts.read + sum(not isinstance(item, ItemProblem) or item.lost for item in items))
+        minor = sum(not item.lost for item in items if type(item) is ItemProblem)
+        self.advance(read=self.counts.read + len(items) - minor)
 
     async def find_total(self, source: object) -> None:
         """Ask the source for its number of items.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.sources._hashing import content_hash
     from airw.sources.files import from_files
     from airw.sources.jsonl import from_jsonl
     from airw.sources.notes import from_notes
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from airw.sources.records import from_records, split_reference
     from airw.sources.reports import from_md_reports
     from airw.sources.skills import SKILL_FOLDERS, from_skills
-    from airw.sources.source import CorpusSource, content_hash, from_mapping, to_metadata
+    from airw.sources.source import CorpusSource, from_mapping, to_metadata
     from airw.sources.tools import from_mcp_tools
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_hashing": ["content_hash"],
             "files": ["from_files"],
             "jsonl": ["from_jsonl"],
             "notes": ["from_notes"],
@@ -25,7 +27,7 @@ else:
             "records": ["from_records", "split_reference"],
             "reports": ["from_md_reports"],
             "skills": ["SKILL_FOLDERS", "from_skills"],
-            "source": ["CorpusSource", "content_hash", "from_mapping", "to_metadata"],
+            "source": ["CorpusSource", "from_mapping", "to_metadata"],
             "tools": ["from_mcp_tools"],
         },
     )

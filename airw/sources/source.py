@@ -1,12 +1,10 @@
 """The source of a corpus: a name, a scope to read, and settings for indexing."""
 
-import json
 import math
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import anyio.lowlevel
@@ -14,11 +12,12 @@ import numpy as np
 
 from airw._base.checks import NAME_RULE, find_text_fault, is_valid_name
 from airw._base.concurrency import in_thread
-from airw._base.json import json_clean
+from airw._base.json import list_flat_texts
 from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
+from airw.sources._hashing import content_hash, hash_contents
 from airw.values import Artifact, ItemProblem
 
 Item: TypeAlias = Artifact | ItemProblem
@@ -28,45 +27,7 @@ MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
 
 PAGE = 64
 _MAX_FIELD = 1_000  # characters
-_CANONICAL = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=json_clean)
-
-
-def content_hash(artifact: Artifact) -> str:
-    """Return a hash of an artifact's raw value and metadata: 32 hex digits (BLAKE2b).
-
-    Strings and bytes are hashed unchanged, other values as canonical JSON, so that the order of keys does not matter.
-
-    Example:
-        >>> content_hash(Artifact("a", {"x": 1, "y": 2})) == content_hash(Artifact("b", {"y": 2, "x": 1}))
-        True
-        >>> content_hash(Artifact("a", "text")) == content_hash(Artifact("a", "text", {"owner": "me"}))
-        False
-    """
-    raw = artifact.raw
-    if isinstance(raw, str):
-        kind, body = b"s", raw.encode("utf-8", "surrogatepass")
-    elif isinstance(raw, (bytes, bytearray, memoryview)):
-        kind, body = b"b", bytes(raw)
-    else:
-        kind, body = b"j", _canonical(raw)
-    fields = _canonical(artifact.metadata) if artifact.metadata else b""
-    # The length keeps raw value and metadata apart.
-    return blake2b(b"%b%d:%b%b" % (kind, len(body), body, fields), digest_size=16).hexdigest()
-
-
-def _canonical(value: Any) -> bytes:
-    try:
-        text = _CANONICAL.encode(value)
-    except (TypeError, ValueError, RecursionError):  # keys that cannot be sorted, or a value inside itself
-        text = _encode_clean(value)
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _encode_clean(value: Any) -> str:
-    try:
-        return _CANONICAL.encode(json_clean(value))
-    except RecursionError:
-        return repr(value)
+_PAGE_CHARS = 1_000_000  # a page of a mapping ends with this many characters
 
 
 def to_metadata(raw: object, text_key: str | None = None) -> dict[str, Any]:
@@ -174,10 +135,35 @@ class CorpusSource:
         Raises:
             SourceError: If the source itself is missing or cannot be read.
         """
-        if isinstance(self.scope, Mapping):
-            return self._read_mapping(self.scope)
-        pages = self.scope()
-        return self._read_pages(pages if isinstance(pages, AsyncGenerator) else _run_in_threads(pages))
+        return self._read_items()
+
+    def pages(self) -> AsyncIterator[list[Item]]:
+        """Yield what `items` yields, in short lists.
+
+        Builds read many items at once, because this takes less time than one by one.
+
+        Raises:
+            SourceError: If the source itself is missing or cannot be read.
+
+        Example:
+            >>> async def main():
+            ...     return [len(page) async for page in CorpusSource("letters", {"a": "alpha", "b": "beta"}).pages()]
+            >>> anyio.run(main)
+            [2]
+        """
+        return self._read_scope(PAGE)
+
+    def signal_changes(self, artifacts: Sequence[Artifact]) -> list[str]:
+        """Return the change signal of each artifact.
+
+        Example:
+            >>> source = CorpusSource("letters", {})
+            >>> source.signal_changes([Artifact("a", "alpha")]) == [content_hash(Artifact("a", "alpha"))]
+            True
+        """
+        if self.change_signal is content_hash:
+            return hash_contents(artifacts)
+        return [self.change_signal(artifact) for artifact in artifacts]
 
     def count_items(self) -> int | None:
         """Return the number of items, or `None` if only reading them can tell.
@@ -192,42 +178,131 @@ class CorpusSource:
             return self.count()
         return len(self.scope) if isinstance(self.scope, Mapping) else None
 
-    async def _read_mapping(self, scope: Mapping[str, Any]) -> AsyncIterator[Item]:
-        for number, key in enumerate(scope):
-            if number % PAGE == 0:
-                await anyio.lowlevel.checkpoint()
-            yield self._read_key(scope, key)
+    def _read_scope(self, size: int) -> AsyncGenerator[list[Item], None]:
+        return self._read_mapping(self.scope, size) if isinstance(self.scope, Mapping) else self._read_pages(self.scope)
 
-    async def _read_pages(self, pages: AsyncPages) -> AsyncIterator[Item]:
+    async def _read_items(self) -> AsyncGenerator[Item, None]:
+        # One at a time, as whoever asks may not want all: reading a key of a lazy mapping may take long.
+        pages = self._read_scope(1)
         try:
             async for page in pages:
                 for item in page:
-                    yield self._check_item(item.id, item.raw, item.metadata) if isinstance(item, Artifact) else item
+                    yield item
         finally:
             await pages.aclose()
 
-    def _read_key(self, scope: Mapping[str, Any], key: Any) -> Item:
-        try:
-            raw = scope[key]
-        except Exception as error:  # noqa: BLE001 - if a lazy mapping fails on one item, the others can be read
-            return ItemProblem(_to_printable(key), f"cannot be read: {error_text(error)}")
-        return self._check_item(key, raw, to_metadata(raw, getattr(self.indexing_strategy, "text_key", None)))
+    async def _read_mapping(self, scope: Mapping[str, Any], size: int) -> AsyncGenerator[list[Item], None]:
+        keys, count = iter(scope), 0
+        while True:
+            if count % PAGE == 0:
+                await anyio.lowlevel.checkpoint()
+            names, raws, metadata = self._read_keys(scope, islice(keys, size))
+            if not names:
+                return
+            count += len(names)
+            yield self._check_items(names, raws, metadata)
 
-    def _check_item(self, name: Any, raw: Any, metadata: Mapping[str, Any]) -> Item:
-        """Return an artifact with the fields of `metadata_of`, or a problem if it is not valid."""
+    def _read_keys(
+        self, scope: Mapping[str, Any], keys: Iterator[Any]
+    ) -> tuple[list[Any], list[Any], list[Mapping[str, Any] | ItemProblem]]:
+        """Return keys, raw values and metadata, or a problem as metadata if reading fails."""
+        names: list[Any] = []
+        raws: list[Any] = []
+        metadata: list[Mapping[str, Any] | ItemProblem] = []
+        text_key, chars = getattr(self.indexing_strategy, "text_key", None), 0
+        for key in keys:
+            names.append(key)
+            try:
+                raw = scope[key]
+            except Exception as error:  # noqa: BLE001 - if a lazy mapping fails on one item, the others can be read
+                raws.append(None)
+                metadata.append(ItemProblem(_to_printable(key), f"cannot be read: {error_text(error)}"))
+                continue
+            raws.append(raw)
+            # A text has no fields.
+            metadata.append({} if type(raw) is str else to_metadata(raw, text_key))
+            chars += len(raw) if type(raw) is str else _count_chars(raw)
+            if chars >= _PAGE_CHARS:
+                break
+        return names, raws, metadata
+
+    async def _read_pages(self, scope: Callable[[], Pages | AsyncPages]) -> AsyncGenerator[list[Item], None]:
+        made = scope()
+        pages = made if isinstance(made, AsyncGenerator) else _run_in_threads(made)
+        try:
+            async for page in pages:
+                artifacts = [item for item in page if isinstance(item, Artifact)]
+                checked = iter(
+                    self._check_items(
+                        [item.id for item in artifacts],
+                        [item.raw for item in artifacts],
+                        [item.metadata for item in artifacts],
+                    )
+                )
+                yield [next(checked) if isinstance(item, Artifact) else item for item in page]
+        finally:
+            await pages.aclose()
+
+    def _check_items(
+        self, names: Sequence[Any], raws: Sequence[Any], metadata: Sequence[Mapping[str, Any] | ItemProblem]
+    ) -> list[Item]:
+        """Return artifacts with the fields of `metadata_of`, or problems."""
+        if self.metadata_of is not None:
+            metadata = self._add_fields(self.metadata_of, names, raws, metadata)
+        # Nearly always, all are valid: then one check of all texts together is enough.
+        if {*map(type, names)} == {str} and all(names) and _are_sound(names, raws, metadata):
+            return list(map(Artifact, names, raws, metadata))  # type: ignore[arg-type]
+        return list(map(self._check_item, names, raws, metadata))
+
+    @staticmethod
+    def _add_fields(
+        metadata_of: MetadataOf,
+        names: Sequence[Any],
+        raws: Sequence[Any],
+        metadata: Sequence[Mapping[str, Any] | ItemProblem],
+    ) -> list[Mapping[str, Any] | ItemProblem]:
+        """Return the metadata with the fields of `metadata_of`, or a problem where that fails."""
+        added: list[Mapping[str, Any] | ItemProblem] = []
+        for name, raw, fields in zip(names, raws, metadata, strict=True):
+            if isinstance(fields, ItemProblem) or not isinstance(name, str) or not name:
+                added.append(fields)
+                continue
+            try:
+                added.append({**fields, **metadata_of(name, raw)})
+            except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
+                added.append(ItemProblem(_to_printable(name), f"metadata_of failed: {error_text(error)}"))
+        return added
+
+    def _check_item(self, name: Any, raw: Any, metadata: Mapping[str, Any] | ItemProblem) -> Item:
+        """Return an artifact, or a problem if it is not valid."""
+        if isinstance(metadata, ItemProblem):
+            return metadata
         if not isinstance(name, str) or not name:
             return ItemProblem(_to_printable(name), f"an id must be a non-empty string, not {name!r:.80}")
-        if self.metadata_of is not None:
-            try:
-                metadata = {**metadata, **self.metadata_of(name, raw)}
-            except Exception as error:  # noqa: BLE001 - the caller's function failed on this item
-                return ItemProblem(_to_printable(name), f"metadata_of failed: {error_text(error)}")
         try:
             if fault := _find_fault((name, raw, metadata)):
                 return ItemProblem(_to_printable(name), f"contains {fault}, so it is not UTF-8; clean the text first")
         except RecursionError:
             return ItemProblem(_to_printable(name), "its fields contain themselves or nest too deeply")
         return Artifact(name, raw, metadata)
+
+
+def _count_chars(raw: object) -> int:
+    """Return the length of a text, or of the texts that are the values of a mapping."""
+    if isinstance(raw, str | bytes):
+        return len(raw)
+    return sum(len(value) for value in raw.values() if isinstance(value, str)) if isinstance(raw, dict) else 0
+
+
+def _are_sound(names: Sequence[str], raws: Sequence[Any], metadata: Sequence[Any]) -> bool:
+    """Return whether these are texts and flat mappings that can be stored."""
+    fields = list_flat_texts(metadata)
+    texts = raws if {*map(type, raws)} == {str} else list_flat_texts(raws)
+    if fields is None or texts is None:
+        return False
+    return all(map(str.isascii, chain(names, fields, texts))) or not find_text_fault(
+        "".join(chain(names, fields, texts))
+    )
 
 
 async def _run_in_threads(pages: Pages) -> AsyncPages:

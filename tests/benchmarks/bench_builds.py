@@ -19,7 +19,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.sources import from_mapping
 
-RECORDS, DIM, ROUNDS = int(os.environ.get("AIRW_BENCH_ROWS", 100_000)), 384, 3
+RECORDS, DIM, ROUNDS = int(os.environ.get("AIRW_BENCH_ROWS", "100000")), 384, 3
 
 
 def fields_of(number: str) -> dict:
@@ -33,7 +33,7 @@ def make_vectors(count: int) -> np.ndarray:
 
 def build_sqlite_vec(path: Path, texts: dict[str, str], vectors: np.ndarray) -> None:
     connection = apsw.Connection(str(path))
-    connection.enable_load_extension(True)
+    connection.enable_load_extension(enable=True)
     connection.load_extension(sqlite_vec.loadable_path())
     connection.execute(f"CREATE VIRTUAL TABLE vector USING vec0 (data float[{DIM}])")
     connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text, tokenize='unicode61')")

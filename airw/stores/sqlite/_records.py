@@ -171,7 +171,9 @@ def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int,
 def find_changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
     """Return the artifacts whose ledger entry has another version, or differs from `stamp`."""
     # SQLite reads NUL as the end of a text; a version with NUL is never stored, so it counts as changed.
-    requested = {name: None if "\0" in version else version for name, version in versions.items()}
+    requested: Mapping[str, str | None] = versions
+    if "\0" in "".join(versions.values()):
+        requested = {name: None if "\0" in version else version for name, version in versions.items()}
     # One row for all results, and only changed artifacts: in most builds, nearly all are unchanged.
     (changed_json,) = connection.execute(
         """SELECT json_group_array(requested.key) FROM json_each(?) AS requested
