@@ -32,9 +32,9 @@ class HitBatch(Sequence[SearchHit | None]):
     """
 
     __slots__ = (
+        "_add",
         "_hits",
         "artifact_ids",
-        "finish",
         "metadata",
         "scores",
         "sources",
@@ -55,8 +55,29 @@ class HitBatch(Sequence[SearchHit | None]):
     ) -> None:
         self.artifact_ids, self.surface_kinds, self.scores, self.texts = artifact_ids, surface_kinds, scores, texts
         self.metadata, self.sources, self.surface_indexes = metadata, sources, surface_indexes
-        self.finish: Callable[[int, dict[str, Any]], None] | None = None  # a walk adds how it reached the node
+        self._add: Callable[[int, dict[str, Any]], None] | None = None
         self._hits: list[SearchHit | None] | None = None
+
+    def add_metadata(self, add: Callable[[int, dict[str, Any]], None]) -> "HitBatch":
+        """Return the same hits, unread, with more metadata.
+
+        Args:
+            add: A function that writes into the metadata of the hit in a row. It is called when the hit is looked at.
+        """
+        columns = (self.artifact_ids, self.surface_kinds, self.scores, self.texts)
+        batch = HitBatch(*columns, self.metadata, self.sources, self.surface_indexes)
+        batch._add = add
+        return batch
+
+    @property
+    def has_routers(self) -> bool:
+        """True if a row is no hit."""
+        return None in self.artifact_ids
+
+    def source_of(self, row: int) -> str | None:
+        """Return the corpus of the hit in a row."""
+        sources = self.sources
+        return sources if sources is None or isinstance(sources, str) else sources[row]
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -77,24 +98,23 @@ class HitBatch(Sequence[SearchHit | None]):
     def _all_hits(self) -> list[SearchHit | None]:
         if self._hits is None:
             hits: list[SearchHit | None] = list(make_unread_hits(self._read_row, len(self)))
-            for row, id in enumerate(self.artifact_ids) if None in self.artifact_ids else ():
-                if id is None:
-                    hits[row] = None
+            if self.has_routers:
+                hits = [None if id is None else hit for id, hit in zip(self.artifact_ids, hits, strict=True)]
             self._hits = hits
         return self._hits
 
     def _read_row(self, row: int) -> tuple[Any, ...]:
         """Return the fields of the hit in a row, with new metadata."""
         metadata = {} if self.metadata is None else self.metadata(row)
-        if self.finish is not None:
-            self.finish(row, metadata)
-        kinds, sources, indexes = self.surface_kinds, self.sources, self.surface_indexes
+        if self._add is not None:
+            self._add(row, metadata)
+        kinds, indexes = self.surface_kinds, self.surface_indexes
         return (
             self.artifact_ids[row],
             kinds if isinstance(kinds, str) else kinds[row],
             float(self.scores[row]),
             "" if self.texts is None else self.texts[row],
             metadata,
-            sources if sources is None or isinstance(sources, str) else sources[row],
+            self.source_of(row),
             None if indexes is None else indexes[row],
         )

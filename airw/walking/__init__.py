@@ -6,10 +6,10 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.walking.columns import Columns
+    from airw.walking.committed import CommittedNode, CommittedNodes
     from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
     from airw.walking.policy import (
         ColumnView,
-        CommittedNode,
         Frontier,
         LazyNeighbors,
         Neighbors,
@@ -26,11 +26,11 @@ else:
         __name__,
         {
             "columns": ["Columns"],
+            "committed": ["CommittedNode", "CommittedNodes"],
             "events": ["NodeCommitted", "EdgeFound", "WalkEnded", "StepDone", "WalkEvent"],
             "policy": [
                 "LazyNeighbors",
                 "ColumnView",
-                "CommittedNode",
                 "Frontier",
                 "Neighbors",
                 "Policy",
@@ -48,6 +48,7 @@ __all__ = [
     "ColumnView",
     "Columns",
     "CommittedNode",
+    "CommittedNodes",
     "EdgeFound",
     "Frontier",
     "LazyNeighbors",

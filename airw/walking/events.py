@@ -210,14 +210,11 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         steps.read_edges = []
         # The counts are those at the end of the step, whenever the consumer requests the event.
         step_done = StepDone(steps.steps_done, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
-        id_at = steps.record.id_at
-        for groups, ids, reached in read_edges:
-            targets = zip(ids, reached, strict=True)
-            for parent, nodes in groups:
-                source = id_at(parent)
-                for node, (id, known) in zip(nodes, targets, strict=False):  # `targets` goes on with the next groups
-                    edge = find_edge(steps.policy, node)
-                    yield EdgeFound(source, id, None if edge is None else edge.type, known, edge)
+        for sources, targets, are_known, nodes, edges in read_edges:
+            columns = zip(sources, targets, are_known, nodes if edges is None else edges, strict=True)
+            for source, target, is_known, node_or_edge in columns:
+                edge = find_edge(steps.policy, node_or_edge) if edges is None else node_or_edge
+                yield EdgeFound(source, target, None if edge is None else edge.type, is_known, edge)
         yield step_done
 
     def _last_event(self) -> WalkEvent | None:

@@ -9,7 +9,7 @@ one walk remembers is a separate object, the memory. The policy's `begin` create
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from airw._base.messages import short_repr
 from airw._base.vectors import best_first
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
+from airw.walking.columns import Columns
+from airw.walking.committed import CommittedNodes
 from airw.walking.slips import is_iterable
 
 T = TypeVar("T")
@@ -31,24 +33,6 @@ else:
 _FULL_SORT_BELOW = 500  # below this size a full sort is faster than selecting the best first
 _OFFLOAD_ABOVE = 10_000  # sorting more scores than this would delay other tasks, so a worker thread does it
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
-
-
-class CommittedNode(NamedTuple):
-    """A committed node, as `expand` and `to_hits` of a policy receive it.
-
-    Args:
-        node: The node, as the policy returned it.
-        id: The id that `node_id` returned for it.
-        depth: The number of hops from its seed; 0 for a seed.
-        score: The number that `score` returned for it.
-        parent: The id of the node it was reached from; `None` for a seed.
-    """
-
-    node: Any
-    id: Hashable
-    depth: int
-    score: float
-    parent: Hashable | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +99,41 @@ class ColumnView(Sequence[T]):
         return iter(self._items)
 
 
+class IntegerView(ColumnView[int]):
+    """A read-only view of an array of integers, which returns Python's own integers."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: NDArray[np.intp]) -> None:
+        """View `numbers` without copying them."""
+        self._numbers = numbers
+
+    @overload
+    def __getitem__(self, position: int) -> int: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[int]: ...
+    def __getitem__(self, position: int | slice) -> int | list[int]:
+        """Return the number at a position, or a list of those of a slice."""
+        numbers: int | list[int] = self._numbers[position].tolist()
+        return numbers
+
+    def __len__(self) -> int:
+        """Return the number of positions so far."""
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over all positions in order of discovery."""
+        return iter(self._numbers.tolist())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
     """The frontier of a walk, in columns, as `select` receives it.
 
     Each discovered node has a position: 0 for the first, then 1, and so on. Positions are never reused. The columns
     contain every node discovered so far, but `select` may return live positions only.
+
+    In a walk in columns, `nodes`, `ids` and `depths` are read-only arrays, and an id is the number of a node.
 
     Args:
         nodes: The node at each position, as the policy returned it.
@@ -172,6 +185,15 @@ class _PathLookup(Protocol):
     def parent_of(self, id: Hashable) -> Hashable | None: ...
 
 
+class _Progress(Protocol):
+    """The part of the walk's steps that a `WalkState` reads."""
+
+    @property
+    def visited(self) -> set[Hashable]: ...
+    @property
+    def results(self) -> list[SearchHit]: ...
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class WalkState(Generic[M]):
     """The state of one walk, as its policy sees it.
@@ -183,10 +205,10 @@ class WalkState(Generic[M]):
         max_depth: The depth cap; `None` for no cap.
         node_budget: The number of nodes that may be committed, routers included.
         limits: The other limits of the walk.
-        visited: The ids committed so far.
-        results: The hits yielded so far.
         cache: A dict for policies that have no memory of their own.
         memory: The object that the policy's `begin` returned; `None` if the policy has no `begin`.
+        fresh_edges: In a walk in columns: where in the ids of the last `Columns` each node was found that `score`
+            receives, `(m,) intp`. Empty for seeds.
     """
 
     query: str
@@ -194,13 +216,36 @@ class WalkState(Generic[M]):
     node_budget: int
     limits: Limits
     _record: _PathLookup = field(repr=False)
-    visited: set[Hashable] = field(default_factory=set)
-    results: list[SearchHit] = field(default_factory=list)
+    _progress: _Progress = field(repr=False)
     cache: dict[Any, Any] = field(default_factory=dict)
     memory: M = field(default=cast("Any", None))
+    fresh_edges: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
+    _visited: set[Hashable] | None = field(default=None, repr=False)
+    _results: list[SearchHit] | None = field(default=None, repr=False)
+
+    @property
+    def visited(self) -> set[Hashable]:
+        """The ids committed so far."""
+        return self._progress.visited if self._visited is None else self._visited
+
+    @visited.setter
+    def visited(self, ids: set[Hashable]) -> None:
+        self._visited = ids
+
+    @property
+    def results(self) -> list[SearchHit]:
+        """The hits yielded so far."""
+        return self._progress.results if self._results is None else self._results
+
+    @results.setter
+    def results(self, hits: list[SearchHit]) -> None:
+        self._results = hits
 
     def depth_of(self, id: Hashable) -> int | None:
-        """Return the depth of a waiting or committed node; `None` for any other id."""
+        """Return the depth of a waiting or committed node; `None` for any other id.
+
+        In a walk in columns with names, a waiting node may have none yet.
+        """
         return self._record.depth_of(id)
 
     def parent_of(self, id: Hashable) -> Hashable | None:
@@ -237,7 +282,8 @@ class WalkPolicy(Protocol):
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
         """Return the nodes at depth 0, from which the walk starts.
 
-        The operator reads at most `limits.max_frontier` of them, so an iterator may be endless.
+        The operator reads at most `limits.max_frontier` of them, so an iterator may be endless. An array of integers
+        makes this a walk in columns, if the policy has `name_nodes` or the default `node_id`.
         """
         ...
 
@@ -252,11 +298,11 @@ class WalkPolicy(Protocol):
         """Return the positions to commit in this step, in that order; no position ends the walk."""
         ...
 
-    async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> Sequence[Neighbors]:
+    async def expand(self, state: WalkState, committed: CommittedNodes, store: Any) -> Sequence[Neighbors] | Columns:
         """Return the neighbours of each committed node: one iterable or async iterable per node.
 
         The operator reads them lazily and within the limits. Return `LazyNeighbors` to avoid creating nodes that are
-        only counted.
+        only counted, or `Columns` for the neighbours of all nodes at once.
         """
         ...
 
@@ -271,10 +317,11 @@ class WalkPolicy(Protocol):
         """
         ...
 
-    async def to_hits(
-        self, state: WalkState, committed: Sequence[CommittedNode], store: Any
-    ) -> Sequence[SearchHit | None]:
-        """Return a new hit per committed node; `None` for a router."""
+    async def to_hits(self, state: WalkState, committed: CommittedNodes, store: Any) -> Sequence[SearchHit | None]:
+        """Return a new hit per committed node, `None` for a router.
+
+        The hits may be one `HitBatch`.
+        """
         ...
 
     def edge_of(self, node: Any) -> Edge | None:

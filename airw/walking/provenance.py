@@ -4,11 +4,15 @@ from collections.abc import Hashable, Sequence
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
-from airw.values import SearchHit
-from airw.walking.policy import CommittedNode, WalkPolicy
-from airw.walking.slips import find_edge, require_stable_ids
+from airw.values import HitBatch, SearchHit
+from airw.walking.committed import CommittedNodes
+from airw.walking.policy import WalkPolicy
+from airw.walking.record import WalkRecord
+from airw.walking.slips import find_edge
 
 _PATH_DEPTH = 64  # deeper hits have no `walk_path`: in a chain of n nodes all paths have n * n / 2 ids
 
@@ -16,16 +20,23 @@ _PATH_DEPTH = 64  # deeper hits have no `walk_path`: in a chain of n nodes all p
 class Provenance:
     """The paths from the seeds to the committed nodes, as far as hits contain them."""
 
-    def __init__(self, policy: WalkPolicy) -> None:
+    def __init__(self, policy: WalkPolicy, record: WalkRecord) -> None:
         """Start without paths."""
-        self._policy = policy
-        self._paths: dict[Hashable, tuple[Hashable, ...]] = {}  # below `_PATH_DEPTH` the seed alone
-        self._seeds: dict[Hashable, Any] = {}
+        self._policy, self._record = policy, record
+        self._paths: dict[int, tuple[Hashable, ...]] = {}  # by position; below `_PATH_DEPTH` the seed alone
+        self._seed_names: dict[Hashable, Any] = {}  # what hits call their seed, by its id
 
-    def annotate(self, entries: Sequence[CommittedNode], hits: Sequence[SearchHit | None]) -> None:
+    def annotate(
+        self, committed: CommittedNodes, hits: Sequence[SearchHit | None], edge_types: Sequence[str | None] | None
+    ) -> None:
         """Write into the metadata of hits how the walk reached them.
 
         The fields are `walk_depth`, `walk_parent`, `walk_path`, `walk_edge` and `seed`.
+
+        Args:
+            committed: The nodes of the hits.
+            hits: One hit per node; `None` for a router.
+            edge_types: The type of the edge that led to each node; `None` if `edge_of` of the policy has to be asked.
 
         Raises:
             PolicyError: If one is not a hit.
@@ -38,30 +49,98 @@ class Provenance:
                     f"{type(self._policy).__name__}.to_hits returned {short_repr(hit)}; "
                     "return SearchHit values with a metadata dict and a number as score, or None"
                 )
-        with require_stable_ids(self._policy):
-            self._annotate(entries, hits)
-
-    def _annotate(self, entries: Sequence[CommittedNode], hits: Sequence[SearchHit | None]) -> None:
-        paths = self._paths
-        for (node, id, depth, _, parent), hit in zip(entries, hits, strict=True):
-            if depth == 0:
-                # Among several corpora an id alone does not identify an artifact, so the seed keeps its whole key.
-                # An id that is no tuple is no key; numpy would compare it with each part of the key.
-                is_plain = hit is not None and not (isinstance(id, tuple) and hit.key == id)
-                self._seeds[id] = hit.artifact_id if hit is not None and is_plain else id
-                path: tuple[Hashable, ...] = (id,)
-            else:
-                parent_path = paths[parent]
-                path = (*parent_path, id) if depth <= _PATH_DEPTH else parent_path[:1]
-            paths[id] = path
+        for row, id in self._seeds_of(committed):
+            seed = hits[row]
+            self._name_seed(id, None if seed is None else seed.key)
+        origins, nodes = _Origins(self, self._record, committed, edge_types), committed.nodes
+        for row, hit in enumerate(hits):
             if hit is not None:
-                metadata = hit.metadata
-                metadata["walk_depth"] = depth
-                metadata["walk_parent"] = parent
-                if depth <= _PATH_DEPTH:
-                    metadata["walk_path"] = list(path)
-                if depth and "seed" not in metadata:  # a policy may have written a seed of its own
-                    metadata["seed"] = self._seeds[path[0]]
-                edge = find_edge(self._policy, node)
+                origins.write(row, hit.metadata)
+                edge = find_edge(self._policy, nodes[row]) if edge_types is None else None
                 if edge is not None:
-                    metadata["walk_edge"] = edge.type
+                    hit.metadata["walk_edge"] = edge.type
+
+    def annotate_batch(
+        self, committed: CommittedNodes, hits: HitBatch, edge_types: Sequence[str | None] | None
+    ) -> HitBatch:
+        """Return hits into whose metadata the same is written when they are looked at."""
+        for row, id in self._seeds_of(committed):
+            artifact_id = hits.artifact_ids[row]
+            self._name_seed(id, None if artifact_id is None else (hits.source_of(row), artifact_id))
+        return hits.add_metadata(_Origins(self, self._record, committed, edge_types).write)
+
+    def _seeds_of(self, committed: CommittedNodes) -> list[tuple[int, Hashable]]:
+        """Return the rows and the ids of those nodes that are seeds."""
+        rows = np.flatnonzero(committed.depths == 0).tolist()
+        ids = committed.ids if rows else []
+        return [(row, ids[row]) for row in rows]
+
+    def _name_seed(self, id: Hashable, key: tuple[str | None, str] | None) -> None:
+        """Remember what hits call a seed: its artifact, if it is a hit.
+
+        Among several corpora an id alone does not identify an artifact, so the seed keeps its whole key. An id that is
+        no tuple is no key; numpy would compare it with each part of the key.
+        """
+        is_key = key is None or (isinstance(id, tuple) and key == id)
+        self._seed_names[id] = id if key is None or is_key else key[1]
+
+    def name_of_seed(self, id: Hashable) -> Any:
+        """Return what hits call a seed."""
+        return self._seed_names[id]
+
+    def path_to(self, position: int, id: Hashable, depth: int, parent: int) -> tuple[Hashable, ...]:
+        """Return the ids from the seed to a committed node, or the seed alone if there are many."""
+        if depth == 0:
+            return (id,)
+        above = self._paths.get(parent)
+        if above is None:
+            above = self._paths[parent] = self._climb(parent, depth - 1)
+        path = self._paths[position] = (*above, id) if depth <= _PATH_DEPTH else above[:1]
+        return path
+
+    def _climb(self, position: int, depth: int) -> tuple[Hashable, ...]:
+        """Return the path to a node from its parents."""
+        climbed, top = [], position
+        while top >= 0 and top not in self._paths:
+            climbed.append(top)
+            top = self._record.parent_at(top)
+        path = (*self._paths.get(top, ()), *self._record.ids_at(np.array(climbed[::-1], np.intp)))
+        return path if depth <= _PATH_DEPTH else path[:1]
+
+
+class _Origins:
+    """How the walk reached the nodes of one slice."""
+
+    __slots__ = ("_committed", "_edge_types", "_provenance", "_record", "_rows")
+
+    def __init__(
+        self,
+        provenance: Provenance,
+        record: WalkRecord,
+        committed: CommittedNodes,
+        edge_types: Sequence[str | None] | None,
+    ) -> None:
+        self._provenance, self._record, self._committed = provenance, record, committed
+        self._edge_types = edge_types
+        self._rows: list[tuple[int, Hashable, int, int, Hashable | None]] | None = None
+
+    def write(self, row: int, metadata: dict[str, Any]) -> None:
+        """Write how the walk reached the node of a row into the metadata of its hit."""
+        if self._rows is None:
+            self._rows = self._read_rows()
+        position, id, depth, parent, parent_id = self._rows[row]
+        path = self._provenance.path_to(position, id, depth, parent)
+        metadata["walk_depth"] = depth
+        metadata["walk_parent"] = parent_id
+        if depth <= _PATH_DEPTH:
+            metadata["walk_path"] = list(path)
+        if depth and "seed" not in metadata:  # a policy may have written a seed of its own
+            metadata["seed"] = self._provenance.name_of_seed(path[0])
+        edge_type = None if self._edge_types is None else self._edge_types[row]
+        if edge_type is not None:
+            metadata["walk_edge"] = edge_type
+
+    def _read_rows(self) -> list[tuple[int, Hashable, int, int, Hashable | None]]:
+        nodes, positions = self._committed, self._committed.positions
+        parents = self._record.parents_at(positions).tolist()
+        return list(zip(positions.tolist(), nodes.ids, nodes.depths.tolist(), parents, nodes.parents, strict=True))

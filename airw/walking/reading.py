@@ -4,28 +4,34 @@ They check each answer, read it lazily and within the limits, and close it befor
 """
 
 import sys
-from collections.abc import AsyncIterable, Hashable, Iterable, Iterator, Sequence, Sized
-from itertools import islice
+from collections.abc import AsyncIterable, Iterable, Iterator, Sequence, Sized
+from itertools import islice, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
 import anyio
 import numpy as np
 
-from airw._base.concurrency import Pacer, map_bounded
+from airw._base.arrays import NDArray
+from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.notes import add_note
 from airw.errors import PolicyError
-from airw.values import Limits
-from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors
+from airw.values import HitBatch, Limits
+from airw.walking.columns import Columns
+from airw.walking.committed import CommittedNode
+from airw.walking.nodes import is_number_array
+from airw.walking.policy import LazyNeighbors, Neighbors
 from airw.walking.record import WalkRecord
 from airw.walking.slips import is_iterable
 from airw.walking.summary import WalkCounts
 
 T = TypeVar("T")
+Positions = NDArray[np.intp]
 SLICE_SIZE = 512  # nodes that are selected or committed at once; other work can run between two slices
 _CLOSE_SECONDS = 1.0  # how long the clean-up of an async iterator may take after a cancellation
 _NODES_PER_PORTION = 4_096
+_LONG = 20_000  # handling an array of this length takes about a millisecond
 _copy = itemgetter(slice(None))
 _LIST_TYPES = frozenset({list, tuple, LazyNeighbors})
 
@@ -39,6 +45,16 @@ class _ReadResult(NamedTuple):
     items: list[Any]
     size: int | None
     more: bool = False
+
+
+class ReadColumns(NamedTuple):
+    """The neighbours read from an answer in columns.
+
+    `counts` has the number of neighbours of each committed node, `places` their places in the answer.
+    """
+
+    counts: Positions
+    places: Positions
 
 
 def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -> list[T]:
@@ -60,7 +76,22 @@ def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -
     return items
 
 
-async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: object) -> list[int]:
+def check_batch(batch: HitBatch, count: int, policy: object) -> None:
+    """Check that a batch has one row per committed node, and a number as each score.
+
+    Raises:
+        PolicyError: If it does not.
+    """
+    where = f"{type(policy).__name__}.to_hits returned a HitBatch"
+    for name in ("artifact_ids", "surface_kinds", "scores", "texts", "sources", "surface_indexes"):
+        column = getattr(batch, name)
+        if column is not None and not isinstance(column, str) and len(column) != count:
+            raise PolicyError(f"{where} with {len(column)} {name}; return one per committed node ({count})")
+    if not (isinstance(batch.scores, np.ndarray) and batch.scores.dtype.kind in "iuf" and batch.scores.ndim == 1):
+        raise PolicyError(f"{where} with scores {short_repr(batch.scores)}; return an array of numbers")
+
+
+async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: object) -> Positions:
     """Read the positions that a policy selected, without duplicates.
 
     At most as many are read as nodes wait, so an endless selection ends too.
@@ -68,17 +99,18 @@ async def read_selection(selection: Iterable[Any], record: WalkRecord, policy: o
     Raises:
         PolicyError: If they are not positions, or one of them is not live.
     """
-    positions = selection.tolist() if isinstance(selection, np.ndarray) else selection
-    if not is_iterable(positions):
-        raise PolicyError(
-            f"{type(policy).__name__}.select returned {short_repr(positions)}; return a list of positions"
-        )
-    selected: dict[Hashable, int] = {}
-    items, pacer = islice(positions, record.waiting_count), Pacer()
+    if is_number_array(selection):
+        positions = np.asarray(selection)[: record.waiting_count].astype(np.intp, copy=False)
+        return await offload_if(len(positions) > _LONG, record.check_selection, positions)
+    answer = selection.tolist() if isinstance(selection, np.ndarray) else selection
+    if not is_iterable(answer):
+        raise PolicyError(f"{type(policy).__name__}.select returned {short_repr(answer)}; return a list of positions")
+    parts, items, pacer = [np.empty(0, np.intp)], islice(answer, record.waiting_count), Pacer()
     while part := list(islice(items, SLICE_SIZE)):
-        record.choose(part, selected)
+        parts.append(record.to_positions(part))
         await pacer.pace()
-    return list(selected.values())
+    positions = np.concatenate(parts)
+    return await offload_if(len(positions) > _LONG, record.check_selection, positions)
 
 
 async def read_items(source: Neighbors, cap: int, method: str, policy: object) -> _ReadResult:
@@ -147,6 +179,30 @@ class NeighborReader:
         self._limits = limits
         self._counts = counts
         self._edges_left = limits.max_edges
+
+    def read_columns(self, answer: Columns, count: int) -> "ReadColumns":
+        """Return the neighbours of `count` committed nodes from an answer in columns.
+
+        Raises:
+            PolicyError: If its offsets do not fit.
+        """
+        offsets, total = _check_offsets(answer, count, self._policy), len(answer.ids)
+        sizes = np.diff(offsets)
+        if total <= self._edges_left and (not count or np.maximum.reduce(sizes) <= self._limits.max_fanout):
+            self._edges_left -= total
+            self._counts.edges += total
+            return ReadColumns(sizes, np.arange(total))
+        # 1. Of each node `max_fanout` neighbours, in the order of the nodes, while there is room for edges.
+        within = np.minimum(sizes, self._limits.max_fanout)
+        read = np.clip(self._edges_left - (np.cumsum(within) - within), 0, within)
+        self._counts.refuse("max_fanout", int((sizes - within).sum()))
+        self._counts.refuse("max_edges", int((within - read).sum()))
+        # 2. The first of each node's neighbours are read.
+        rank = np.arange(total) - np.repeat(offsets[:-1], sizes)
+        places = np.flatnonzero(rank < np.repeat(read, sizes))
+        self._edges_left -= len(places)
+        self._counts.edges += len(places)
+        return ReadColumns(read, places)
 
     async def read(self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         """Return the neighbours of each committed node, in the order of `entries`.
@@ -221,6 +277,34 @@ class NeighborReader:
         within_fanout = min(size, self._limits.max_fanout)
         self._counts.refuse("max_fanout", size - within_fanout)
         self._counts.refuse("max_edges", within_fanout - read)
+
+
+def _check_offsets(answer: Columns, count: int, policy: object) -> Positions:
+    """Return the offsets of an answer in columns, or raise a `PolicyError`."""
+    offsets = answer.offsets
+    if not is_number_array(offsets) or len(offsets) != count + 1:
+        raise PolicyError(
+            f"{type(policy).__name__}.expand returned Columns with offsets {short_repr(offsets)}; return an integer "
+            f"array of {count + 1}, one more than there are committed nodes"
+        )
+    offsets = offsets.astype(np.intp, copy=False)
+    if offsets[0] != 0 or offsets[-1] != len(answer.ids) or (offsets[1:] < offsets[:-1]).any():
+        raise PolicyError(
+            f"{type(policy).__name__}.expand returned Columns with offsets {short_repr(offsets)}; they must rise "
+            f"from 0 to the number of ids ({len(answer.ids)})"
+        )
+    return offsets
+
+
+def split_columns(answer: Columns, count: int, policy: object) -> list[list[Any]]:
+    """Return the neighbours of each of `count` committed nodes as a list.
+
+    Raises:
+        PolicyError: If the offsets do not fit.
+    """
+    offsets = _check_offsets(answer, count, policy).tolist()
+    ids = answer.ids.tolist() if isinstance(answer.ids, np.ndarray) else answer.ids
+    return [ids[start:end] for start, end in pairwise(offsets)]
 
 
 def _split_portions(lists: Sequence[Any]) -> Iterator[slice]:

@@ -1,36 +1,56 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
-from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Iterable, Iterator, Sequence, Sized
-from functools import partial
-from itertools import chain, islice, pairwise, repeat
+from collections.abc import Hashable, Sequence, Sized
 from math import isnan
 from operator import index
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
-from airw._base.notes import add_note
 from airw.errors import PolicyError
-from airw.walking.policy import ColumnView, CommittedNode, Frontier, WalkPolicy
-from airw.walking.slips import require_plain, require_stable_ids
+from airw.walking.committed import CommittedNodes
+from airw.walking.nodes import ListedNodes, NumberedNodes
+from airw.walking.policy import ColumnView, Frontier, IntegerView, WalkPolicy
 from airw.walking.summary import WalkCounts
 
-_new_committed_node = partial(tuple.__new__, CommittedNode)  # takes half the time of `CommittedNode(...)`
-_INITIAL_ROWS = 1_024
+_INITIAL_ROWS = 256
+_UNKNOWN, _WAITING, _VISITED = 0, 1, 2
+_EMPTY = np.empty(0, np.intp)
+Positions = NDArray[np.intp]
+
+
+class Neighborhood(NamedTuple):
+    """Neighbours that were read, in a row.
+
+    Args:
+        numbers: The number of each.
+        parents: The position of the node that it follows; -1 for a seed.
+        edges: The number of the edge that led to it, among all neighbours of the walk; -1 for a seed.
+        nodes: The nodes, in a walk of lists.
+        ids: Their ids, in a walk of lists.
+    """
+
+    numbers: Positions
+    parents: Positions
+    edges: Positions
+    nodes: Sequence[Any] = ()
+    ids: Sequence[Hashable] = ()
 
 
 class WalkRecord:
     """The nodes that one walk has discovered, in columns.
 
     A position is the row number of a discovery. The life of a position: `admit` appends it, and `score_fresh` writes
-    its score. `frontier` shows it to the policy as live, and `choose` checks that only live positions are selected.
-    `commit` makes its id visited, and a visited id is never admitted again. A position that is not selected waits for
-    the next step if the policy keeps its frontier; else `drop_unselected` drops it.
+    its score. `frontier` shows it to the policy as live, and `check_selection` checks that only live positions are
+    selected. `commit` makes its node visited, and a visited node is never admitted again. A position that is not
+    selected waits for the next step if the policy keeps its frontier; else `drop_unselected` drops it.
 
     A node waits from its discovery until it is committed or dropped. `waiting_count` is the number of waiting nodes, or
     of the waiting paths to them. Limits, events, the state of the policy and the count beyond the limits all use it.
+
+    Here nodes are numbers, and a whole step is a few operations on arrays. `nodes` has what is behind the numbers.
 
     The operator enforces limits from this record alone, and a policy sees read-only views of it. So no policy can get
     round a limit.
@@ -42,168 +62,138 @@ class WalkRecord:
         self._keeps_frontier, self._scores_paths = policy.keeps_frontier, policy.scores_paths
         self._max_frontier = max_frontier
         self._counts = counts
+        self.nodes: ListedNodes | NumberedNodes = ListedNodes(policy)
         # The columns, by position.
-        self._nodes: list[Any] = []
-        self._ids: list[Hashable] = []
-        self._depths: list[int] = []
-        self._parents: list[int] = []  # positions; -1 for a seed
+        self.size = 0
+        self._numbers = np.empty(_INITIAL_ROWS, np.intp)
+        self._depths = np.empty(_INITIAL_ROWS, np.intp)
+        self._parents = np.empty(_INITIAL_ROWS, np.intp)  # positions; -1 for a seed
+        self._edges = np.empty(_INITIAL_ROWS, np.intp)  # among all neighbours of the walk; -1 for a seed
         self._scores = np.empty(_INITIAL_ROWS, np.float64)
-        self._is_live = np.zeros(_INITIAL_ROWS, np.bool_)  # used if the frontier is kept; else fresh positions are live
-        # By id: the position of each committed node, and the node of each waiting one. See `_add_nodes` for the reason.
-        self._visited: dict[Hashable, int] = {}
-        self._waiting: dict[Hashable, Any] = {}
-        # With `scores_paths`: all waiting positions of an id, one per path.
-        self._path_positions: dict[Hashable, list[int]] = {}
-        # Without: the position of each id, indexed only when it is needed. See `_waiting_position`.
-        self._position_index: dict[Hashable, int] = {}
-        self._indexed_rows = 0
+        self._is_live = np.zeros(_INITIAL_ROWS, np.bool_)
+        # By number: what became of the node, and its position, that of its first path if it waits with several.
+        self._status = np.zeros(_INITIAL_ROWS, np.uint8)
+        self._positions = np.zeros(_INITIAL_ROWS, np.intp)
+        self._path_counts = np.zeros(_INITIAL_ROWS, np.intp)  # with `scores_paths`: how many positions of it wait
         self._fresh_start = 0
         self.waiting_count = 0
 
     def begin_step(self) -> None:
         """Note that the nodes admitted from here on are those of a new step."""
-        self._fresh_start = len(self._nodes)
+        self._fresh_start = self.size
 
     # Admitting discovered nodes.
 
-    def admit(self, groups: Sequence[tuple[int, Sequence[Any]]]) -> list[Hashable]:
-        """Append the new nodes, up to `max_frontier`, and return the ids of all nodes in a row.
+    def admit(self, found: Neighborhood) -> NDArray[np.bool_]:
+        """Append the new nodes, up to `max_frontier`; return which neighbours were known.
 
-        Args:
-            groups: The position of a committed node (`-1` for seeds), and the nodes reached from it.
+        A neighbour that occurs twice is known the second time.
         """
-        ids = self._identify(nodes for _, nodes in groups)
-        try:
-            if self._scores_paths:
-                refused = self._add_paths(groups, iter(ids))
-            else:
-                refused = self._add_nodes(groups, iter(ids), len(ids))
-        except Exception:
-            # Checking every id beforehand would cost time; one that fails is looked for only now.
-            self._check_ids(chain.from_iterable(nodes for _, nodes in groups), ids)
-            raise
-        self._counts.refuse("max_frontier", refused)
-        return ids
+        numbers = found.numbers
+        self._make_room_for_numbers()
+        before = self._status[numbers]
+        kept = self._choose_paths(before) if self._scores_paths else self._choose_nodes(numbers, before)
+        first = self.size
+        self._append_rows(found, kept)
+        is_known = self._mark_waiting(numbers, before, kept, first)
+        if self._keeps_frontier and not self._scores_paths:
+            # A frontier that is not kept has one depth, so no path can be shorter.
+            self._shorten_paths(found, np.flatnonzero(is_known & (before != _VISITED)))
+        return is_known
 
-    def _identify(self, groups: Iterable[Sequence[Any]]) -> list[Hashable]:
-        """Return the id of each node, by one pass of `node_id`."""
-        nodes = list(chain.from_iterable(groups))
-        ids: list[Hashable] = []
-        try:
-            ids += map(self._policy.node_id, nodes)
-        except Exception as error:
-            add_note(error, f"for node {short_repr(nodes[len(ids)])}")
-            raise
-        if len(ids) < len(nodes):
-            raise StopIteration  # `node_id` raised it, and `map` ended early; `label_errors` reports it
-        # What an `async def` or a generator function returns is hashable: each would be a node of its own.
-        if ids and isinstance(ids[0], Awaitable | Generator | AsyncGenerator):
-            for id in ids:
-                require_plain("node_id", self._policy, id)
-            raise PolicyError(f"{self._policy_name}.node_id returned {short_repr(ids[0])}; write `def` and `return`")
-        return ids
-
-    def _check_ids(self, nodes: Iterable[Any], ids: Iterable[Any]) -> None:
-        """Raise an error that names the first node whose id cannot be a key of a dict."""
-        for node, id in zip(nodes, ids, strict=True):
-            try:
-                hashable = _is_hashable(id)
-                _ = hashable and (id in self._visited or id in self._waiting)  # comparing may fail, too
-            except Exception as error:
-                add_note(error, f"for node {short_repr(node)}")
-                raise
-            if not hashable:
-                raise PolicyError(
-                    f"{self._policy_name}.node_id returned {short_repr(id)} for node {short_repr(node)}; "
-                    "return something hashable"
-                )
-
-    def _add_nodes(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable], count: int) -> int:
-        """Append the nodes that are new while there is room, and return how many were refused.
-
-        The inner loop runs once per neighbour and is most of what a walk costs (`bench_walk`). So it does two look-ups
-        and writes one dict, which remembers the order; the columns are extended from that dict in bulk.
-        """
-        visited, waiting, keeps, cap = self._visited, self._waiting, self._keeps_frontier, self._max_frontier
-        # The cap is checked per node only if this call could reach it.
-        is_tight = self.waiting_count + count > cap
-        sizes, refused, seen_again = [len(waiting)], 0, []
-        for parent, nodes in groups:
-            for node, id in zip(nodes, ids, strict=False):  # `ids` goes on with the ids of the next groups
-                if id in visited:
-                    continue
-                if id in waiting:
-                    # A frontier that is not kept has one depth, so no path can be shorter.
-                    if keeps:
-                        seen_again.append((id, node, parent))
-                elif is_tight and len(waiting) >= cap:
-                    refused += 1
-                else:
-                    waiting[id] = node
-            sizes.append(len(waiting))
-        self._append_rows([parent for parent, _ in groups], [after - before for before, after in pairwise(sizes)])
-        # Only now do all waiting nodes have positions.
-        with require_stable_ids(self._policy):
-            for id, node, parent in seen_again:
-                self._shorten_path(self._waiting_position(id), node, parent)
-        return refused
-
-    def _append_rows(self, parents: Sequence[int], counts: Sequence[int]) -> None:
-        """Append the newest waiting nodes to the columns, `counts[i]` of them below `parents[i]`."""
-        added = sum(counts)
-        self._ids += _last_items(self._waiting.keys(), added)
-        self._nodes += _last_items(self._waiting.values(), added)
-        self._parents += chain.from_iterable(map(repeat, parents, counts))
-        depths = [self._depth_below(parent) for parent in parents]
-        self._depths += chain.from_iterable(map(repeat, depths, counts))
-        self.waiting_count += added
-
-    def _depth_below(self, parent: int) -> int:
-        return self._depths[parent] + 1 if parent >= 0 else 0
-
-    def _add_paths(self, groups: Sequence[tuple[int, Sequence[Any]]], ids: Iterator[Hashable]) -> int:
-        """Append a position for each path to uncommitted nodes; return how many were refused."""
-        refused = 0
-        for parent, nodes in groups:
-            for node, id in zip(nodes, ids, strict=False):
-                if id in self._visited:
-                    continue
-                if self.waiting_count >= self._max_frontier:
-                    refused += 1
-                    continue
-                self._waiting.setdefault(id, node)
-                self._path_positions.setdefault(id, []).append(len(self._nodes))
-                self._nodes.append(node)
-                self._ids.append(id)
-                self._depths.append(self._depth_below(parent))
-                self._parents.append(parent)
-                self.waiting_count += 1
-        return refused
-
-    def _shorten_path(self, position: int, node: Any, parent: int) -> None:
-        """Replace the parent and depth of a waiting node if another path is shorter."""
-        depth = self._depth_below(parent)
-        if depth < self._depths[position]:
-            self._nodes[position], self._depths[position], self._parents[position] = node, depth, parent
-
-    def _waiting_position(self, id: Hashable) -> int:
-        """Return the position of a waiting node, that of its first path if it has several.
-
-        The index is extended here and not in `admit`, because many policies never look up a waiting node.
-        """
+    def _make_room_for_numbers(self) -> None:
+        self._status = reserve(self._status, self.nodes.bound)
+        self._positions = reserve(self._positions, self.nodes.bound)
         if self._scores_paths:
-            return self._path_positions[id][0]
-        if self._indexed_rows < self.size:
-            new_positions = range(self._indexed_rows, self.size)
-            self._position_index.update(zip(self._ids[self._indexed_rows :], new_positions, strict=True))
-            self._indexed_rows = self.size
-        return self._position_index[id]
+            self._path_counts = reserve(self._path_counts, self.nodes.bound)
+
+    def _choose_nodes(self, numbers: Positions, before: NDArray[np.uint8]) -> Positions:
+        """Return the indexes of the first of each new node, while there is room."""
+        new = np.flatnonzero(before == _UNKNOWN)
+        if not len(new):
+            return new
+        # The last number written to a place stays. So, written backwards, each place has its first occurrence.
+        new_numbers, order = numbers[new], np.arange(len(new))
+        self._positions[new_numbers[::-1]] = order[::-1]
+        is_first = self._positions[new_numbers] == order
+        room = self._max_frontier - self.waiting_count
+        firsts: Positions = new[is_first]
+        if len(firsts) > room:
+            # A node that is refused is counted as often as it is reached.
+            admitted = np.zeros(len(new), np.bool_)
+            admitted[np.flatnonzero(is_first)[:room]] = True
+            firsts = firsts[:room]
+            refused = ~admitted[self._positions[new_numbers]]
+            self._counts.refuse("max_frontier", int(np.count_nonzero(refused)))
+        return firsts
+
+    def _choose_paths(self, before: NDArray[np.uint8]) -> Positions:
+        """Return the indexes of the paths to nodes that are not committed, while there is room."""
+        paths = np.flatnonzero(before != _VISITED)
+        kept = paths[: self._max_frontier - self.waiting_count]
+        self._counts.refuse("max_frontier", len(paths) - len(kept))
+        return kept
+
+    def _append_rows(self, found: Neighborhood, kept: Positions) -> None:
+        """Append positions for the neighbours at some indexes."""
+        rows = slice(self.size, self.size + len(kept))
+        self._numbers, self._depths = reserve(self._numbers, rows.stop), reserve(self._depths, rows.stop)
+        self._parents, self._edges = reserve(self._parents, rows.stop), reserve(self._edges, rows.stop)
+        parents = found.parents[kept]
+        self._numbers[rows] = found.numbers[kept]
+        self._depths[rows] = self._depths_below(parents)
+        self._parents[rows] = parents
+        self._edges[rows] = found.edges[kept]
+        self.size = rows.stop
+        self.waiting_count += len(kept)
+        if isinstance(self.nodes, ListedNodes):
+            self.nodes.keep(found.nodes, found.ids, kept)
+
+    def _depths_below(self, parents: Positions) -> Positions:
+        depths: Positions = np.where(parents >= 0, self._depths[parents] + 1, 0)
+        return depths
+
+    def _mark_waiting(
+        self, numbers: Positions, before: NDArray[np.uint8], kept: Positions, first: int
+    ) -> NDArray[np.bool_]:
+        """Enter new positions by their numbers; return which neighbours were known before."""
+        is_new = before[kept] == _UNKNOWN
+        firsts, new_numbers = kept[is_new], numbers[kept[is_new]]
+        positions = np.arange(first, self.size)[is_new]
+        self._status[new_numbers] = _WAITING
+        self._positions[new_numbers[::-1]] = positions[::-1]
+        if self._scores_paths:
+            np.add.at(self._path_counts, numbers[kept], 1)
+            firsts = firsts[self._positions[new_numbers] == positions]
+        is_known: NDArray[np.bool_] = self._status[numbers] != _UNKNOWN
+        is_known[firsts] = False
+        return is_known
+
+    def _shorten_paths(self, found: Neighborhood, again: Positions) -> None:
+        """Replace the path to waiting nodes by those of other neighbours, where these are shorter."""
+        depths = self._depths_below(found.parents[again])
+        positions = self._positions[found.numbers[again]]
+        is_shorter = depths < self._depths[positions]
+        for position, depth, row in zip(
+            positions[is_shorter].tolist(), depths[is_shorter].tolist(), again[is_shorter].tolist(), strict=True
+        ):
+            if depth < self._depths[position]:  # several may lead to one node
+                self._depths[position], self._parents[position] = depth, found.parents[row]
+                self._edges[position] = found.edges[row]
+                if isinstance(self.nodes, ListedNodes):
+                    self.nodes.nodes[position] = found.nodes[row]
 
     # Scoring.
 
-    def fresh_nodes(self) -> list[Any]:
-        """Return the nodes discovered in this step."""
-        return self._nodes[self._fresh_start :]
+    def fresh_nodes(self) -> Any:
+        """Return the nodes discovered in this step; their numbers in a walk in columns."""
+        if isinstance(self.nodes, ListedNodes):
+            return self.nodes.nodes[self._fresh_start :]
+        return _read_only(self._numbers, self.size)[self._fresh_start :]
+
+    def fresh_edges(self) -> Positions:
+        """Return the numbers of the edges that led to these nodes; -1 for seeds."""
+        return self._edges[self._fresh_start : self.size]
 
     def score_fresh(self, scores: Sequence[float] | NDArray[Any]) -> None:
         """Write the scores of the nodes discovered in this step, which makes their positions live.
@@ -211,16 +201,15 @@ class WalkRecord:
         Raises:
             PolicyError: If there is not one number per node, or a number is NaN.
         """
-        start, size = self._fresh_start, len(self._nodes)
+        start, size = self._fresh_start, self.size
         self._scores, self._is_live = reserve(self._scores, size), reserve(self._is_live, size)
         fresh_scores = self._scores[start:size]
         fresh_scores[:] = self._check_scores(scores, size - start)
         # numpy's minimum is NaN if any number is: one pass and no temporary array.
         if isnan(np.minimum.reduce(fresh_scores)):
-            node = self._nodes[start + int(np.isnan(fresh_scores).argmax())]
+            node = self.fresh_nodes()[int(np.isnan(fresh_scores).argmax())]
             raise PolicyError(f"{self._policy_name}.score returned NaN for node {short_repr(node)}; return a number")
-        if self._keeps_frontier:
-            self._is_live[start:size] = True
+        self._is_live[start:size] = True
 
     def _check_scores(self, scores: Any, count: int) -> NDArray[Any]:
         """Return scores as an array of `count` numbers, or raise a `PolicyError`."""
@@ -244,45 +233,54 @@ class WalkRecord:
 
     def frontier(self) -> Frontier:
         """Return the view of the frontier that `select` receives."""
-        size = len(self._nodes)
-        # A read-only buffer: of a read-only array a policy could set the write flag again.
-        scores = np.frombuffer(memoryview(self._scores.data).toreadonly(), np.float64, size)
-        return Frontier(
-            nodes=ColumnView(self._nodes),
-            ids=ColumnView(self._ids),
-            depths=ColumnView(self._depths),
-            scores=scores,
-            live=np.flatnonzero(self._is_live[:size]) if self._keeps_frontier else np.arange(self._fresh_start, size),
-            fresh=range(self._fresh_start, size),
-        )
+        size, depths = self.size, _read_only(self._depths, self.size)
+        fresh, scores, live = range(self._fresh_start, size), _read_only(self._scores, size), self._live_positions()
+        if isinstance(self.nodes, ListedNodes):
+            nodes, ids = ColumnView(self.nodes.nodes), ColumnView(self.nodes.ids)
+            return Frontier(nodes, ids, IntegerView(depths), scores, live, fresh)
+        numbers = _read_only(self._numbers, size)
+        return Frontier(numbers, numbers, depths, scores, live, fresh)  # type: ignore[arg-type]
 
-    def choose(self, positions: Sequence[Any], selected: dict[Hashable, int]) -> None:
-        """Add the positions that a policy selected to `selected`, which contains each node once.
+    def _live_positions(self) -> Positions:
+        if not self._keeps_frontier:
+            return np.arange(self._fresh_start, self.size)
+        live = np.flatnonzero(self._is_live[: self.size])
+        if self._scores_paths:
+            # With a node, all other paths to it were committed.
+            is_stale = self._status[self._numbers[live]] == _VISITED
+            self._is_live[live[is_stale]] = False
+            live = live[~is_stale]
+        return live
+
+    def check_selection(self, positions: Positions) -> Positions:
+        """Return the positions that a policy selected, each node once.
 
         Raises:
-            PolicyError: If one is not a position, or is not live.
+            PolicyError: If one is not live.
         """
-        if not set(map(type, positions)) <= {int}:
-            positions = [self._to_position(item) for item in positions]
-        first_live = 0 if self._keeps_frontier else self._fresh_start
-        is_out_of_range = min(positions) < first_live or max(positions) >= self.size
-        if is_out_of_range or (self._keeps_frontier and not self._is_live[positions].all()):
-            self._check_live(positions, first_live, "returned")
-        if self._scores_paths:
-            # Several positions may be paths to one node: the first one selected counts.
-            for position in positions:
-                selected.setdefault(self._ids[position], position)
-        else:
-            # A position means one node, so it can be the key itself; repeated keys keep their first place.
-            selected.update(zip(positions, positions, strict=True))
+        self._check_live(positions, "returned")
+        # Of several positions of one node the first selected counts. The look-up table of positions is borrowed for
+        # that: written backwards, each node's place has the first one.
+        numbers, order = self._numbers[positions], np.arange(len(positions))
+        borrowed = self._positions[numbers]
+        self._positions[numbers[::-1]] = order[::-1]
+        is_first = self._positions[numbers] == order
+        self._positions[numbers] = borrowed
+        return positions if is_first.all() else positions[is_first]
 
-    def _check_live(self, positions: Sequence[int], first_live: int, verb: str) -> None:
-        for position in positions:
-            if not first_live <= position < self.size or (self._keeps_frontier and not self._is_live[position]):
-                raise PolicyError(
-                    f"{self._policy_name}.select {verb} position {position}, where no node waits; "
-                    "use positions of frontier.live"
-                )
+    def to_positions(self, items: Sequence[Any], verb: str = "returned") -> Positions:
+        """Return positions that a policy used as an array.
+
+        Raises:
+            PolicyError: If one is not a whole number, or too large to be a position.
+        """
+        if not set(map(type, items)) <= {int}:
+            items = [self._to_position(item) for item in items]
+        try:
+            return np.array(items, np.intp)
+        except OverflowError:
+            self._refuse(next(item for item in items if not 0 <= item < self.size), verb)
+            raise
 
     def _to_position(self, item: Any) -> int:
         try:
@@ -294,164 +292,169 @@ class WalkRecord:
             f"{self._policy_name}.select used {short_repr(item)} as a position; positions are whole numbers"
         )
 
-    def drop(self, positions: Iterable[Any], selected: Iterable[int]) -> None:
+    def _check_live(self, positions: Positions, verb: str) -> None:
+        # As unsigned numbers, negative positions are too large.
+        is_out_of_range = bool(len(positions)) and int(np.maximum.reduce(positions.view(np.uintp))) >= self.size
+        if is_out_of_range or not self._is_live[positions].all():
+            for position in positions.tolist():
+                if not 0 <= position < self.size or not self._is_live[position]:
+                    self._refuse(position, verb)
+
+    def _refuse(self, position: int, verb: str) -> None:
+        raise PolicyError(
+            f"{self._policy_name}.select {verb} position {position}, where no node waits; "
+            "use positions of frontier.live"
+        )
+
+    def drop(self, dropped: Sequence[Any], selected: Positions) -> None:
         """Remove positions from the frontier, except the selected ones.
 
         Raises:
             PolicyError: If one is not a position, or is not live.
         """
-        dropped = dict.fromkeys(map(self._to_position, positions))
-        self._check_live(list(dropped), 0 if self._keeps_frontier else self._fresh_start, "dropped")
-        with require_stable_ids(self._policy):
-            for position in dropped.keys() - set(selected):
-                self._is_live[position] = False
-                self._stop_waiting(position)
-                self.waiting_count -= 1
+        positions = self.to_positions(dropped, "dropped")
+        self._check_live(positions, "dropped")
+        positions = np.setdiff1d(positions, selected)
+        numbers = self._numbers[positions]
+        self._is_live[positions] = False
+        self.waiting_count -= len(positions)
+        if not self._scores_paths:
+            self._status[numbers] = _UNKNOWN
+            return
+        # The node itself waits as long as one path to it does.
+        np.subtract.at(self._path_counts, numbers, 1)
+        self._status[numbers[self._path_counts[numbers] == 0]] = _UNKNOWN
+        live = np.flatnonzero(self._is_live[: self.size])
+        self._positions[self._numbers[live[::-1]]] = live[::-1]
 
-    def drop_unselected(self, selected: Sequence[int]) -> None:
+    def drop_unselected(self, selected: Positions) -> None:
         """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
         if self._keeps_frontier or len(selected) == self.waiting_count:
             return
-        ids = [self._ids[position] for position in selected]
-        self._waiting = dict(zip(ids, map(self._nodes.__getitem__, selected), strict=True))
+        fresh, numbers = slice(self._fresh_start, self.size), self._numbers[selected]
+        self._is_live[fresh] = False
+        self._is_live[selected] = True
+        fresh_numbers = self._numbers[fresh]
+        self._status[fresh_numbers] = _UNKNOWN
+        self._status[numbers] = _WAITING
         if self._scores_paths:
-            self._path_positions = {id: [position] for id, position in zip(ids, selected, strict=True)}
+            self._path_counts[fresh_numbers] = 0
+            self._path_counts[numbers] = 1
+            self._positions[numbers] = selected
         self.waiting_count = len(selected)
-
-    def _stop_waiting(self, position: int) -> None:
-        id = self._ids[position]
-        if not self._scores_paths:
-            del self._waiting[id]
-            return
-        # The node itself waits as long as one path to it does.
-        self._path_positions[id].remove(position)
-        if not self._path_positions[id]:
-            del self._path_positions[id], self._waiting[id]
 
     # Committing.
 
-    def commit(self, positions: Sequence[int]) -> list[CommittedNode]:
+    def commit(self, positions: Positions) -> CommittedNodes:
         """Mark the nodes at selected positions as visited, and return them."""
-        node_ids = [self._ids[position] for position in positions]
-        self._visited.update(zip(node_ids, positions, strict=True))
-        # All paths to a committed node stop waiting with it.
-        no_longer_live: Sequence[int] = positions
-        with require_stable_ids(self._policy):
-            if self._scores_paths:
-                no_longer_live = [position for id in node_ids for position in self._path_positions.pop(id)]
-            for id in node_ids:
-                del self._waiting[id]
-        self.waiting_count -= len(no_longer_live)
-        if self._keeps_frontier:
-            self._is_live[no_longer_live] = False
-        parents = map(self._parents.__getitem__, positions)
-        columns = (
-            map(self._nodes.__getitem__, positions),
-            node_ids,
-            map(self._depths.__getitem__, positions),
-            self._scores[positions].tolist(),
-            [self._ids[parent] if parent >= 0 else None for parent in parents],
-        )
-        return list(map(_new_committed_node, zip(*columns, strict=True)))
-
-    # Look-ups.
-
-    @property
-    def size(self) -> int:
-        """The number of positions so far."""
-        return len(self._nodes)
-
-    def already_reached(self, ids: Sequence[Hashable], first_position: int) -> list[bool]:
-        """Return for each id whether its node waited or was committed before.
-
-        Args:
-            ids: The ids that the last `admit` returned; an id that occurs twice was reached before the second time.
-            first_position: The number of positions before that `admit`.
-        """
-        new_ids = set(self._ids[first_position:])  # without the refused ones, which the walk has not reached
+        numbers = self._numbers[positions]
+        self.nodes.require_stable(positions, numbers)
+        self._status[numbers] = _VISITED
+        self._is_live[positions] = False
         if self._scores_paths:
-            with require_stable_ids(self._policy):
-                new_ids = {id for id in new_ids if self._path_positions[id][0] >= first_position}
-        reached = []
-        for id in ids:
-            if id in new_ids:
-                new_ids.remove(id)
-                reached.append(False)
-            else:
-                reached.append(id in self._visited or id in self._waiting)
-        return reached
+            # All paths to a committed node stop waiting with it.
+            self._positions[numbers] = positions
+            self.waiting_count -= int(self._path_counts[numbers].sum())
+            self._path_counts[numbers] = 0
+        else:
+            self.waiting_count -= len(positions)
+        return CommittedNodes(self, positions)
 
-    def id_at(self, position: int) -> Hashable:
-        """Return the id at a position."""
-        return self._ids[position]
+    # Look-ups by position.
 
-    def ids_not_reached(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
-        """Return the ids of nodes that are neither committed nor waiting.
+    def numbers_at(self, positions: Positions) -> Positions:
+        """Return the numbers of the nodes at positions."""
+        return self._numbers[positions]
 
-        Args:
-            nodes: Nodes, or their ids.
-            are_ids: Whether `nodes` are ids.
+    def nodes_at(self, positions: Positions) -> Any:
+        """Return the nodes at positions; their numbers in a walk in columns."""
+        return self.nodes.nodes_at(positions, self._numbers[positions])
+
+    def ids_at(self, positions: Positions) -> list[Hashable]:
+        """Return the ids at positions."""
+        return self.nodes.ids_at(positions, self._numbers[positions])
+
+    def depths_at(self, positions: Positions) -> Positions:
+        """Return the depths at positions."""
+        return self._depths[positions]
+
+    def scores_at(self, positions: Positions) -> NDArray[np.float64]:
+        """Return the scores at positions."""
+        return self._scores[positions]
+
+    def edges_at(self, positions: Positions) -> Positions:
+        """Return the numbers of the edges that led to positions; -1 for seeds."""
+        return self._edges[positions]
+
+    def parents_at(self, positions: Positions) -> Positions:
+        """Return the positions of the parents; -1 for seeds."""
+        return self._parents[positions]
+
+    def parent_ids_at(self, positions: Positions) -> list[Hashable | None]:
+        """Return the ids of the parents; `None` for seeds."""
+        parents = self._parents[positions]
+        ids: list[Hashable | None] = list(self.ids_at(parents))
+        for row in np.flatnonzero(parents < 0).tolist():
+            ids[row] = None
+        return ids
+
+    def parent_at(self, position: int) -> int:
+        """Return the position of the parent; -1 for a seed."""
+        return int(self._parents[position])
+
+    def require_stable(self, positions: Positions) -> None:
+        """Check that the ids of committed nodes are still found.
+
+        Raises:
+            PolicyError: If one has another hash, or equals other ids, than when it was stored.
         """
-        ids = nodes if are_ids else self._identify([nodes])
-        try:
-            return {id for id in ids if id not in self._visited and id not in self._waiting}
-        except Exception:
-            self._check_ids(nodes, ids)
-            raise
+        self.nodes.require_stable(positions, self._numbers[positions])
 
-    def positions_of(self, committed: Iterable[CommittedNode]) -> list[int]:
-        """Return the positions of committed nodes."""
-        with require_stable_ids(self._policy):
-            return [self._visited[entry.id] for entry in committed]
-
-    def path(self, id: Hashable) -> list[Hashable]:
+    def path_to(self, position: int) -> list[Hashable]:
         """Return the ids from the seed to a committed node."""
-        with require_stable_ids(self._policy):
-            position = self._visited[id]
         path = []
         while position >= 0:
-            path.append(self._ids[position])
-            position = self._parents[position]
-        return path[::-1]
+            path.append(position)
+            position = self.parent_at(position)
+        return self.ids_at(np.array(path[::-1], np.intp))
+
+    # Look-ups by number and id.
+
+    def count_unreached(self, numbers: Positions) -> int:
+        """Return how many different nodes among these are neither committed nor waiting."""
+        self._make_room_for_numbers()
+        new = numbers[self._status[numbers] == _UNKNOWN]
+        order = np.arange(len(new))
+        self._positions[new] = order
+        return int(np.count_nonzero(self._positions[new] == order))
 
     def depth_of(self, id: Hashable) -> int | None:
         """Return the depth of a waiting or committed node; `None` for any other id."""
         position = self._position_of(id)
-        return None if position is None else self._depths[position]
+        return None if position is None else int(self._depths[position])
 
     def parent_of(self, id: Hashable) -> Hashable | None:
         """Return the parent's id of a waiting or committed node; `None` if there is none."""
         position = self._position_of(id)
-        parent = -1 if position is None else self._parents[position]
-        return self._ids[parent] if parent >= 0 else None
+        return None if position is None else self.parent_ids_at(np.array([position]))[0]
 
     def _position_of(self, id: Hashable) -> int | None:
-        position = self._visited.get(id)
-        if position is not None or id not in self._waiting:
-            return position
-        with require_stable_ids(self._policy):
-            return self._waiting_position(id)
+        number = self.nodes.number_of(id)
+        if number is None or number >= len(self._status) or self._status[number] == _UNKNOWN:
+            return None
+        return int(self._positions[number])
 
     @property
     def _policy_name(self) -> str:
         return type(self._policy).__name__
 
 
-def _last_items(view: Any, count: int) -> Iterator[Any]:
-    """Return the last `count` items of a dict's view, in order.
+def _read_only(column: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return a view of the first rows of a column that nobody can make writable.
 
-    It skips the items before them, or reads the view from its end, whichever passes fewer items.
+    Of a read-only array a policy could set the write flag again, but not of a read-only buffer.
     """
-    others = len(view) - count
-    return islice(view, others, None) if others <= count else reversed(list(islice(reversed(view), count)))
-
-
-def _is_hashable(id: object) -> bool:
-    try:
-        hash(id)
-    except TypeError:
-        return False
-    return True
+    return np.frombuffer(memoryview(column.data).toreadonly(), column.dtype, size)
 
 
 def _find_nested_type(scores: Any) -> type | None:

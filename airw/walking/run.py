@@ -53,7 +53,8 @@ class WalkRun:
             raise RuntimeError(
                 "another task waits for this walk; request hits from one task at a time, or use airw.prefetch"
             )
-        self.busy, self.steps.is_idle = True, False
+        self.busy = True
+        self.steps.set_idle(False)
         outer_walks = _RUNNING.get()
         _RUNNING.set((*outer_walks, self))
         try:
@@ -74,7 +75,7 @@ class WalkRun:
             if self._request_ended is not None:
                 self.end("closed")
                 self._request_ended.set()
-            self.steps.is_idle = self.summary is None
+            self.steps.set_idle(self.summary is None)
         if result is None:
             raise StopAsyncIteration
         return result
@@ -104,7 +105,7 @@ class WalkRun:
             if self._start is not None:  # a walk closed in another event loop meets another clock
                 seconds = max(0.0, anyio.current_time() - self._start)
             self.summary = self.steps.summarize(stop, seconds)
-            self.steps.is_idle = False
+            self.steps.set_idle(False)
 
     async def should_end(self) -> bool:
         """Return True if the policy wants to stop, or if the walk ended while it answered."""

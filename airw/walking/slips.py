@@ -72,31 +72,6 @@ def _is_raised_by_callers(error: BaseException) -> bool:
     return module.startswith(_CALLERS)
 
 
-class require_stable_ids:  # noqa: N801 (a context manager, used like a verb)
-    """A context manager around look-ups of ids that the walk has stored before.
-
-    An id that is not found has another hash, or equals other ids, than when it was stored.
-    """
-
-    __slots__ = ("_policy",)
-
-    def __init__(self, policy: object) -> None:
-        """Set the policy that the ids come from."""
-        self._policy = policy
-
-    def __enter__(self) -> None:
-        """Enter the block; nothing has to be prepared."""
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Raise a `PolicyError` if an id was not found."""
-        # A `KeyError` of a `__hash__` or `__eq__` is the policy's own.
-        if isinstance(error, KeyError) and _is_raised_by_callers(error):
-            raise PolicyError(
-                f"{type(self._policy).__name__}.node_id returned {short_repr(error.args[0])}, whose hash has changed "
-                "since; return an id that stays the same, such as a string or a tuple"
-            ) from error
-
-
 async def await_answer(method: str, policy: object, answer: Awaitable[T]) -> T:
     """Await the answer of an async method of a policy.
 
@@ -138,14 +113,19 @@ def find_edge(policy: Any, node: Any) -> Edge | None:
         PolicyError: If the answer is no edge; its own errors pass through.
     """
     try:
-        return _require_edge(policy, policy.edge_of(node))
+        return require_edge(policy, "edge_of", policy.edge_of(node))
     except Exception as error:
         label_error(error, "edge_of", policy, node)
         raise
 
 
-def _require_edge(policy: object, edge: Any) -> Edge | None:
+def require_edge(policy: object, method: str, edge: Any) -> Edge | None:
+    """Return an edge that a method of a policy returned.
+
+    Raises:
+        PolicyError: If it is no edge.
+    """
     if edge is None or isinstance(edge, Edge):
         return edge
-    answer = require_plain("edge_of", policy, edge)
-    raise PolicyError(f"{type(policy).__name__}.edge_of returned {short_repr(answer)}; return an Edge or None")
+    answer = require_plain(method, policy, edge)
+    raise PolicyError(f"{type(policy).__name__}.{method} returned {short_repr(answer)}; return an Edge or None")

@@ -1,39 +1,59 @@
 """The steps of a walk: expand, score, select and commit; every limit is enforced here."""
 
 import inspect
-from collections.abc import Awaitable, Hashable, Iterator, Sequence
-from itertools import chain, compress, islice
-from operator import attrgetter
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Hashable, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from airw._base.arrays import NDArray
 from airw._base.concurrency import Pacer, offload_if
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
-from airw.values import Limits, SearchHit, StopReason
-from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors, WalkPolicy, WalkState
+from airw.values import Edge, HitBatch, Limits, SearchHit, StopReason
+from airw.walking.columns import Columns
+from airw.walking.committed import CommittedNode, CommittedNodes
+from airw.walking.delivery import Delivery
+from airw.walking.nodes import ListedNodes, NumberedNodes, speaks_in_numbers
+from airw.walking.policy import LazyNeighbors, Neighbors, Policy, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
     SLICE_SIZE,
     NeighborReader,
+    check_batch,
     read_exactly,
     read_seeds,
     read_selection,
+    split_columns,
 )
-from airw.walking.record import WalkRecord
+from airw.walking.record import Neighborhood, WalkRecord
 from airw.walking.slips import await_answer, label_error, label_errors, require_plain
 from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
 
-NodeGroups: TypeAlias = list[tuple[int, list[Any]]]
-"""Nodes in groups: the position of the node they follow (`-1` for seeds), and the nodes."""
+Positions = NDArray[np.intp]
+_NO_POSITIONS = np.empty(0, np.intp)
+_NODES_PER_BATCH = 2_048  # numbering this many nodes takes about a millisecond
+_LONG = 20_000  # handling arrays of this length takes about a millisecond
 
-ReadEdges: TypeAlias = tuple[NodeGroups, list[Hashable], list[bool]]
-"""Groups of neighbours, the ids of all of them in a row, and for each whether the walk had reached it before."""
 
-_depth = attrgetter("depth")
-_NODES_PER_BATCH = 2_048  # entering this number of nodes takes about a millisecond
-_HITS_PER_CHECKPOINT = 100  # a consumer that never waits would starve other tasks
+class ReadEdges(NamedTuple):
+    """The neighbours read in a step, for events.
+
+    Args:
+        sources: The ids of the nodes that they follow.
+        targets: Their own ids.
+        are_known: Whether the walk had reached them before.
+        nodes: The neighbours themselves, in a walk of lists.
+        edges: The edges to them, in a walk in columns.
+    """
+
+    sources: Sequence[Hashable]
+    targets: Sequence[Hashable]
+    are_known: Sequence[bool]
+    nodes: Sequence[Any]
+    edges: Sequence[Edge | None] | None
 
 
 class Steps:
@@ -61,29 +81,22 @@ class Steps:
         self._limits = limits
         self.counts = WalkCounts()
         self.record = WalkRecord(policy, limits.max_frontier, self.counts)
-        self.state = WalkState(query, max_depth, node_budget, limits, self.record)
-        # A policy may overwrite fields of its state; the operator keeps writing to these two objects.
-        self._visited, self._results = self.state.visited, self.state.results
+        self.delivery = Delivery(self.counts)
+        self.state = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
         self._reader = NeighborReader(policy, limits, self.counts)
-        self._provenance = Provenance(policy)
+        self._provenance = Provenance(policy, self.record)
         self._pacer = Pacer()
         self.stop_reason: StopReason | None = None
         self.is_idle = False
         self.steps_done = 0
-        self.hits: list[SearchHit] = []
-        self.ids_of_hits: list[Hashable] = []
         self.read_edges: list[ReadEdges] | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
+        self._asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
         # The selection of this step, cut to the budget, and how much of it is committed.
-        self._selected: list[int] = []
+        self._selected = _NO_POSITIONS
         self._selected_done = 0
-        # The slice being delivered: its nodes and hits, the next index to deliver and to count, and the end.
-        self._slice: list[CommittedNode] = []
-        self._slice_hits: list[SearchHit | None] = []
-        self._next = self._next_to_count = self._slice_end = 0
-        # The nodes to expand next, and those that are not expanded because of the depth cap.
-        self._to_expand: list[CommittedNode] = []
-        self._at_depth_cap: list[CommittedNode] = []
+        self._at_depth_cap: list[CommittedNodes] = []  # committed nodes that are not expanded because of the depth cap
+        self._first_edge = 0  # the number of the first neighbour in the last answer in columns
         self._has_discovered = False
 
     # Delivering hits and nodes that are ready.
@@ -91,26 +104,31 @@ class Steps:
     @property
     def has_ready_node(self) -> bool:
         """True if a committed node waits to be delivered."""
-        return self._next < self._slice_end
+        return self.delivery.next < self.delivery.end
+
+    def set_idle(self, is_idle: bool) -> None:  # noqa: FBT001
+        """Note whether the walk is between two requests.
+
+        Then hits that are ready may leave without one.
+        """
+        self.is_idle = is_idle
+        self.delivery.quick_end = 0
+        if is_idle:
+            self.delivery.allow_quick()
 
     def pop_hit(self) -> SearchHit | None:
         """Deliver the next hit; `None` if none is ready."""
-        hits, index = self._slice_hits, self._next
-        while index < self._slice_end:
-            hit = hits[index]
-            index += 1
-            if hit is not None:
-                self._next = index
-                self._record_hit(hit)
-                return hit
-        self._next = index
-        return None
+        hit = self.delivery.pop_hit()
+        if hit is not None:
+            self._stop_answer = None
+        return hit
 
-    def _record_hit(self, hit: SearchHit) -> None:
-        self._stop_answer = None
-        self.counts.emitted += 1
-        self.hits.append(hit)
-        self._results.append(hit)
+    def pop_node(self) -> tuple[CommittedNode, SearchHit | None] | None:
+        """Deliver the next committed node, routers included, and its hit; `None` if none is ready."""
+        node = self.delivery.pop_node()
+        if node is not None and node[1] is not None:
+            self._stop_answer = None
+        return node
 
     def pop_hit_without_waiting(self) -> SearchHit | None:
         """Deliver the next hit if nothing has to be awaited for it; else return `None`.
@@ -118,42 +136,13 @@ class Steps:
         That is so if it is ready, the policy does not stop the walk, and no checkpoint is due. A checkpoint is due
         before the first hit and after every 100. An awaitable answer of `stop` is kept for `should_stop`.
         """
-        if (
-            self.is_idle
-            and self._next < self._slice_end
-            and self.counts.emitted % _HITS_PER_CHECKPOINT
-            and self.call_stop() is False
-        ):
+        if self.delivery.next < self.delivery.quick_end and self.call_stop() is False:
             return self.pop_hit()
         return None
 
-    def pop_node(self) -> tuple[CommittedNode, SearchHit | None] | None:
-        """Deliver the next committed node, routers included, and its hit; `None` if none is ready."""
-        index = self._next
-        if index == self._slice_end:
-            return None
-        hit = self._slice_hits[index]
-        if hit is not None:
-            self._record_hit(hit)
-        self._next = index + 1
-        return self._slice[index], hit
-
-    def count_delivered(self) -> None:
-        """Count the nodes delivered since the last call, and note them as nodes to expand."""
-        if self._next_to_count == self._next:
-            return
-        delivered = slice(self._next_to_count, self._next)
-        nodes, hits = self._slice[delivered], self._slice_hits[delivered]
-        self._next_to_count = self._next
-        self._to_expand += nodes
-        new_hits = len(self.hits) - len(self.ids_of_hits)
-        self.counts.routed += len(nodes) - new_hits
-        self.ids_of_hits += [entry.id for entry, hit in zip(nodes, hits, strict=True) if hit is not None]
-        self.counts.depth = max(self.counts.depth, *map(_depth, nodes))
-
     def summarize(self, stop: StopReason, seconds: float) -> WalkSummary:
         """Return the summary of the walk, with the nodes delivered so far."""
-        self.count_delivered()
+        self.delivery.count()
         if stop == "sufficient":
             # Nobody looked behind the depth cap, and without it the policy might have found other nodes.
             self.counts.unknown.update(self.nodes_not_expanded())
@@ -162,6 +151,9 @@ class Steps:
     def call_stop(self) -> bool | Awaitable[bool]:
         """Return the answer of `policy.stop`, which is called once after each delivered hit."""
         if self._stop_answer is None:
+            if not self._asks_stop:
+                return False
+            self._show_progress()
             try:
                 self._stop_answer = self.policy.stop(self.state)
             except Exception as error:
@@ -195,12 +187,13 @@ class Steps:
         Raises:
             PolicyError: If the policy returns an unusable answer; its own errors pass through.
         """
-        self.count_delivered()
+        self.delivery.count()
+        self._show_progress()
         if self._corpora is not None:
             self._corpora.leave_out_lost()
         # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the
         # walk before it gets to them.
-        if self._slice_end < len(self._slice_hits):
+        if self.delivery.has_withheld:
             self._withhold_hits()
         # Count beyond the limits only now, when every hit has been delivered.
         if self.stop_reason is not None:
@@ -215,6 +208,14 @@ class Steps:
             await self._discover()
         return True
 
+    def _show_progress(self) -> None:
+        """Update the state, of which a policy may keep parts.
+
+        A walk in columns does it only when the state is looked at.
+        """
+        if self._numbers is None:
+            _ = self.delivery.visited, self.delivery.results
+
     async def _discover(self) -> None:
         """Seed the walk, or expand the nodes of the last step unless a limit is reached."""
         if not self.counts.steps:
@@ -223,7 +224,7 @@ class Steps:
         elif not self._has_reached_limit():
             self.record.begin_step()
             await self._expand()
-            self._to_expand = []
+            self.delivery.to_expand = []
         self.steps_done = self.counts.steps
         self._has_discovered = True
 
@@ -231,8 +232,15 @@ class Steps:
         self._create_memory()
         with label_errors("seed", self.policy):
             seeds = await await_answer("seed", self.policy, self.policy.seed(self.state, self._store))
-            nodes = await read_seeds(seeds, self.policy, self._limits, self.counts)
-        await self._admit([(-1, nodes)])
+            if speaks_in_numbers(self.policy, seeds):
+                nodes = self.record.nodes = NumberedNodes(self.policy)
+                numbers = nodes.check(seeds, "seed")
+                self.counts.refuse("max_frontier", len(numbers) - self._limits.max_frontier)
+                none = np.full(min(len(numbers), self._limits.max_frontier), -1)
+                await self._admit(Neighborhood(numbers[: len(none)], none, none))
+                return
+            listed = await read_seeds(seeds, self.policy, self._limits, self.counts)
+        await self._admit_listed(listed, np.full(len(listed), -1))
 
     def _create_memory(self) -> None:
         """Store the memory that `begin` of the policy returns; a policy without `begin` has none."""
@@ -244,43 +252,105 @@ class Steps:
     async def _expand(self) -> None:
         below_cap, at_cap = self._split_at_depth_cap()
         self._at_depth_cap += at_cap
-        if below_cap:
-            with label_errors("expand", self.policy):
-                neighbors = await self._reader.read(await self._call_expand(below_cap), below_cap)
-            with label_errors("node_id", self.policy):
-                positions = self.record.positions_of(below_cap)
-            await self._admit(list(zip(positions, neighbors, strict=True)))
-
-    def _split_at_depth_cap(self) -> tuple[list[CommittedNode], list[CommittedNode]]:
-        """Return the nodes to expand that are below the depth cap, and those at it."""
-        cap = self._max_depth
-        if cap is None:
-            return self._to_expand, []
-        below_cap = [entry for entry in self._to_expand if entry.depth < cap]
-        return below_cap, [entry for entry in self._to_expand if entry.depth >= cap]
-
-    async def _call_expand(self, entries: Sequence[CommittedNode]) -> list[Neighbors]:
-        answer = await await_answer("expand", self.policy, self.policy.expand(self.state, tuple(entries), self._store))
-        return read_exactly(answer, len(entries), "expand", self.policy)
-
-    async def _admit(self, groups: NodeGroups) -> None:
-        """Enter discovered nodes in the walk record, in batches between which other tasks may run."""
+        if not below_cap:
+            return
+        committed = self._join(below_cap)
+        positions = committed.positions
+        with label_errors("expand", self.policy):
+            answer = await self._call_expand(committed)
+            if isinstance(answer, Columns) and self._numbers is not None:
+                await self._admit(self._read_columns(answer, positions, self._numbers))
+                return
+            neighbors = await self._reader.read(self._to_lists(answer, len(positions)), committed)
         with label_errors("node_id", self.policy):
-            for batch in _split_groups(groups):
-                first_position = self.record.size
-                ids = self.record.admit(batch)
-                if self.read_edges is not None and self.counts.steps:  # seeds are not read from edges
-                    self.read_edges.append((batch, ids, self.record.already_reached(ids, first_position)))
-                await self._pacer.pace()
+            self.record.require_stable(positions)
+        counts = list(map(len, neighbors))
+        await self._admit_listed(list(chain.from_iterable(neighbors)), np.repeat(positions, counts))
+
+    def _read_columns(self, answer: Columns, positions: Positions, nodes: NumberedNodes) -> Neighborhood:
+        """Return the neighbours from an answer in columns, as far as the limits allow."""
+        numbers = nodes.check(answer.ids, "expand")
+        counts, places = self._reader.read_columns(answer, len(positions))
+        self._first_edge = nodes.add_answer(answer)
+        is_whole = len(places) == len(numbers)
+        parents = np.repeat(positions, counts)
+        return Neighborhood(numbers if is_whole else numbers[places], parents, places + self._first_edge)
+
+    def _to_lists(self, answer: Columns | list[Neighbors], count: int) -> Sequence[Neighbors]:
+        return split_columns(answer, count, self.policy) if isinstance(answer, Columns) else answer
+
+    def _join(self, parts: list[CommittedNodes]) -> CommittedNodes:
+        """Return committed nodes as one sequence."""
+        if len(parts) == 1:
+            return parts[0]
+        return CommittedNodes(self.record, np.concatenate([part.positions for part in parts]))
+
+    def _split_at_depth_cap(self) -> tuple[list[CommittedNodes], list[CommittedNodes]]:
+        """Return the nodes to expand that are below the depth cap, and those at it."""
+        cap, nodes = self._max_depth, self.delivery.to_expand
+        if cap is None or not nodes:
+            return nodes, []
+        positions = self._join(nodes).positions
+        is_below = self.record.depths_at(positions) < cap
+        if is_below.all():
+            return nodes, []
+        below_cap, at_cap = positions[is_below], positions[~is_below]
+        below = [CommittedNodes(self.record, below_cap)] if len(below_cap) else []
+        return below, [CommittedNodes(self.record, at_cap)]
+
+    async def _call_expand(self, committed: CommittedNodes) -> Columns | list[Neighbors]:
+        answer = await await_answer("expand", self.policy, self.policy.expand(self.state, committed, self._store))
+        return answer if isinstance(answer, Columns) else read_exactly(answer, len(committed), "expand", self.policy)
+
+    async def _admit_listed(self, nodes: list[Any], parents: Positions) -> None:
+        """Enter discovered nodes of lists in the walk record."""
+        none = np.full(len(nodes), -1)
+        if self._numbers is not None:
+            await self._admit(Neighborhood(self._numbers.check_list(nodes), parents, none))
+            return
+        numbers, ids = await self._number(nodes)
+        with label_errors("node_id", self.policy):
+            await self._admit(Neighborhood(numbers, parents, none, nodes, ids))
+
+    async def _number(self, nodes: Sequence[Any], *, are_ids: bool = False) -> tuple[Positions, list[Hashable]]:
+        """Return the numbers of nodes and their ids, in batches between which other tasks may run."""
+        numbers, ids = [_NO_POSITIONS], cast("list[Hashable]", [])
+        for start in range(0, len(nodes), _NODES_PER_BATCH):
+            with label_errors("node_id", self.policy):
+                part = cast("ListedNodes", self.record.nodes).number(
+                    nodes[start : start + _NODES_PER_BATCH], are_ids=are_ids
+                )
+            numbers.append(part[0])
+            ids += part[1]
+            await self._pacer.pace()
+        return np.concatenate(numbers), ids
+
+    async def _admit(self, found: Neighborhood) -> None:
+        """Enter discovered nodes in the walk record, and note the edges for events."""
+        is_known = await offload_if(len(found.numbers) > _LONG, self.record.admit, found)
+        if self.read_edges is None or not self.counts.steps:  # seeds are not read from edges
+            return
+        ids, edges = found.ids, None
+        if self._numbers is not None:
+            await self._numbers.name(found.numbers, self.state, self._store)
+            ids = self._numbers.ids_at(found.numbers, found.numbers)
+            edges = await self._numbers.edges(found.edges)
+        sources = await offload_if(len(ids) > _LONG, self.record.ids_at, found.parents)
+        self.read_edges.append(ReadEdges(sources, ids, is_known.tolist(), found.nodes, edges))
+
+    @property
+    def _numbers(self) -> NumberedNodes | None:
+        """The numbers and names of a walk in columns; `None` in a walk of lists."""
+        return self.record.nodes if isinstance(self.record.nodes, NumberedNodes) else None
 
     async def _score_and_select(self) -> None:
         """Score the nodes discovered in this step, and select from all that wait."""
         self._has_discovered = False
         await self._score()
-        selected = await self._select() if self.record.waiting_count else []
-        if selected:
+        selected = await self._select() if self.record.waiting_count else _NO_POSITIONS
+        if len(selected):
             self.counts.steps += 1
-            await offload_if(len(selected) > _NODES_PER_BATCH, self.record.drop_unselected, selected)
+            await offload_if(len(selected) > _LONG, self.record.drop_unselected, selected)
             # The node budget cuts the selection, whatever the policy returned. The rest of it waits.
             self._selected, self._selected_done = selected[: self._budget - self.counts.committed], 0
         elif self.record.waiting_count:
@@ -290,21 +360,22 @@ class Steps:
 
     async def _score(self) -> None:
         nodes = self.record.fresh_nodes()
-        if nodes:
+        if len(nodes):
+            if self._numbers is not None and self.counts.steps:
+                self.state.fresh_edges = self.record.fresh_edges() - self._first_edge
             with label_errors("score", self.policy):
                 answer = self.policy.score(self.state, nodes, self._store)
                 self.record.score_fresh(await await_answer("score", self.policy, answer))
             await self._pacer.pace()
 
-    async def _select(self) -> list[int]:
+    async def _select(self) -> Positions:
         with label_errors("select", self.policy):
             frontier = self.record.frontier()
             answer = self.policy.select(self.state, frontier)
             positions = await answer if inspect.isawaitable(answer) else answer
             selected = await read_selection(positions, self.record, self.policy)
             if frontier.dropped:
-                is_long = len(frontier.dropped) > _NODES_PER_BATCH
-                await offload_if(is_long, self.record.drop, frontier.dropped, selected)
+                await offload_if(len(frontier.dropped) > _NODES_PER_BATCH, self.record.drop, frontier.dropped, selected)
             return selected
 
     async def _commit_slice(self) -> None:
@@ -312,36 +383,32 @@ class Steps:
         positions = self._selected[self._selected_done : self._selected_done + SLICE_SIZE]
         self._selected_done += len(positions)
         with label_errors("node_id", self.policy):
-            entries = self.record.commit(positions)
-            self._visited.update([entry.id for entry in entries])
+            nodes = self.record.commit(positions)
+        edge_types = None
+        if self._numbers is not None:
+            await self._numbers.name(self.record.numbers_at(positions), self.state, self._store)
+            edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
+        self.delivery.note_committed(nodes)
+        self._show_progress()
         with label_errors("to_hits", self.policy):
-            answer = self.policy.to_hits(self.state, tuple(entries), self._store)
-            hits = read_exactly(
-                await await_answer("to_hits", self.policy, answer), len(entries), "to_hits", self.policy
-            )
-            self._provenance.annotate(entries, hits)
-        self._slice, self._slice_hits, self._next, self._next_to_count = entries, hits, 0, 0
-        self._slice_end = self._end_within_max_hits()
+            answer = await await_answer("to_hits", self.policy, self.policy.to_hits(self.state, nodes, self._store))
+            if isinstance(answer, HitBatch):
+                check_batch(answer, len(nodes), self.policy)
+                hits: Sequence[SearchHit | None] = self._provenance.annotate_batch(nodes, answer, edge_types)
+            else:
+                hits = read_exactly(answer, len(nodes), "to_hits", self.policy)
+                self._provenance.annotate(nodes, hits, edge_types)
+        self.delivery.start_slice(nodes, hits)
+        if self._limits.max_hits is not None:
+            self.delivery.end_within(self._limits.max_hits - self.counts.emitted)
 
     # Limits on hits and committed nodes.
 
-    def _end_within_max_hits(self) -> int:
-        """Return the number of nodes to deliver: all, or those before the first hit too many."""
-        if self._limits.max_hits is not None:
-            hits_left = self._limits.max_hits - self.counts.emitted
-            for index, hit in enumerate(self._slice_hits):
-                hits_left -= hit is not None
-                if hits_left < 0:
-                    return index
-        return len(self._slice_hits)
-
     def _withhold_hits(self) -> None:
         """End the walk at `max_hits`, and count the hits of this slice that it leaves out."""
-        withheld = sum(hit is not None for hit in self._slice_hits[self._slice_end :])
         # Nodes that wait, after this slice or in the frontier, have no hits yet. So the count is a lower bound.
-        self.counts.refuse("max_hits", withheld, at_least=self.record.waiting_count > 0)
+        self.counts.refuse("max_hits", self.delivery.withhold(), at_least=self.record.waiting_count > 0)
         self.stop_reason = "max_hits"
-        del self._slice_hits[self._slice_end :]
 
     def _has_reached_limit(self) -> bool:
         """Return whether `max_hits` or the node budget is spent.
@@ -361,14 +428,14 @@ class Steps:
 
     # The count beyond the limits.
 
-    def nodes_not_expanded(self) -> dict[str, list[CommittedNode]]:
+    def nodes_not_expanded(self) -> dict[str, CommittedNodes]:
         """Return, by limit, the nodes that were committed but not expanded because of it."""
         below_cap, at_cap = self._split_at_depth_cap()
         unexpanded = {"max_depth": self._at_depth_cap + at_cap}
         # Behind a limit that has a count already nothing is expanded: `left_out` is the first count above 0.
         if self.stop_reason in ("node_budget", "max_hits") and self.stop_reason not in self.counts.left_out:
             unexpanded[self.stop_reason] = below_cap
-        return {limit: entries for limit, entries in unexpanded.items() if entries}
+        return {limit: self._join(parts) for limit, parts in unexpanded.items() if parts}
 
     async def _count_beyond_limits(self) -> None:
         """Count the nodes that limits kept out of the walk, by one expansion after the last hit."""
@@ -380,50 +447,42 @@ class Steps:
             self.counts.unknown.update(unexpanded)
             return
         # 1. One call for the nodes of all limits. The ids of lazy neighbours are enough: no nodes are created.
-        entries = [entry for group in unexpanded.values() for entry in group]
+        committed = self._join(list(unexpanded.values()))
         counts = WalkCounts()  # its own counts: this is not part of the walk
+        reader = NeighborReader(self.policy, self._limits, counts)
         with label_errors("expand", self.policy):
-            answers = await self._call_expand(entries)
-            are_ids = [isinstance(answer, LazyNeighbors) for answer in answers]
-            sources = [answer.ids if isinstance(answer, LazyNeighbors) else answer for answer in answers]
-            neighbors = await NeighborReader(self.policy, self._limits, counts).read(sources, entries)
+            answer = await self._call_expand(committed)
+            if isinstance(answer, Columns) and self._numbers is not None:
+                numbers = self._numbers.check(answer.ids, "expand")
+                sizes, places = reader.read_columns(answer, len(committed))
+                numbers = numbers[places]
+            else:
+                sizes, numbers = await self._read_ids(self._to_lists(answer, len(committed)), committed, reader)
         # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
-        start = 0
+        start = end = 0
+        ends = np.cumsum(sizes)
         for limit, group in unexpanded.items():
-            part = slice(start, start := start + len(group))
-            self.counts.refuse(limit, len(await self._ids_not_reached(neighbors[part], are_ids[part])))
+            end += len(group)
+            stop = int(ends[end - 1])
+            part = numbers[start:stop]
+            self.counts.refuse(limit, await offload_if(len(part) > _LONG, self.record.count_unreached, part))
+            start = stop
             if counts.left_out:
                 self.counts.at_least.add(limit)
 
-    async def _ids_not_reached(self, neighbors: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> set[Hashable]:
-        """Return the ids, of nodes or given as such, that are neither committed nor waiting."""
-        unreached: set[Hashable] = set()
-        for as_ids in (False, True):
-            nodes = chain.from_iterable(compress(neighbors, (is_ids is as_ids for is_ids in are_ids)))
-            while batch := list(islice(nodes, _NODES_PER_BATCH)):
-                with label_errors("node_id", self.policy):
-                    unreached |= self.record.ids_not_reached(batch, are_ids=as_ids)
-                await self._pacer.pace()
-        return unreached
-
-
-def _split_groups(groups: NodeGroups) -> Iterator[NodeGroups]:
-    """Yield the groups in batches that take about a millisecond each; a large group is split.
-
-    A batch has at most twice `_NODES_PER_BATCH` nodes and groups. The last of several batches may be empty.
-    """
-    if len(groups) + sum(len(nodes) for _, nodes in groups) <= _NODES_PER_BATCH:
-        yield groups
-        return
-    batch: NodeGroups = []
-    room = _NODES_PER_BATCH
-    for parent, nodes in groups:
-        for start in range(0, len(nodes), _NODES_PER_BATCH):
-            part = nodes[start : start + _NODES_PER_BATCH]
-            batch.append((parent, part))
-            room -= len(part)
-            if room <= 0:
-                yield batch
-                batch, room = [], _NODES_PER_BATCH
-        room -= 1  # a group without nodes takes time too
-    yield batch
+    async def _read_ids(
+        self, sources: Sequence[Neighbors], committed: CommittedNodes, reader: NeighborReader
+    ) -> tuple[Positions, Positions]:
+        """Return how many neighbours each node has, and the numbers of all of them in a row."""
+        are_ids = [isinstance(source, LazyNeighbors) for source in sources]
+        plain = [source.ids if isinstance(source, LazyNeighbors) else source for source in sources]
+        neighbors = await reader.read(plain, committed)
+        sizes = np.array(list(map(len, neighbors)), np.intp)
+        if self._numbers is not None:
+            return sizes, self._numbers.check_list(list(chain.from_iterable(neighbors)))
+        # Runs of nodes and runs of ids in turn, so that the order stays.
+        numbers = [_NO_POSITIONS]
+        for is_ids, run in groupby(zip(are_ids, neighbors, strict=True), key=itemgetter(0)):
+            row = list(chain.from_iterable(items for _, items in run))
+            numbers.append((await self._number(row, are_ids=is_ids))[0])
+        return sizes, np.concatenate(numbers)

@@ -9,6 +9,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Self
 
 import anyio.lowlevel
+import numpy as np
 
 from airw._base.checks import check_count, check_query
 from airw._base.messages import short_repr
@@ -142,7 +143,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._run = WalkRun(steps, timeout)
         self._as_events = False
         self._ranking: list[SearchHit] | None = None
-        self._node_ids: dict[Hashable, Hashable] = {}  # by the identity of a hit: see `path`
+        self._positions: dict[Hashable, int] = {}  # by the identity of a hit: see `path`
         self._indexed_hits = 0
 
     # The methods of an async generator and context manager.
@@ -207,7 +208,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
     def ranking(self) -> list[SearchHit] | None:
         """The hits in the policy's final order, best first; `None` until the walk has ended."""
         if self._ranking is None and self.summary is not None:
-            hits, name = self._steps.hits, type(self.policy).__name__
+            hits, name = self._steps.delivery.delivered, type(self.policy).__name__
             with label_errors("rank", self.policy):
                 answer = require_plain("rank", self.policy, self.policy.rank(self._steps.state, tuple(hits)))
                 ranked = list(islice(answer, len(hits) + 1)) if is_iterable(answer) else None
@@ -227,22 +228,21 @@ class Walk(AsyncGenerator[SearchHit, None]):
         Raises:
             ArgumentError: If the hit does not come from this walk.
         """
-        steps = self._steps
-        steps.count_delivered()
         # Index only the hits that are new since the last call.
-        new = slice(self._indexed_hits, None)
-        for known_hit, node_id in zip(steps.hits[new], steps.ids_of_hits[new], strict=True):
+        for known_hit, position in self._steps.delivery.iterate_from(self._indexed_hits):
             # Two nodes may have hits of one surface, so the object itself counts first. A hit that `rank` replaced is
             # another object, and is recognised by its surface.
-            self._node_ids[id(known_hit)] = node_id
-            self._node_ids.setdefault(self._identity(known_hit), node_id)
-        self._indexed_hits = len(steps.hits)
-        key = id(hit) if id(hit) in self._node_ids else self._identity(hit)
-        if key not in self._node_ids:
+            self._positions[id(known_hit)] = position
+            self._positions.setdefault(self._identity(known_hit), position)
+            self._indexed_hits += 1
+        key = id(hit) if id(hit) in self._positions else self._identity(hit)
+        if key not in self._positions:
             raise ArgumentError(
                 f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
             )
-        return steps.record.path(self._node_ids[key])
+        position = self._positions[key]
+        self._steps.record.require_stable(np.array([position]))
+        return self._steps.record.path_to(position)
 
     def events(self) -> WalkEvents:
         """Return the walk as a stream of events instead of hits, for drawing or logging it.

@@ -215,6 +215,7 @@ DIFFERENCES = {
     "Record(metadata)": "Record(vector=…)",
     "Record(vector)": "Record(vector=…)",
     "WalkPolicy.to_hit": "WalkPolicy.to_hit",
+    "WalkState(_progress)": WALK_STATE,
     "WalkState(_record)": WALK_STATE,
     "WalkState(budget)": WALK_STATE,
     "WalkState.budget": WALK_STATE,

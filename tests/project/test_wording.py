@@ -105,7 +105,7 @@ def test_functions_are_not_named_by_a_participle():
     faults = []
     for path, node in nodes_of([*OWN_NAMES, *TESTS], FUNCTIONS):
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
-        is_field = decorators & {"property", "cached_property"} and not node.name.startswith("_")
+        is_field = decorators & {"property", "cached_property", f"{node.name}.setter"} and not node.name.startswith("_")
         if is_participle(node.name) and not is_field:
             faults.append(f"{relative_path(path)}:{node.lineno} {node.name}")
     assert faults == []

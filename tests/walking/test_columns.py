@@ -1,0 +1,316 @@
+"""A walk in columns equals the same walk of lists."""
+
+import pickle
+from dataclasses import replace
+from itertools import chain, pairwise
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.errors import PolicyError
+from airw.values import Edge, HitBatch, Limits, SearchHit
+from airw.walking import Columns, Policy, traverse
+from tests.support.walk_cases import case_of
+
+QUICK, ALL = 200, 4_000
+TYPES = ("REF", "part-of", None)
+
+
+def name_of(number):
+    return f"n{number}"
+
+
+def type_of(source, target):
+    return TYPES[(source + 2 * target) % 3]
+
+
+def edge_between(source, target):
+    kind = type_of(source, target)
+    return None if kind is None else Edge(name_of(source), name_of(target), kind)
+
+
+class Listed(Policy):
+    """The policy of a case, whose nodes are numbers with the edges to them."""
+
+    def __init__(self, case):
+        self.case, self.keeps_frontier, self.scores_paths = case, case.keeps, case.paths
+
+    def begin(self, state):
+        return {"step": -1}
+
+    async def seed(self, state, store):
+        return [(number, None) for number in self.case.seeds]
+
+    async def score(self, state, nodes, store):
+        return [self.case.scores[number] for number, _ in nodes]
+
+    def select(self, state, frontier):
+        state.memory["step"] += 1
+        live = frontier.live.tolist()
+        waiting = [(number, frontier.depths[at], float(frontier.scores[at])) for at, number in self.numbers(frontier)]
+        taken, dropped = self.case.choose(state.memory["step"], waiting)
+        frontier.drop(live[index] for index in dropped)
+        return [live[index] for index in taken]
+
+    def numbers(self, frontier):
+        return [(at, frontier.nodes[at][0]) for at in frontier.live.tolist()]
+
+    async def expand(self, state, committed, store):
+        return [
+            [(end, edge_between(entry.node[0], end)) for end in self.case.edges[entry.node[0]]] for entry in committed
+        ]
+
+    def node_id(self, node):
+        return name_of(node[0])
+
+    def edge_of(self, node):
+        return node[1]
+
+    def stop(self, state):
+        assert {hit.artifact_id for hit in state.results} <= state.visited
+        return self.case.enough is not None and len(state.results) >= self.case.enough
+
+    async def to_hits(self, state, committed, store):
+        assert {entry.id for entry in committed} <= state.visited
+        return [
+            None
+            if entry.node[0] in self.case.routers
+            else SearchHit(entry.id, "node", entry.score, f"text of {entry.id}")
+            for entry in committed
+        ]
+
+
+class InColumns(Listed):
+    """The same policy in columns."""
+
+    async def seed(self, state, store):
+        return np.array(self.case.seeds, np.int32)
+
+    async def score(self, state, nodes, store):
+        assert None not in {state.depth_of(id) for id in state.visited}
+        return np.array(self.case.scores)[nodes]
+
+    def numbers(self, frontier):
+        return zip(frontier.live.tolist(), frontier.nodes[frontier.live].tolist(), strict=True)
+
+    async def expand(self, state, committed, store):
+        lists = [self.case.edges[number] for number in committed.nodes.tolist()]
+        ends = list(chain.from_iterable(lists))
+        sources = np.repeat(committed.nodes, [len(each) for each in lists]).tolist()
+
+        def edges(positions):
+            return [edge_between(sources[at], ends[at]) for at in positions.tolist()]
+
+        async def edge_types(positions):
+            return [type_of(sources[at], ends[at]) for at in positions.tolist()]
+
+        offsets = np.cumsum([0, *map(len, lists)])
+        return Columns(np.array(ends, np.int64), offsets, edges, edge_types if self.case.number % 2 else None)
+
+    async def name_nodes(self, state, numbers, store):
+        return [name_of(number) for number in numbers.tolist()]
+
+    async def to_hits(self, state, committed, store):
+        ids = [None if number in self.case.routers else name_of(number) for number in committed.nodes.tolist()]
+        return HitBatch(ids, "node", committed.scores, [f"text of {id}" for id in committed.ids])
+
+
+def bounds_of(case):
+    return {"max_depth": case.max_depth, "node_budget": case.node_budget, "limits": case.limits}
+
+
+def outcome_of(walk, hits):
+    summary = walk.summary.to_dict()
+    del summary["seconds"]
+    ranking = walk.ranking and [hit.artifact_id for hit in walk.ranking]
+    return [hit.to_dict() for hit in hits], summary, [walk.path(hit) for hit in hits], ranking
+
+
+async def walk_hits(policy, close_after):
+    walk = traverse("query", None, policy=policy, **bounds_of(policy.case))
+    hits = []
+    async for hit in walk:
+        hits.append(hit)
+        if len(hits) == close_after:
+            break
+    await walk.aclose()
+    return outcome_of(walk, hits)
+
+
+async def walk_events(policy):
+    walk = traverse("query", None, policy=policy, **bounds_of(policy.case))
+    events = [event async for event in walk.events()]
+    return [event.to_dict() for event in events[:-1]]
+
+
+async def compare(numbers):
+    for number in numbers:
+        case = replace(case_of(number), forms=["list"] * 16)
+        close_after = number % 5 or None
+        expected = await walk_hits(Listed(case), close_after)
+        assert await walk_hits(InColumns(case), close_after) == expected, case
+        assert await walk_events(InColumns(case)) == await walk_events(Listed(case)), case
+
+
+@pytest.mark.parametrize(("backend", "start"), [("asyncio", 0), ("trio", 1)])
+def test_some_walks_in_columns_equal_those_of_lists(backend, start):
+    anyio.run(compare, range(start, QUICK, 2), backend=backend)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "start"), [("asyncio", 0), ("trio", 1)])
+def test_thousands_of_walks_in_columns_equal_those_of_lists(backend, start):
+    anyio.run(compare, range(QUICK + start, ALL, 2), backend=backend)
+
+
+# Small walks.
+
+
+class Ring(Policy):
+    """Walks along numbers 0 to 9 that follow each other."""
+
+    async def seed(self, state, store):
+        return np.array([0])
+
+    async def score(self, state, nodes, store):
+        return np.zeros(len(nodes))
+
+    async def expand(self, state, committed, store):
+        return Columns((committed.nodes + 1) % 10, np.arange(len(committed) + 1))
+
+    async def to_hits(self, state, committed, store):
+        return HitBatch([str(entry.node) for entry in committed], "node", committed.scores, sources="ring")
+
+
+async def hits_of(policy, **options):
+    return [hit async for hit in traverse("query", None, policy=policy, **options)]
+
+
+async def test_without_names_the_id_of_a_number_is_the_number():
+    hits = await hits_of(Ring(), node_budget=3)
+    assert hits[-1] == SearchHit(
+        "2", "node", 0.0, "", {"walk_depth": 2, "walk_parent": 1, "walk_path": [0, 1, 2], "seed": "0"}, "ring"
+    )
+
+
+async def test_a_hit_that_nobody_has_looked_at_can_be_copied_and_pickled():
+    expected = [hit.to_dict() for hit in await hits_of(Ring(), node_budget=3)]
+    assert [hit.to_dict() for hit in pickle.loads(pickle.dumps(await hits_of(Ring(), node_budget=3)))] == expected
+    assert [replace(hit).to_dict() for hit in await hits_of(Ring(), node_budget=3)] == expected
+
+
+async def test_the_seeds_of_an_array_may_be_expanded_in_lists():
+    class Mixed(Ring):
+        async def expand(self, state, committed, store):
+            return [[entry.node + 1] for entry in committed]
+
+    assert [hit.artifact_id for hit in await hits_of(Mixed(), node_budget=3)] == ["0", "1", "2"]
+
+
+async def test_a_policy_with_ids_of_its_own_and_no_names_gets_lists():
+    class Own(Ring):
+        def node_id(self, node):
+            return f"n{node}"
+
+        async def score(self, state, nodes, store):
+            assert isinstance(nodes, list)
+            return [0.0] * len(nodes)
+
+        async def expand(self, state, committed, store):
+            return Columns(np.array([entry.node + 1 for entry in committed]), np.arange(len(committed) + 1))
+
+    [_, hit] = await hits_of(Own(), node_budget=2)
+    assert hit.metadata["walk_path"] == ["n0", "n1"]
+
+
+async def test_score_can_tell_by_which_edge_a_node_was_found():
+    found = []
+
+    class Curious(Ring):
+        async def expand(self, state, committed, store):
+            return Columns(np.array([5, 0, 7, 5]), np.array([0, 4]))
+
+        async def score(self, state, nodes, store):
+            found.append((nodes.tolist(), state.fresh_edges.tolist()))
+            return np.zeros(len(nodes))
+
+    await hits_of(Curious(), node_budget=3, limits=Limits(count_beyond_limits=False))
+    assert found == [([0], []), ([5, 7], [0, 2])]
+
+
+def answer(**columns):
+    class Wrong(Ring):
+        async def expand(self, state, committed, store):
+            return Columns(**columns)
+
+    return Wrong()
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (answer(ids=np.array([1]), offsets=np.array([0])), "an integer array of 2, one more than"),
+        (answer(ids=np.array([1]), offsets=[0, 1]), "an integer array of 2, one more than"),
+        (answer(ids=np.array([1]), offsets=np.array([0, 2])), "they must rise from 0 to the number of ids"),
+        (answer(ids=np.array([1]), offsets=np.array([1, 1])), "they must rise from 0 to the number of ids"),
+        (answer(ids=np.array([-1]), offsets=np.array([0, 1])), "expand returned node -1; return numbers from 0 to"),
+        (answer(ids=np.array([2**40]), offsets=np.array([0, 1])), "expand returned node 1099511627776"),
+        (answer(ids=np.array([0.5]), offsets=np.array([0, 1])), "return the numbers of nodes as an integer array"),
+        (answer(ids=["a"], offsets=np.array([0, 1])), "return the numbers of nodes as an integer array"),
+    ],
+    ids=range(8),
+)
+async def test_columns_that_do_not_fit_are_an_error(policy, message):
+    with pytest.raises(PolicyError, match=message):
+        await hits_of(policy)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [["a"]], None, "a"], ids=repr)
+async def test_names_that_do_not_fit_are_an_error(names):
+    class Named(Ring):
+        async def name_nodes(self, state, numbers, store):
+            return names
+
+    with pytest.raises(PolicyError, match="name_nodes"):
+        await hits_of(Named())
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        lambda count: HitBatch(["a"] * (count + 1), "node", np.zeros(count)),
+        lambda count: HitBatch(["a"] * count, "node", np.zeros(count + 1)),
+        lambda count: HitBatch(["a"] * count, "node", [0.0] * count),
+        lambda count: HitBatch(["a"] * count, "node", np.array(["high"] * count)),
+        lambda count: HitBatch(["a"] * count, "node", np.zeros(count), texts=[]),
+    ],
+)
+async def test_a_batch_that_does_not_fit_is_an_error(batch):
+    class Wrong(Ring):
+        async def to_hits(self, state, committed, store):
+            return batch(len(committed))
+
+    with pytest.raises(PolicyError, match=r"Wrong.to_hits returned a HitBatch with"):
+        await hits_of(Wrong())
+
+
+async def test_a_policy_cannot_change_what_it_is_shown():
+    class Changing(Ring):
+        async def score(self, state, nodes, store):
+            with pytest.raises(ValueError, match="read-only"):
+                nodes[:] = 0
+            return np.zeros(len(nodes))
+
+        def select(self, state, frontier):
+            for column in (frontier.nodes, frontier.ids, frontier.depths, frontier.scores):
+                with pytest.raises(ValueError, match="WRITEABLE"):
+                    column.setflags(write=True)
+            return frontier.live
+
+    assert len(await hits_of(Changing(), node_budget=3)) == 3
+
+
+async def test_offsets_say_where_the_neighbours_of_a_node_are():
+    columns = Columns(np.array([7, 8, 9]), np.array([0, 2, 2, 3]))
+    assert [columns.ids[start:end].tolist() for start, end in pairwise(columns.offsets)] == [[7, 8], [], [9]]
