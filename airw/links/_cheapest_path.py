@@ -15,7 +15,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from airw._base.concurrency import offload_if
-from airw.links._path_search import LIMIT_NAMES, MANY, PAGE, HopSearch, PathLimits, Step, StepReader
+from airw.links._hop_search import HopSearch
+from airw.links._path_search import LIMIT_NAMES, MANY, PAGE, PathLimits, Step, StepReader
 from airw.links.costs import COST_EPSILON, COST_SCALE, link_cost
 from airw.links.paths import LinkPath
 

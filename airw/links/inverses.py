@@ -140,13 +140,20 @@ class FollowedLinks:
         """Return the name of an edge seen from one of its ends."""
         return edge.type if self.inverses is None else self.inverses.name_of(edge, here)
 
+    def name_of_type(self, type: str, *, is_against: bool) -> str:
+        """Return the name of a link of this type, followed against its direction or along it."""
+        return self.inverses.of(type) if is_against and self.inverses is not None else type
+
     def accepts(self, edge: Edge, here: NodeId) -> bool:
         """Return whether the filter accepts an edge that is followed from one of its ends."""
-        name = self.name_of(edge, here)
+        return self.accepts_name(self.name_of(edge, here), edge.origin)
+
+    def accepts_name(self, name: str, origin: str) -> bool:
+        """Return whether the filter accepts a link that has this name where it is followed."""
         return (
             (self.filter.types is None or name in self.filter.types)
             and name not in self.filter.exclude
-            and (self.filter.origins is None or edge.origin in self.filter.origins)
+            and (self.filter.origins is None or origin in self.filter.origins)
         )
 
     def follows(self, edge: Edge) -> bool:

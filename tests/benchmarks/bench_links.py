@@ -1,4 +1,4 @@
-"""Walks and paths along links in a SQLite corpus, beside plain `sqlite3` and networkx; and reading links from markdown.
+"""Walks and paths along links, beside plain `sqlite3` and networkx; links read from markdown.
 
 Notes have ten random links each. `AIRW_BENCH_NOTES` sets other sizes, as in `10000,100000,1000000`: a million takes
 several minutes and 3 GB of disk. `AIRW_BENCH_FOLDER` keeps the corpora for the next run. `AIRW_DATA` adds its markdown
@@ -70,7 +70,7 @@ async def fill(file: Path, count: int) -> None:
 
 @contextmanager
 def open_notes(file: Path, count: int) -> Iterator[tuple[Callable[..., float], Corpus, sqlite3.Connection]]:
-    """Yield a function that times async work in an event loop of its own, the corpus, and a plain connection."""
+    """Yield a function that times work in an event loop, the corpus, and a connection."""
     with start_blocking_portal() as portal:
         if not file.exists():
             portal.call(fill, file, count)
@@ -104,7 +104,7 @@ async def walk_notes(corpus: Corpus, roots: list[str], **options) -> list[dict[s
 
 
 def walk_by_hand(plain: sqlite3.Connection, roots: list[str]) -> list[dict[str, object]]:
-    """Return the same with the standard library: links hop by hop, then text and metadata of what was found."""
+    """Return the same: links hop by hop, then text and metadata of what was found."""
     found = []
     for root in roots:
         reached, frontier = {root: None}, [root]
@@ -125,7 +125,7 @@ def walk_by_hand(plain: sqlite3.Connection, roots: list[str]) -> list[dict[str, 
 
 
 async def read_trees(corpus: Corpus, roots: list[str], **options) -> list[tuple[int, int, int]]:
-    """Read trees of three hops as `airw link tree` does; return nodes, edges, and how many lie beyond."""
+    """Read trees as `airw link tree` does; return nodes, edges, and how many lie beyond."""
     trees = [await read_tree(walk_links(corpus, [root], max_nodes=UNLIMITED, **options)) for root in roots]
     return [(len(tree.nodes), len(tree.edges), tree.left_out["max_hops"]) for tree in trees]
 

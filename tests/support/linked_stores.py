@@ -53,8 +53,20 @@ async def store_of(edges, **options):
         yield store
 
 
+class WithoutColumns:
+    """A store that returns links in lists only, as stores of others do."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        if name in ("artifact_numbers", "neighbor_columns"):
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+
 class Counting:
-    """A store that counts its calls and the most ids passed to `neighbors` at once."""
+    """A store that counts its calls and the most artifacts whose links are read at once."""
 
     def __init__(self, store):
         self._store, self.calls, self.largest = store, Counter(), 0
@@ -63,6 +75,11 @@ class Counting:
         self.calls["neighbors"] += 1
         self.largest = max(self.largest, len(ids))
         return await self._store.neighbors(ids, **options)
+
+    async def neighbor_columns(self, numbers, **options):
+        self.calls["neighbors"] += 1
+        self.largest = max(self.largest, len(numbers))
+        return await self._store.neighbor_columns(numbers, **options)
 
     async def records_of(self, ids, **options):
         self.calls["records_of"] += 1
