@@ -11,6 +11,8 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from airw._base.fairness import note_work
+
 T = TypeVar("T")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
@@ -25,7 +27,7 @@ async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
     running = threading.Lock()
 
     def work() -> R:
-        with running:
+        with running, note_work():
             return function(*args)
 
     try:

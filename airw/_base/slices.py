@@ -11,9 +11,12 @@ from heapq import nsmallest
 from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
+from airw._base.fairness import give_way
+
 T = TypeVar("T")
 
 _SLICE = 1 << 12  # items that one call handles in a few milliseconds
+_PART = 1 << 9  # items between two pauses of a long loop
 _SLICE_CHARS = 1 << 18
 _SAMPLES = 16  # items of a sample per part of a long sort: so hardly any part is twice as long as the others
 _STRIDE = 2_654_435_761  # a prime: its multiples spread a sample over all positions, without a pattern
@@ -21,15 +24,16 @@ _FEW = 16  # a search for the first items is faster than a sort if they are less
 
 
 def iterate_slices(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items in lists of at most a few thousand.
+    """Yield the items in lists of at most some hundreds; between them, others get their turn.
 
     Example:
-        >>> [len(part) for part in iterate_slices(range(10_000))]
-        [4096, 4096, 1808]
+        >>> [len(part) for part in iterate_slices(range(1_200))]
+        [512, 512, 176]
     """
     remaining = iter(items)
-    while part := [*islice(remaining, _SLICE)]:
+    while part := [*islice(remaining, _PART)]:
         yield part
+        give_way()
 
 
 def split_in_slices(text: str, separator: str) -> Iterator[list[str]]:
@@ -69,9 +73,10 @@ def consume_in_slices(items: list[T]) -> Iterator[T]:
     """
     items.reverse()
     while items:
-        part = items[: -_SLICE - 1 : -1]
-        del items[-_SLICE:]
+        part = items[: -_PART - 1 : -1]
+        del items[-_PART:]
         yield from part
+        give_way()
 
 
 def sort_in_slices(items: Iterable[T], *, key: Callable[[T], Any] | None = None, limit: int | None = None) -> list[T]:
@@ -97,7 +102,8 @@ def sort_in_slices(items: Iterable[T], *, key: Callable[[T], Any] | None = None,
     if key is None:
         entries.extend(item for item in remaining)
         return [entry for part in _partition(entries) for entry in sorted(part)][:limit]
-    pairs = [(key(item), number, item) for number, item in enumerate(chain(entries, remaining))]
+    numbered = enumerate(chain(entries, remaining))
+    pairs = [(key(item), number, item) for part in iterate_slices(numbered) for number, item in part]
     return [item for part in _partition(pairs) for _, _, item in consume_in_slices(sorted(part))][:limit]
 
 
@@ -114,4 +120,6 @@ def _partition(entries: list[Any]) -> Iterator[list[Any]]:
     parts: list[list[Any]] = [[] for _ in range(len(pivots) + 1)]
     for entry in consume_in_slices(entries):
         parts[bisect_right(pivots, entry)].append(entry)
-    yield from consume_in_slices(parts)
+    for part in consume_in_slices(parts):
+        yield part
+        give_way()

@@ -14,6 +14,7 @@ def _short_slices():
     """Make slices so short that a few items are long work."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "_SLICE", 8)
+        patch.setattr(slices, "_PART", 8)
         patch.setattr(slices, "_FEW", 2)
         patch.setattr(slices, "_SLICE_CHARS", 3)
         yield

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
 import anyio
 
 from airw._base.concurrency import in_thread
+from airw._base.fairness import note_work, without_pause
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files, read_log_inode
 from airw.stores.sqlite._schema import connect, read_immutable_state, transaction, translate_errors
@@ -154,7 +155,8 @@ class Connection:
             if self._is_cancelled:
                 raise StoreError("the call was cancelled")
         try:
-            yield
+            with without_pause():
+                yield
         finally:
             lock.release()
 
@@ -219,8 +221,13 @@ class Connection:
         # That thread keeps the last function and what it returned until its next call. That could be a long result, or
         # the store itself. So both are passed in lists, which are emptied here.
         calls, results = [partial(work, self._raw, *args, **kwargs)], list[object]()
+
+        def call() -> None:
+            with note_work():
+                results.append(calls[0]())
+
         try:
-            await execute(lambda: results.append(calls[0]()))
+            await execute(call)
         finally:
             calls.clear()
         return results.pop()

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +51,10 @@ def records_of(
     if limit is not None:
         condition = f"record.rowid IN (SELECT rowid FROM record WHERE {condition} ORDER BY rowid LIMIT :limit)"
     records: list[list[Record] | None] = [None] * len(artifact_ids)
-    rows = connection.execute(
+    cursor = connection.execute(
         f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}", bound
-    ).fetchall()
+    )
+    rows = [row for part in iterate_slices(cursor) for row in part]
     # The rows usually are in order already. Then this sort costs less than one in SQLite.
     rows = sort_in_slices(rows, key=_get_place)
     pairs = (
@@ -158,7 +159,7 @@ def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[
 
 def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntry]]:
     """Yield one ledger entry per artifact, from consecutive rows of its records."""
-    for (position, _), group in groupby(record_rows, itemgetter(0, 1)):
+    for (position, _), group in groupby(chain.from_iterable(iterate_slices(record_rows)), itemgetter(0, 1)):
         rows = list(group)
         _, artifact_id, version, embedder_id, strategy_id, extractor_id, source, _ = rows[0]
         record_ids = tuple(row[-1] for row in rows if row[-1] is not None)

@@ -1,0 +1,64 @@
+"""Long work in a thread that leaves most of Python's global lock to short work.
+
+Only one thread at a time runs Python code. A thread that waits for its turn gets it after 5 ms, and a short call needs
+several turns. So beside one long call, a hundred short ones would take as long as one each. Therefore long work pauses
+now and then, for as long as it takes others to have their share.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_WORK = 0.001  # seconds of work between two pauses
+_MOST = 0.005  # seconds of work that one pause makes up for
+_SHARE = 4  # a pause is so many times as long as the work before it
+_RECENT = 0.02  # seconds; work that began longer ago is long, or over
+
+
+class _Work(threading.local):
+    """What this thread does: whether it may pause, and its processor time at the last pause."""
+
+    may_pause = False
+    last_pause = 0.0
+
+
+_work = _Work()
+_begun: dict[int, float] = {}  # when each thread began its last work, by the id of the thread
+
+
+@contextmanager
+def note_work() -> Iterator[None]:
+    """Note that this thread begins a piece of work, for as long as the block runs."""
+    _begun[threading.get_ident()] = time.monotonic()
+    _work.may_pause, _work.last_pause = True, time.thread_time()
+    try:
+        yield
+    finally:
+        _work.may_pause = False
+
+
+@contextmanager
+def without_pause() -> Iterator[None]:
+    """Run the block without pauses, because others wait for it."""
+    before, _work.may_pause = _work.may_pause, False
+    try:
+        yield
+    finally:
+        _work.may_pause = before
+
+
+def give_way() -> None:
+    """Pause if this thread has worked for some time, and others have short work.
+
+    Nothing happens outside of `note_work`, so the event loop never pauses.
+    """
+    if not _work.may_pause:
+        return
+    worked = time.thread_time() - _work.last_pause
+    if worked < _WORK:
+        return
+    own, recent = threading.get_ident(), time.monotonic() - _RECENT
+    if any(begun > recent for thread, begun in list(_begun.items()) if thread != own):
+        time.sleep(_SHARE * min(worked, _MOST))
+    _work.last_pause = time.thread_time()
