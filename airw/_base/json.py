@@ -79,16 +79,15 @@ def json_clean(value: Any) -> Any:
     """
     if type(value) in _CLEAN:
         return value
-    if isinstance(value, np.floating):
-        value = float(value)
+    if type(value) is dict:  # nearly always, so it is checked first
+        return {str(key): item if type(item) in _CLEAN else json_clean(item) for key, item in value.items()}
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, (np.generic, np.ndarray)):
         return json_clean(value.tolist())
     if isinstance(value, (int, str)):
         return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    # `dict` first: the check against the abstract `Mapping` is much slower.
-    if isinstance(value, (dict, Mapping)):
+    if isinstance(value, Mapping):
         return {str(key): item if type(item) in _CLEAN else json_clean(item) for key, item in value.items()}
     if isinstance(value, AbstractSet):
         return sorted((json_clean(item) for item in value), key=str)

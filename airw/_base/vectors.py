@@ -36,13 +36,14 @@ def unit_rows(vectors: Any, *, count: int, dim: int | None = None, of: str = "th
     if rows.ndim != 2 or rows.shape[0] != count or (dim is not None and rows.shape[1] != dim):
         raise EmbedderError(f"{of} must return shape ({count}, {dim or 'dim'}), not {rows.shape}")
     # In float64, because the squares of large float32 numbers overflow.
-    lengths = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+    wide = rows.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     if not np.isfinite(lengths).all():
         row = int(np.flatnonzero(~np.isfinite(lengths))[0])
         raise EmbedderError(f"{of} returned a vector that is not finite (row {row} of {count})")
     lengths[lengths == 0] = 1.0
-    unit: Floats = (rows / lengths).astype(np.float32)
-    return unit
+    wide /= lengths
+    return wide.astype(np.float32)
 
 
 def exact_scores(vectors: Floats, query: Floats) -> Floats:

@@ -26,7 +26,7 @@ from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
 from airw.corpora.floors import BuiltFloor
 from airw.corpora.progress import ProgressMeter
-from airw.corpora.recipes import BuildRecipe, Draft, PlanResult, check_id
+from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, check_id
 from airw.errors import AirwError, SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
@@ -403,14 +403,20 @@ class Builder:
 
     def _draft(self, changed: Sequence[VersionedArtifact], plans: Mapping[str, PlanResult], page: Page) -> None:
         """Decompose the changed artifacts and extract their links."""
-        for artifact, version in changed:
-            draft = self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id))
+        drafts: list[PlannedDraft] = []
+        try:
+            for artifact, version in changed:
+                drafts.append(self.recipe.attempt(self.recipe.draft, artifact, version, plans.get(artifact.id)))
+        except SourceError:
+            self.recipe.check_drafts(drafts)  # raises the problem of an earlier item
+            raise
+        for draft in self.recipe.check_drafts(drafts):
             if isinstance(draft, ItemProblem):
                 page.problems.append(draft)
                 continue
             page.drafts.append(draft)
-            self.kept_ids.add(artifact.id)
-            page.problems.extend(ItemProblem(artifact.id, reason, lost=False) for reason in draft.problems)
+            self.kept_ids.add(draft.artifact_id)
+            page.problems.extend(ItemProblem(draft.artifact_id, reason, lost=False) for reason in draft.problems)
 
     def _keep_lost_items(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
         """Keep the indexed version of each lost item, if possible, and note it in the problem."""

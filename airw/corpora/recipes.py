@@ -2,13 +2,13 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
-from airw._base.json import is_deeper, json_clean
+from airw._base.json import is_deeper, json_clean, list_flat_texts
 from airw._base.messages import one_line, short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
@@ -45,6 +45,9 @@ class Draft:
     def to_change(self, vectors: Floats) -> ArtifactChange:
         """Return the change that stores the artifact with these vectors, one row per record."""
         return ArtifactChange(self.entry, self.records, vectors, self.extraction)
+
+
+PlannedDraft: TypeAlias = Draft | ItemProblem
 
 
 class Origin(Protocol):
@@ -108,10 +111,10 @@ class BuildRecipe:
         """Return whether the artifact came from this source; names are compared without case."""
         return entry.source.casefold() == self.source.name.casefold()
 
-    def stamp(self, artifact_id: str = "", version: str = "") -> LedgerEntry:
-        """Return the ledger entry that the artifact would have now, without its record ids."""
+    def stamp(self, artifact_id: str = "", version: str = "", record_ids: Sequence[str] = ()) -> LedgerEntry:
+        """Return the ledger entry that the artifact would have now."""
         return LedgerEntry(
-            artifact_id, version, self.embedder_id, self.strategy_id, self.extractor_id, self.source.name
+            artifact_id, version, self.embedder_id, self.strategy_id, self.extractor_id, self.source.name, record_ids
         )
 
     def is_current(self, stored: LedgerEntry, version: str) -> bool:
@@ -143,8 +146,10 @@ class BuildRecipe:
     def draft(self, artifact: Artifact, version: str, awaited: PlanResult | None) -> Draft | ItemProblem:
         """Decompose an artifact, unless its plan was awaited, and extract its links.
 
+        `check_drafts` checks whether the result can be stored.
+
         Raises:
-            SourceError: If the version is not a string, or a text in the result cannot be stored.
+            SourceError: If the version is not a string.
             Exception: Any error of the strategy or the extractor.
         """
         if not isinstance(version, str):
@@ -157,27 +162,33 @@ class BuildRecipe:
         fields = json_clean(plan.filter_fields)
         records = [
             Record(
-                id=Record.make_id(artifact.id, surface.kind, index),
-                artifact_id=artifact.id,
-                surface_kind=surface.kind,
-                surface_index=index,
-                text=surface.text,
-                metadata={**fields, **json_clean(surface.metadata)},
+                Record.make_id(artifact.id, surface.kind, index),
+                artifact.id,
+                surface.kind,
+                index,
+                surface.text,
+                {**fields, **json_clean(surface.metadata)},
             )
             for index, surface in enumerate(plan.surfaces)
         ]
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
-        entry = replace(self.stamp(artifact.id, version), record_ids=tuple(record.id for record in records))
-        draft = Draft(entry, records, extraction, [*plan.problems, *extraction.problems])
-        # Check here, where the problem can name its item: a store would refuse the whole page.
-        if any(is_deeper(record.metadata) for record in records):
-            raise SourceError("its fields nest deeper than 100 levels")
-        for text in _texts(draft):
-            _check_text(text)
-        # A store could not look up a key with a NUL character again.
-        for key in _keys(draft):
-            _check_text(key, allow_nul=False)
-        return draft
+        record_ids = tuple([record.id for record in records])
+        return Draft(
+            self.stamp(artifact.id, version, record_ids), records, extraction, [*plan.problems, *extraction.problems]
+        )
+
+    def check_drafts(self, drafts: Sequence[PlannedDraft]) -> list[PlannedDraft]:
+        """Return the drafts, with a problem in place of each that cannot be stored.
+
+        They are checked here, where a problem can name its item: a store would refuse the whole page.
+
+        Raises:
+            SourceError: If one cannot be stored and problems are errors.
+        """
+        # Nearly always, all can be stored: then one check of all texts together is enough.
+        if _are_sound([draft for draft in drafts if isinstance(draft, Draft)]):
+            return list(drafts)
+        return [draft if isinstance(draft, ItemProblem) else self.attempt(_check_draft, draft) for draft in drafts]
 
     def attempt(self, function: Callable[[Item, *Rest], Result], item: Item, *rest: *Rest) -> Result | ItemProblem:
         """Return `function(item, *rest)`, or the problem if it failed.
@@ -248,24 +259,48 @@ def check_id(item: object) -> str:
 
 def _item_name(item: object) -> str:
     """Return the name of an item in a problem: its id if that can be printed, else its `repr`."""
-    item_id = getattr(item, "id", item)
+    item_id = item.artifact_id if isinstance(item, Draft) else getattr(item, "id", item)
     return item_id if isinstance(item_id, str) and item_id and not find_text_fault(item_id) else short_repr(item_id)
 
 
-def _texts(draft: Draft) -> Iterator[object]:
-    for record in draft.records:
-        yield record.text
-        yield _ENCODER.encode(record.metadata)
+def _are_sound(drafts: Sequence[Draft]) -> bool:
+    """Return whether all texts can be stored, and all metadata are flat."""
+    records = [record for draft in drafts for record in draft.records]
+    fields = list_flat_texts([record.metadata for record in records])
+    if fields is None:
+        return False
+    texts = [record.text for record in records]
+    keys = [key for draft in drafts for key in _keys(draft)]
+    try:
+        return not (find_text_fault("".join(texts + fields)) or find_text_fault("".join(keys), allow_nul=False))
+    except TypeError:  # one is not a text
+        return False
 
 
-def _keys(draft: Draft) -> Iterator[object]:
-    yield draft.entry.version
+def _check_draft(draft: Draft) -> Draft:
+    """Return the draft.
+
+    Raises:
+        SourceError: If it cannot be stored.
+    """
+    if any(is_deeper(record.metadata) for record in draft.records):
+        raise SourceError("its fields nest deeper than 100 levels")
     for record in draft.records:
-        yield record.surface_kind
+        _check_text(record.text)
+        _check_text(_ENCODER.encode(record.metadata))
+    # A store could not look up a key with a NUL character again.
+    for key in _keys(draft):
+        _check_text(key, allow_nul=False)
+    return draft
+
+
+def _keys(draft: Draft) -> list[Any]:
+    keys = [draft.entry.version, *(record.surface_kind for record in draft.records)]
     for link in draft.extraction.links:
-        yield from (link.target_ref, link.type, link.origin, link.target_source or "", link.file or "")
+        keys += [link.target_ref, link.type, link.origin, link.target_source or "", link.file or ""]
     for tier in draft.extraction.names:
-        yield from tier
+        keys += tier
+    return keys
 
 
 def _check_text(text: object, *, allow_nul: bool = True) -> None:

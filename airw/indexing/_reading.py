@@ -82,7 +82,12 @@ def read_with_title(artifact: Artifact, text_key: str | None = None) -> str:
         'Keys\n\nRotate them.'
     """
     text = text_of(artifact, text_key)
-    if text_key is not None or not isinstance(artifact.raw, Mapping) or "text" not in artifact.raw:
+    if (
+        text_key is not None
+        or text is artifact.raw
+        or not isinstance(artifact.raw, Mapping)
+        or "text" not in artifact.raw
+    ):
         return text
     title = artifact.raw.get("title")
     title = title.strip() if isinstance(title, str) else ""

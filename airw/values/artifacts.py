@@ -155,8 +155,8 @@ class Record:
             >>> Record.make_id("a.md", "chunk", 0)
             'b86931bf364215e1e93dd62a'
         """
-        parts = (artifact_id, surface_kind, str(surface_index))
-        joined = "".join(f"{len(part)}:{part}" for part in parts)
+        index = str(surface_index)
+        joined = f"{len(artifact_id)}:{artifact_id}{len(surface_kind)}:{surface_kind}{len(index)}:{index}"
         # Unpaired surrogates get an id too: the store rejects them later, with an error that names the artifact.
         return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()[:24]
 

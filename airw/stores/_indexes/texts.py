@@ -39,7 +39,7 @@ The index contains composed characters (NFC) for any text, as FTS5 would split a
 letters without spaces are split; see the module `unspaced`. Connections that write need `prepare_texts`.
 """
 
-_INSERT_ROWS = 256  # rows per INSERT statement
+_INSERT_ROWS = 1_024  # rows per INSERT statement; SQLite takes 32,766 parameters
 _WORD = re.compile("[a-z0-9]+")
 _MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
 

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from airw.errors import StoreError
 
@@ -37,6 +37,7 @@ _MAGIC = b"airw: file stamp"
 _NO_TOKEN = bytes(16)
 
 _LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes; https://www.sqlite.org/fileformat2.html#walformat
+_FRAME = struct.Struct(">II8s")  # the number of a page, the size of the file if the frame ends a write, and salts
 _LOG_MAGIC = (0x377F0682, 0x377F0683)
 _READ_BYTES = 1 << 20
 _TRIES = 20  # readings of a log that others are writing
@@ -205,14 +206,16 @@ def is_log_foreign(path: Path) -> bool:
     The answer is `False` in case of doubt.
     """
     for _ in range(_TRIES):
-        before = _read_log(log_path(path))
-        if before is None:
+        salts = _read_salts(log_path(path))
+        if salts is None:
             return False
         has_schema, stamp = _read_file_stamp(path)
         log = _read_log(log_path(path))
         # The same salts before and after: the log only grew meanwhile, so the answer holds for that moment.
-        if log is not None and log.salts == before.salts:
+        if log is not None and log.salts == salts:
             return _is_foreign(path, log, has_schema=has_schema, stamp=stamp)
+        if log is None and _read_salts(log_path(path)) == salts:
+            return False  # nothing was written to it
     return False
 
 
@@ -311,28 +314,53 @@ def _read_pages(path: Path, log: Log, numbers: Iterable[int]) -> Iterator[tuple[
             yield file_page, log_file.read(log.page_size)
 
 
+def _is_log_header(header: bytes) -> bool:
+    return len(header) == _LOG_HEADER and int.from_bytes(header[:4]) in _LOG_MAGIC
+
+
+def _read_salts(path: Path) -> bytes | None:
+    """Return the salts of a log; `None` if there is no log."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_LOG_HEADER)
+    except OSError:
+        return None
+    return header[16:24] if _is_log_header(header) else None
+
+
 def _read_log(path: Path) -> Log | None:
     """Return the valid part of a log; `None` if there is none."""
     try:
         with path.open("rb") as file:
             header = file.read(_LOG_HEADER)
-            if len(header) < _LOG_HEADER or int.from_bytes(header[:4]) not in _LOG_MAGIC:
+            if not _is_log_header(header):
                 return None
             page_size = int.from_bytes(header[8:12])
             log, position = Log(header[16:24], [], {}, 0, page_size, is_damaged=False), _LOG_HEADER
             uncommitted: list[tuple[int, int, bytes]] = []
-            while page_size >= 512 and len(frame := file.read(_FRAME_HEADER + page_size)) == _FRAME_HEADER + page_size:
-                number, is_commit, salts = int.from_bytes(frame[:4]), any(frame[4:8]), frame[8:16]
+            for number, is_commit, salts, ending in _read_frames(file, page_size):
                 if salts != log.salts:
                     break
-                uncommitted.append((number, position, frame[-STAMP_BYTES:]))
-                position += len(frame)
+                uncommitted.append((number, position, ending))
+                position += _FRAME_HEADER + page_size
                 if is_commit:
                     log = _add_commit(log, uncommitted)
                     uncommitted = []
     except OSError:
         return None
     return log if log.pages else None
+
+
+def _read_frames(file: BinaryIO, page_size: int) -> Iterator[tuple[int, bool, bytes, bytes]]:
+    """Yield each whole frame: its page number, whether it ends a write, its salts, and the end of its page.
+
+    A log has thousands of frames, so many are read at once.
+    """
+    size = _FRAME_HEADER + page_size
+    while page_size >= 512 and (block := file.read(max(1, _READ_BYTES // size) * size)):
+        for start in range(0, len(block) - size + 1, size):
+            number, commit_size, salts = _FRAME.unpack_from(block, start)
+            yield number, commit_size > 0, salts, block[start + size - STAMP_BYTES : start + size]
 
 
 def _add_commit(log: Log, frames: list[tuple[int, int, bytes]]) -> Log:
