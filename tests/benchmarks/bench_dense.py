@@ -216,7 +216,7 @@ def test_memory_of_processes_that_search(files, results):
         rows = {
             "one process": alone["Rss"],
             "two processes, each": statistics.mean(each["Pss"] for each in shared),
-            "private to a process": alone["Private_Dirty"],
+            "private to a process": alone["Anonymous"],
         }
         for work, amount in rows.items():
             is_goal = name == "airw" and len(matrix) == max(SIZES) and work != "private to a process"

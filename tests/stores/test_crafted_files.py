@@ -91,6 +91,10 @@ CALLED = {
     "the mark is a list": ["UPDATE setting SET value = '[]' WHERE kind = 'file'"],
     "the mark is a path": ["""UPDATE setting SET value = '"../../x"' WHERE kind = 'file'"""],
     "the mark is missing": ["DELETE FROM setting WHERE kind = 'file'"],
+    "the saved vectors are a number": ["INSERT OR REPLACE INTO setting VALUES ('vectors', '', '7')"],
+    "the saved vectors are a path": [
+        """INSERT OR REPLACE INTO setting VALUES ('vectors', '', '{"columns": "../../x", "vectors": 7, "rows": "x"}')"""
+    ],
     "the stamp is a text": ["UPDATE stamp SET data = 'x'"],
     "a vector is long": ["UPDATE vector SET data = zeroblob(5000000) WHERE rowid = 1"],
     "a vector is empty": ["UPDATE vector SET data = x'' WHERE rowid = 1"],

@@ -101,6 +101,11 @@ class DenseIndex:
             return None
         return int((self._base.matrix if self._base else self._added.matrix).shape[1])
 
+    @property
+    def is_based(self) -> bool:
+        """Return whether the first rows are fixed ones."""
+        return self._base is not None
+
     def freeze(self) -> Self:
         """Return this index as it is now; later changes do not show in it."""
         return copy(self)

@@ -15,9 +15,9 @@ class RecordLog:
     continues there.
     """
 
-    def __init__(self) -> None:
-        self.last = 0  # the highest rowid that was read; rowids only grow, and none is used twice
-        self._last_tombstone = 0  # the last row of the table `gone` that was read
+    def __init__(self, last: int = 0, last_tombstone: int = 0) -> None:
+        self.last = last  # the highest rowid that was read; rowids only grow, and none is used twice
+        self._last_tombstone = last_tombstone  # the last row of the table `gone` that was read
 
     def drop_removed(
         self, connection: "sqlite3.Connection", drop: Callable[[list[str]], None], *, restart: Callable[[], None]
@@ -26,18 +26,15 @@ class RecordLog:
 
         If these are no longer known, call `restart` instead.
         """
-        oldest, newest = connection.execute(
-            # Two subqueries read two entries; min and max in one query would read the whole table.
-            "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"
-        ).fetchone()
+        oldest, newest = read_tombstones(connection)
         # The oldest tombstones are deleted from time to time. An index that has missed some must start again.
-        if not self.last or (oldest or 0) > self._last_tombstone + 1:
+        if not self.last or oldest > self._last_tombstone + 1:
             self.last = 0
             restart()
-        elif (newest or 0) > self._last_tombstone:
+        elif newest > self._last_tombstone:
             rows = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._last_tombstone])
             drop([record_id for (record_id,) in rows])
-        self._last_tombstone = newest or 0
+        self._last_tombstone = newest
 
     def read_new(
         self,
@@ -53,6 +50,15 @@ class RecordLog:
         for rows in read_records(connection, columns, parameters, tables=tables, after=self.last, block=block):
             yield rows
             self.last = rows[-1][0]
+
+
+def read_tombstones(connection: "sqlite3.Connection") -> tuple[int, int]:
+    """Return the first and the last row of the table `gone`; 0 if it is empty."""
+    oldest, newest = connection.execute(
+        # Two subqueries read two entries; min and max in one query would read the whole table.
+        "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"
+    ).fetchone()
+    return oldest or 0, newest or 0
 
 
 def read_records(

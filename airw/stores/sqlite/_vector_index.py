@@ -21,6 +21,8 @@ from airw.stores.sqlite._records import check_columns
 from airw.stores.sqlite._segmented_index import SegmentedIndex, count_live_rows
 from airw.stores.sqlite._segments import SHORTLIST
 from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.stores.sqlite._vector_file import SavedRows
+from airw.stores.sqlite._vector_saving import load_saved
 from airw.values import Ranking
 from airw.values.filters import Filter
 
@@ -49,6 +51,7 @@ class VectorIndex:
     """
 
     def __init__(self, folder: Path, filters: FilterIndex) -> None:
+        self._folder = folder
         self._filters = filters
         self._segmented = SegmentedIndex(folder)
         self._clear()
@@ -88,8 +91,29 @@ class VectorIndex:
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)
         self._log = RecordLog()
+        self._saved: SavedRows | None = None
 
     def _update(self, connection: "sqlite3.Connection", count: int) -> None:
+        if self._saved is not None and self._saved.has_changed():
+            self._clear()
+        if not self._log.last:
+            self._open_saved(connection)
+        self._read_changes(connection, count)
+        if self._index.is_based and len(self._index) != count:
+            # The files do not fit the database, although they have its checksums: do without them.
+            self._clear()
+            self._read_changes(connection, count)
+
+    def _open_saved(self, connection: "sqlite3.Connection") -> None:
+        """Begin with the rows in the mapped files, if they are there and intact."""
+        _, saved = load_saved(connection, self._folder)
+        if saved is not None and not saved.is_intact():
+            saved.discard()
+        elif saved is not None:
+            self._saved, self._index = saved, DenseIndex(base=saved.rows)
+            self._log = RecordLog(saved.last, saved.last_tombstone)
+
+    def _read_changes(self, connection: "sqlite3.Connection", count: int) -> None:
         def restart() -> None:
             self._index = DenseIndex(room=count)
 

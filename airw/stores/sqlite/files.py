@@ -18,6 +18,7 @@ from airw.stores.sqlite._log_guard import orphan_path, read_log_inode, register_
 from airw.stores.sqlite._salvage import Salvage, forget_version, read_whole_artifacts
 from airw.stores.sqlite._schema import WrongFormat, check_removable, connect, transaction, translate_errors
 from airw.stores.sqlite._segments import segment_folder
+from airw.stores.sqlite._vector_file import list_saved_files
 from airw.stores.sqlite.store import SqliteStore
 from airw.values import ArtifactChange
 
@@ -198,12 +199,14 @@ def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path
 
 
 def _copy_segments(source: Path, target: Path) -> None:
-    """Copy the segments; the database knows by their checksums which ones are valid."""
+    """Copy segments and vectors; the database knows by checksums which ones are valid."""
     with suppress(OSError):  # the next write makes them again
-        for file in segment_folder(source).glob("*.usearch"):
+        folder = segment_folder(source)
+        for file in [*folder.glob("*.usearch"), *list_saved_files(folder)]:
             segment_folder(target).mkdir(exist_ok=True)
             copy = segment_folder(target) / file.name
-            if not copy.exists():
+            # Vectors are appended to their file.
+            if not copy.exists() or copy.stat().st_size < file.stat().st_size:
                 partial = copy.with_name("partial-copy")
                 shutil.copyfile(file, partial)
                 partial.replace(copy)

@@ -44,6 +44,7 @@ from airw.stores.sqlite._schema import check_removable, remove_files, run_in_sna
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
+from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import (
@@ -88,11 +89,13 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     `StoreBusy`. A cancelled call stops at once, and its changes are undone. Calls on one store run one after the other.
     Ids and names with NUL are refused, and so is any text with an unpaired surrogate.
 
-    Up to 200,000 records, vectors are searched exactly, in a matrix in memory. Above that, each write that fills
-    another 65,536 rows builds an HNSW segment of them in the folder `<path>-ann`. This takes seconds, and needs the
-    extra `ann`. Segments find nearly all of the best records, and their scores are exact. The recall of the ten nearest
-    is measured for each segment when it is built, and must be 99 %. You may delete segments; the next write builds them
-    again. Until then, and without the extra, all vectors are read into memory and compared.
+    Vectors are mapped from a file in the folder `<path>-ann`, so that opening reads none of them, and processes share
+    them. Records newer than that file are read from the database. It is written after a write of many records, and when
+    a store that has written closes. Up to 200,000 records, vectors are searched exactly. Above that, each write that
+    fills another 65,536 rows builds an HNSW segment of them in the folder `<path>-ann`. This takes seconds, and needs
+    the extra `ann`. Segments find nearly all of the best records, and their scores are exact. The recall of the ten
+    nearest is measured for each segment when it is built, and must be 99 %. You may delete segments; the next write
+    builds them again. Until then, and without the extra, all vectors are read into memory and compared.
 
     The store keeps indexes in memory for the 32 fields last used by `matching`, each from its first use on. It also
     does so for the 32 fields last used by filters, each from its second filter on. Each of its two connections caches
@@ -214,6 +217,13 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
 
     @override
     async def aclose(self) -> None:
+        try:
+            if self._writer is not None and self._writer.is_open and not self._is_closed:
+                await save_vectors(self._path, self._read, self._writer.run_with_retry, at_end=True)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
         self._is_closed = True
         with anyio.CancelScope(shield=True):
             async with self._writer_lock:
@@ -524,6 +534,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
             raise
         plan = await self._read(plan_segments, self._segments)
         await build_segments(self._path, plan, self._read, writer.run_with_retry)
+        await save_vectors(self._path, self._read, writer.run_with_retry)
         return result
 
     async def _reopen(self, reader: Readers) -> None:
