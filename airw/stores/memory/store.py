@@ -19,10 +19,11 @@ import anyio.lowlevel
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import in_thread
+from airw._base.fairness import without_pause
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
-from airw._base.slices import sort_in_slices
+from airw._base.slices import iterate_slices, sort_in_slices
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import (
     AdjacencyReader,
@@ -74,6 +75,19 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._call_locked(partial(body, self, *args, **kwargs))
+
+    return method
+
+
+def _prepare_under_lock(body: _Body[P, Callable[[], R]]) -> _Method[P, R]:
+    """Return an async method that runs `body` under the lock, and what it returns without the lock.
+
+    So a long answer holds up no other call.
+    """
+
+    @wraps(body)
+    async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._prepare_locked(partial(body, self, *args, **kwargs))
 
     return method
 
@@ -143,8 +157,9 @@ class _StoredRun:
 class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
-    It runs on asyncio and trio. Every call holds one lock, so a reader never sees half of a write. Calls run in a
-    worker thread, except quick ones that need not wait for the lock. Closing the store releases its content. A store
+    It runs on asyncio and trio. One lock keeps calls apart, so a reader never sees half of a write. It is released
+    before a vector search, and before a long answer is put together. Calls run in a worker thread, except quick ones
+    that need not wait for the lock. Closing the store releases its content. A store
     that is never closed is closed when it is garbage-collected.
 
     Now and then, Python's garbage collector stops all threads to look at every object. With hundreds of thousands of
@@ -201,10 +216,20 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     async def _call_locked(self, work: Callable[[], R]) -> R:
         """Return `work()`, called in a worker thread under the lock of the store."""
 
+        def prepare() -> Callable[[], R]:
+            result = work()
+            return lambda: result
+
+        return await self._prepare_locked(prepare)
+
+    async def _prepare_locked(self, prepare: Callable[[], Callable[[], R]]) -> R:
+        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock of the store."""
+
         def run() -> R:
-            with self._lock:
+            with self._lock, without_pause():
                 self._check_open()
-                return work()
+                finish = prepare()
+            return finish()
 
         return await in_thread(run)
 
@@ -217,30 +242,49 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     @override
     @_hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
     def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [_copy(self._records[id]) if id in self._records else None for id in ids]
+        return [
+            _copy(self._records[id]) if id in self._records else None for part in iterate_slices(ids) for id in part
+        ]
 
     @override
-    @_hold_lock
+    @_prepare_under_lock
     def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
+    ) -> Callable[[], list[list[Record] | None]]:
         check_limit(limit)
-        return [self._records_of(id, kinds, limit) if id in self._ledger else None for id in artifact_ids]
+        ledger, records = self._ledger, self._records
+        if len(artifact_ids) > _MAX_INLINE:
+            ledger, records = ledger.copy(), records.copy()  # faster than to look up many under the lock
 
-    def _records_of(self, artifact_id: str, kinds: Sequence[str] | None, limit: int | None) -> list[Record]:
-        records = map(self._records.__getitem__, self._ledger[artifact_id].record_ids)
-        selected = (record for record in records if kinds is None or record.surface_kind in kinds)
-        return list(map(_copy, islice(selected, limit)))
+        def select(artifact_id: str) -> list[Record] | None:
+            entry = ledger.get(artifact_id)
+            if entry is None:
+                return None
+            every = map(records.__getitem__, entry.record_ids)
+            selected = (record for record in every if kinds is None or record.surface_kind in kinds)
+            return list(map(_copy, islice(selected, limit)))
+
+        def select_all() -> list[list[Record] | None]:
+            return [select(id) for part in iterate_slices(artifact_ids) for id in part]
+
+        if records is not self._records:
+            return select_all
+        selected = select_all()
+        return lambda: selected
 
     @override
-    @_hold_lock
-    def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        return [self._ledger.get(id) for id in (sort_in_slices(self._ledger) if ids is None else ids)]
+    @_prepare_under_lock
+    def ledger(self, ids: Sequence[str] | None = None) -> Callable[[], list[LedgerEntry | None]]:
+        if ids is not None:
+            entries = [self._ledger.get(id) for id in ids]
+            return lambda: entries
+        ledger = self._ledger.copy()
+        return lambda: [ledger[id] for id in sort_in_slices(ledger)]
 
     @override
-    @_hold_lock
-    def artifact_ids(self) -> list[str]:
-        return sort_in_slices(self._ledger)
+    @_prepare_under_lock
+    def artifact_ids(self) -> Callable[[], list[str]]:
+        return partial(sort_in_slices, [*self._ledger])
 
     @override
     @_hold_lock
@@ -419,9 +463,14 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         per_artifact: bool = False,
     ) -> list[Ranking]:
         async def search(queries: Floats) -> list[Ranking]:
-            return await self._call_locked(
-                lambda: self._vectors.search(
-                    queries, k, allowed=self._match_filter(filter), surfaces=surfaces, per_artifact=per_artifact
+            return await self._prepare_locked(
+                lambda: partial(
+                    self._vectors.freeze().search,
+                    queries,
+                    k,
+                    allowed=self._match_filter(filter),
+                    surfaces=surfaces,
+                    per_artifact=per_artifact,
                 )
             )
 
@@ -440,9 +489,9 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return self._vectors.best_of(query, artifact_ids, surfaces)
 
     @override
-    @_hold_lock
-    def vectors(self, ids: Sequence[str]) -> Floats:
-        return self._vectors.vectors(ids)
+    @_prepare_under_lock
+    def vectors(self, ids: Sequence[str]) -> Callable[[], Floats]:
+        return partial(self._vectors.freeze().vectors, ids)
 
     @override
     @_hold_lock_inline_if(_has_few_vectors)

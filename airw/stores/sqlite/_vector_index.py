@@ -33,7 +33,6 @@ R = TypeVar("R")
 # -score, artifact id, surface index, record id: so rows sort by rank
 _ScoredRow: TypeAlias = tuple[float, str, int, str]
 
-_MAX_INLINE = 1 << 23  # numbers in the matrix; comparing these is faster than a switch to another thread
 _BLOCK = 4096  # rows per read
 _MAX_ROWS = 4 * _BLOCK  # rows to keep besides twice the best ones
 _GROWTH = 8  # factor by which more candidates are read if too few pass the filter
@@ -61,14 +60,13 @@ class VectorIndex:
         connection: "sqlite3.Connection",
         run_query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
         filter: Filter | None = None,
-    ) -> tuple[Callable[[], R], bool]:
+    ) -> Callable[[], R]:
         """Prepare `run_query(index, allowed)` on the present state of the file.
 
         `allowed` is the filter in the form that the index accepts: rowids for a matrix, an SQL condition for segments.
 
         Returns:
-            A function that returns the result of the query, and whether it is quick. If it is not, call it in a worker
-            thread. It no longer needs the connection, and others may prepare queries meanwhile.
+            A function that returns the result of the query. Others may prepare queries while it runs.
         """
         live = count_live_rows(connection)
         count = sum(live.values())
@@ -78,15 +76,11 @@ class VectorIndex:
             self._segmented.update(connection, live)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
             result = run_query(SqlVectorSearch(connection, self._segmented), condition)
-            return lambda: result, True
-        # A small file: the query needs only the matrix. It runs here if it is shorter than a switch of threads.
+            return lambda: result
+        # A small file: the query needs only the matrix.
         self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
-        get_result = partial(run_query, self._index.freeze(), allowed)
-        if len(self._index) * (self._index.dim or 0) > _MAX_INLINE:
-            return get_result, False
-        result = get_result()
-        return lambda: result, True
+        return partial(run_query, self._index.freeze(), allowed)
 
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)

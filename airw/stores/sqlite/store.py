@@ -572,13 +572,8 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
     ) -> R:
         """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
-
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], R]:
-            get_result, _ = self._vectors.prepare(connection, run_query, filter)
-            result = get_result()
-            return lambda: result
-
-        return await self._read_index(prepare, [self._filters_lock, self._vectors_lock])
+        locks = [self._vectors_lock] if filter is None else [self._filters_lock, self._vectors_lock]
+        return await self._read_index(lambda connection: self._vectors.prepare(connection, run_query, filter), locks)
 
     async def _get_reader(self) -> Readers:
         if self._reader is None:
