@@ -1,4 +1,4 @@
-"""Lexical search beside tantivy, and the first answer of a process beside FTS5 in another library.
+"""Lexical search beside tantivy, and the first answer of a process beside bare FTS5.
 
 Texts of 60 words by Zipf's law, in which "common" queries have common words. Each answer contains the ids of the ten
 best artifacts. tantivy is measured twice: it stores the texts, as a corpus does, or ids only. It ranks by BM25 with

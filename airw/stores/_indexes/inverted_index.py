@@ -2,57 +2,67 @@
 
 The postings of a word are the rows that contain it, and how often each does. They are read from the FTS5 index in the
 database (see the module `texts`) when the word is first searched for. Scores equal those of FTS5's own function
-`bm25`, made positive. FTS5 computes the scores of the rows one by one; here a few array operations compute them all.
+`bm25`, made positive. FTS5 computes the scores of all rows one by one; here most rows are skipped (see `best_rows`).
 """
 
 import json
-import math
+import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
-from airw._base.slices import consume_in_slices, dump_in_slices
+from airw._base.slices import consume_in_slices
 from airw.errors import ArgumentError
+from airw.stores._indexes.best_rows import Postings, Rows, RowScorer, RowTest, Scores, Weighing, Word
+from airw.stores._indexes.record_names import RankedRow, RecordNames
 from airw.stores._indexes.texts import has_split_runs, split_queries, split_words
+from airw.stores._indexes.word_tables import (
+    TextState,
+    check_consistent,
+    parse_numbers,
+    read_lengths,
+    read_lengths_of,
+    read_rowids,
+    read_state,
+    read_word,
+)
 from airw.values import Ranking, TermCounts
 
 if TYPE_CHECKING:
     import sqlite3
 
-# -score, artifact id, surface index, rowid, record id: so rows sort by rank
-_RankedRow: TypeAlias = tuple[float, str, int, int, str]
-
-_K1, _B = 1.2, 0.75
 # The id of the formula changes with any rule that a score depends on: by whether runs of letters are split.
 _FORMULAS = {False: "bm25 of fts5/unicode61", True: "bm25 of fts5/unicode61, unspaced letters in pairs"}
-_LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
-_PARSE_CHARS = 1 << 18  # parsed in about a millisecond
+_FEW = 16  # lengths are read one by one for less than one in so many rows, as that takes about as long as reading all
 _WORD_BYTES = 300  # rough memory of a word besides its rows
 _MAX_NEW_WORDS = (
     1 << 16
 )  # words of new rows counted in Python since the postings were last cleared; beyond that, they are cleared
 
 
-@dataclass(slots=True)
+class _Outdated(Exception):
+    """The index follows a later state of the database than the connection sees."""
+
+
+@dataclass(slots=True, eq=False)
 class _PostingList:
     """The postings of one word.
 
     Args:
-        rows: The positions of the rows that contain the word, ascending.
-        counts: How often each row contains it.
-        removal_count: The number of removed rows in the index when `rows` was last cleaned.
-        new: Pairs of row and count that are not yet in `rows` and `counts`.
+        current: The rows that contain the word.
+        removal_count: The number of removed rows in the index when `current` was last cleaned.
+        new: Pairs of row and count that are not yet in `current`.
     """
 
-    rows: NDArray[np.int32]
-    counts: NDArray[np.int32]
+    current: Postings
     removal_count: int
     new: list[tuple[int, int]] = field(default_factory=list)
 
@@ -62,15 +72,93 @@ class _PostingList:
 
         New pairs are not counted; `_MAX_NEW_WORDS` limits them.
         """
-        return self.rows.nbytes + self.counts.nbytes + _WORD_BYTES
+        return self.current.size + _WORD_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowTable:
+    """All rows in one state of the database.
+
+    Removed rows keep their position, so that postings stay valid.
+
+    Args:
+        state: The state.
+        count: The number of live rows.
+        word_count: The number of words in them.
+        splits_runs: Whether the index contains runs of letters in parts.
+        rowids: The rowid of each row, ascending.
+        is_live: Which rows were not removed.
+        lengths: The number of words in each row; -1 while it is unknown. All threads write the same values into it.
+        scorer: Finds the best rows.
+    """
+
+    state: TextState
+    count: int
+    word_count: int
+    splits_runs: bool
+    rowids: NDArray[np.int64]
+    is_live: NDArray[np.bool_]
+    lengths: Scores
+    scorer: RowScorer
+
+    @property
+    def removal_count(self) -> int:
+        return len(self.rowids) - self.count
+
+    def locate(self, rowids: NDArray[np.int64]) -> Rows:
+        """Return the rows with these rowids.
+
+        Raises:
+            sqlite3.DatabaseError: If there is no such row, because the text index is damaged.
+        """
+        rows, is_there = self._search(rowids)
+        check_consistent(is_there.all())
+        return rows
+
+    def mark(self, rowids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows have one of these rowids."""
+        rows, is_there = self._search(rowids)
+        marks = np.zeros(len(self.rowids), np.bool_)
+        marks[rows[is_there]] = True
+        return marks
+
+    def _search(self, rowids: NDArray[np.int64]) -> tuple[Rows, NDArray[np.bool_]]:
+        """Return a row for each rowid, and whether it is the right one."""
+        if not len(self.rowids):
+            return np.zeros(len(rowids), np.int32), np.zeros(len(rowids), np.bool_)
+        first, last = int(self.rowids[0]), int(self.rowids[-1])
+        has_gaps = last - first >= len(self.rowids)
+        rows = self.rowids.searchsorted(rowids) if has_gaps else rowids - first
+        is_there = self.rowids.take(rows, mode="clip") == rowids
+        return rows.astype(np.int32), is_there
+
+    def read_lengths(self, connection: "sqlite3.Connection", rows: Rows) -> Scores:
+        """Return the number of words in each of these rows."""
+        lengths = self.lengths[rows]
+        is_missing = lengths < 0
+        if is_missing.any():
+            missing = rows[is_missing]
+            if self.has_few(missing):
+                self.lengths[missing] = read_lengths_of(connection, self.rowids[missing])
+            else:
+                rowids, values = read_lengths(connection, 0)
+                self.lengths[self.locate(rowids)] = values
+            lengths = self.lengths[rows]
+            check_consistent(lengths.min() >= 0)
+        return lengths
+
+    def has_few(self, rows: Rows) -> bool:
+        """Return whether these are so few rows that they are read one by one."""
+        return len(rows) * _FEW <= len(self.rowids)
 
 
 class InvertedIndex:
-    """Ranks the texts of a database by BM25; not for two threads at the same time.
+    """Ranks the texts of a database by BM25.
 
-    Each call first brings the index up to date with the database. It reads only the changes, except that it reads all
-    rowids again after a removal. It also copies arrays with one entry per row. A call may be interrupted at any
-    statement; the next call repeats its work.
+    Several threads may use it, each with its own connection. Each call first brings the index up to date with the
+    database. It reads only the changes, except that it reads all rowids again after a removal. It also copies arrays
+    with one entry per row. A call may be interrupted at any statement; the next call repeats its work. A connection
+    that sees an earlier state than the index is answered from that state, which takes as long as a first call.
 
     Example:
         >>> import sqlite3
@@ -88,6 +176,7 @@ class InvertedIndex:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # held to follow the database and to read words, not to rank
         self._clear()
 
     def rank(
@@ -121,81 +210,127 @@ class InvertedIndex:
             ArgumentError: If the statistics are of another formula, or lack a word of the queries.
             sqlite3.DatabaseError: If the text index does not match the records.
         """
-        self._update(connection)
-        words_by_query = split_queries(queries, split_runs=self._splits_runs)
-        if statistics is not None:
-            _check_statistics(statistics, words_by_query, _FORMULAS[self._splits_runs])
-        if surfaces is not None:
-            self._read_kinds(connection)
-        k, rankings = max(k, 0), []
-        for words in words_by_query:
-            scores = self._score(connection, words if k else [], statistics)
-            matches = self._select_rows(np.flatnonzero(scores), allowed, surfaces)
-            best = self._find_best(connection, scores, matches, k, per_artifact=per_artifact)
-            ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
-            best_scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
-            rankings.append(Ranking(ids, artifact_ids, best_scores))
-        return rankings
+        rank = partial(
+            InvertedIndex._rank,
+            connection=connection,
+            queries=queries,
+            k=k,
+            allowed=allowed,
+            surfaces=surfaces,
+            per_artifact=per_artifact,
+            statistics=statistics,
+        )
+        try:
+            return rank(self)
+        except _Outdated:
+            return rank(InvertedIndex())
 
     def count_terms(self, connection: "sqlite3.Connection", queries: Sequence[str]) -> TermCounts:
         """Return the counts behind the scores of these queries.
 
         The postings that this reads stay in memory for the search that follows.
         """
-        self._update(connection)
-        words_by_query = split_queries(queries, split_runs=self._splits_runs)
-        words = sorted({word for words in words_by_query for word in words})
-        frequencies = {word: len(self._get_postings(connection, word).rows) for word in words}
-        return TermCounts(_FORMULAS[self._splits_runs], self._count, self._word_count, frequencies)
+        try:
+            table, _ = self._open(connection, None)
+            words_by_query = split_queries(queries, split_runs=table.splits_runs)
+            words = sorted({word for words in words_by_query for word in words})
+            frequencies = {word: len(self._find_postings(connection, table, word).rows) for word in words}
+            return TermCounts(_FORMULAS[table.splits_runs], table.count, table.word_count, frequencies)
+        except _Outdated:
+            return InvertedIndex().count_terms(connection, queries)
+
+    def _rank(
+        self,
+        *,
+        connection: "sqlite3.Connection",
+        queries: Sequence[str],
+        k: int,
+        allowed: NDArray[np.int64] | None,
+        surfaces: Sequence[str] | None,
+        per_artifact: bool,
+        statistics: TermCounts | None,
+    ) -> list[Ranking]:
+        table, is_kind = self._open(connection, surfaces)
+        words_by_query = split_queries(queries, split_runs=table.splits_runs)
+        if statistics is not None:
+            _check_statistics(statistics, words_by_query, _FORMULAS[table.splits_runs])
+        is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
+        rank, rankings = partial(self._names.rank, connection), []
+        for names in words_by_query:
+            words = [self._read_word(connection, table, name, statistics) for name in names] if k > 0 else []
+            best = _find_best(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact)
+            ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
+            scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
+            rankings.append(Ranking(ids, artifact_ids, scores))
+        return rankings
 
     def _clear(self) -> None:
-        self._count = self._last = 0  # number of live rows; highest rowid ever indexed
-        self._splits_runs = True  # read with the first rows
-        self._word_count = 0  # in all live rows
-        # One entry per row. Removed rows keep their position, so that postings stay valid.
-        self._rowids: NDArray[np.int64] = np.empty(0, np.int64)
-        self._lengths: NDArray[np.float64] = np.empty(0)
-        self._live: NDArray[np.bool_] = np.empty(0, np.bool_)
-        self._norms: NDArray[np.float64] = np.empty(0)
-        self._kind_codes: NDArray[np.int32] = np.empty(
-            0, np.int32
-        )  # read only for searches by surface, so it may be shorter
+        nothing, no_marks = np.empty(0, np.int64), np.empty(0, np.bool_)
+        self._table = _RowTable(
+            TextState(None, 0),
+            count=0,
+            word_count=0,
+            splits_runs=True,
+            rowids=nothing,
+            is_live=no_marks,
+            lengths=np.empty(0),
+            scorer=RowScorer(0),
+        )
+        # Read only for searches by surface, so there may be fewer than rows.
+        self._kind_codes: NDArray[np.int32] = np.empty(0, np.int32)
         self._code_of_kind: dict[str, int] = {}
+        self._names = RecordNames()
         self._clear_postings()
 
     def _clear_postings(self) -> None:
         self._postings: dict[str, _PostingList] = {}  # least recently used first
         self._bytes = self._new_words = 0
 
+    def _open(
+        self, connection: "sqlite3.Connection", surfaces: Sequence[str] | None
+    ) -> tuple[_RowTable, RowTest | None]:
+        """Bring the index up to date; return its rows, and the test of their surface kinds."""
+        with self._lock:
+            self._update(connection)
+            if surfaces is None:
+                return self._table, None
+            self._read_kinds(connection)
+            codes = self._kind_codes
+            is_wanted = np.zeros(len(self._code_of_kind) + 1, np.bool_)  # the last is for rows without a kind
+            is_wanted[[self._code_of_kind[kind] for kind in surfaces if kind in self._code_of_kind]] = True
+            return self._table, lambda rows: is_wanted[codes[rows]]
+
     def _update(self, connection: "sqlite3.Connection") -> None:
         """Bring the index up to date with the rows of the database."""
-        # Rowids are never used twice. So the rows are unchanged if their number and the last rowid are.
-        count, last = connection.execute(
-            """SELECT (SELECT count(*) FROM record_text_docsize),
-            (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record')"""
-        ).fetchone()
-        if (count, last) == (self._count, self._last):
+        old, state = self._table, read_state(connection)
+        if state == old.state:
             return
-        self._splits_runs = has_split_runs(connection)
+        # Rowids are never used twice. So of two states with the same last rowid, the later one has fewer rows.
+        count, word_count = state.decode()
+        if (state.last, -count) < (old.state.last, -old.count):
+            raise _Outdated
+        splits_runs = has_split_runs(connection)
         # Append the new rows, then mark the removed ones; these are known only by comparing all rowids.
-        new_numbers, new_lengths = read_lengths(connection, self._last)
-        numbers = np.concatenate([self._rowids, new_numbers])
-        live = np.concatenate([self._live, np.ones(len(new_numbers), np.bool_)])
-        if count < np.count_nonzero(live):
-            live = np.isin(numbers, _read_rowids(connection), assume_unique=True)
+        is_first = not len(old.rowids)
+        new_rowids = read_rowids(connection, old.state.last)
+        # The lengths of the first rows are read when they are needed.
+        new_lengths = np.full(len(new_rowids), -1.0) if is_first else read_lengths(connection, old.state.last)[1]
+        rowids = np.concatenate([old.rowids, new_rowids])
+        is_live = np.concatenate([old.is_live, np.ones(len(new_rowids), np.bool_)])
+        if count < np.count_nonzero(is_live):
+            is_live = np.isin(rowids, read_rowids(connection, 0), assume_unique=True)
+        check_consistent(count == np.count_nonzero(is_live))
         # Removed rows keep their positions. Once they are more than half of all, start again with an empty index.
-        if 2 * count < len(numbers):
+        if 2 * count < len(rowids):
             self._clear()
             self._update(connection)
             return
         # All reads come before the first change that rankings depend on, so that an interrupted call can be repeated.
         self._add_new_words(connection, new_lengths)
-        self._rowids, self._live, self._lengths = numbers, live, np.concatenate([self._lengths, new_lengths])
-        self._count, self._last = count, last
-        self._word_count = int(self._lengths[self._live].sum())
-        self._norms = _compute_norms(self._lengths, self._word_count, count)
+        lengths = np.concatenate([old.lengths, new_lengths])
+        self._table = _RowTable(state, count, word_count, splits_runs, rowids, is_live, lengths, RowScorer(len(rowids)))
 
-    def _add_new_words(self, connection: "sqlite3.Connection", lengths: NDArray[np.float64]) -> None:
+    def _add_new_words(self, connection: "sqlite3.Connection", lengths: Scores) -> None:
         """Add the new rows to the postings in memory."""
         if not self._postings:
             return
@@ -203,185 +338,119 @@ class InvertedIndex:
         if self._new_words > _MAX_NEW_WORDS:
             self._clear_postings()
             return
-        texts = connection.execute("SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._last]).fetchall()
-        words_by_row = split_words([text for (text,) in texts], split_runs=self._splits_runs)
-        for row, words in enumerate(words_by_row, len(self._rowids)):
+        texts = connection.execute(
+            "SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._table.state.last]
+        ).fetchall()
+        words_by_row = split_words([text for (text,) in texts], split_runs=self._table.splits_runs)
+        for row, words in enumerate(words_by_row, len(self._table.rowids)):
             for word, count in Counter(words).items():
                 if word in self._postings:
                     self._postings[word].new.append((row, count))
 
-    def _score(
-        self, connection: "sqlite3.Connection", words: Sequence[str], statistics: TermCounts | None
-    ) -> NDArray[np.float64]:
-        """Return the BM25 score of each row, 0 for rows without any of the words.
+    def _read_word(
+        self, connection: "sqlite3.Connection", table: _RowTable, name: str, statistics: TermCounts | None
+    ) -> Word:
+        """Return a word with its postings and weight.
 
-        The arithmetic is that of FTS5, step by step, so that rounding is the same, too. It is the same for statistics
-        of several indexes, so that their scores equal those of one index with all rows.
+        The weight is the same for statistics of several indexes, so that scores equal those of one index with all rows.
         """
-        scores = np.zeros(len(self._rowids))
-        for word in words:
-            postings = self._get_postings(connection, word)
-            rows, counts = postings.rows, postings.counts
-            if statistics is None:
-                norms, row_count, frequency = self._norms[rows], self._count, len(rows)
-            else:
-                row_count, frequency = statistics.records, statistics.frequencies[word]
-                norms = _compute_norms(self._lengths[rows], statistics.words, row_count)
-            weight = math.log((row_count - frequency + 0.5) / (frequency + 0.5))
-            scores[rows] += max(weight, _LEAST_WEIGHT) * (counts * (_K1 + 1.0) / (counts + norms))
-        return scores
-
-    def _get_postings(self, connection: "sqlite3.Connection", word: str) -> _PostingList:
-        """Return the current postings of a word; evict others above `_MAX_BYTES` in all."""
-        postings = self._postings.pop(word, None)
-        if postings is None:
-            rows, counts = self._read_postings(connection, word)
-            postings = _PostingList(rows, counts, self._removal_count)
+        postings = self._find_postings(connection, table, name)
+        if statistics is None:
+            weighing = Weighing.of(len(postings.rows), table.count, table.word_count)
         else:
-            self._bytes -= postings.size
-            self._merge_new(postings)
-        self._postings[word] = postings
-        self._bytes += postings.size
-        # Evict the least recently used words, but never the one just requested.
-        while self._bytes > _MAX_BYTES and len(self._postings) > 1:
-            self._bytes -= self._postings.pop(next(iter(self._postings))).size
-        return postings
+            weighing = Weighing.of(statistics.frequencies[name], statistics.records, statistics.words)
+        word = Word(postings, weighing, lambda rows: table.read_lengths(connection, rows))
+        # The exact gains of a word are a better bound than its weight. But do not read many lengths only for that.
+        if weighing.matters and table.has_few(postings.rows):
+            word.score_all()
+        return word
 
-    @property
-    def _removal_count(self) -> int:
-        return len(self._rowids) - self._count
+    def _find_postings(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> Postings:
+        """Return the postings of a word in these rows; evict others above `_MAX_BYTES` in all."""
+        with self._lock:
+            if self._table is not table:
+                raise _Outdated
+            postings = self._postings.pop(word, None)
+            if postings is None:
+                rowids, counts = read_word(connection, word)
+                postings = _PostingList(Postings(table.locate(rowids), counts), table.removal_count)
+            else:
+                self._bytes -= postings.size
+                self._merge_new(postings)
+            self._postings[word] = postings
+            self._bytes += postings.size
+            # Evict the least recently used words, but never the one just requested.
+            while self._bytes > _MAX_BYTES and len(self._postings) > 1:
+                self._bytes -= self._postings.pop(next(iter(self._postings))).size
+            return postings.current
 
     def _merge_new(self, postings: _PostingList) -> None:
         """Merge the new rows into the postings of a word, and drop the removed rows."""
+        rows, counts = postings.current.rows, postings.current.counts
         if postings.new:
             # New rows have higher positions than all others, so appending keeps the order.
-            rows, counts = np.array(postings.new, np.int32).T
-            postings.rows = np.concatenate([postings.rows, rows])
-            postings.counts = np.concatenate([postings.counts, counts])
+            new_rows, new_counts = np.array(postings.new, np.int32).T
+            rows, counts = np.concatenate([rows, new_rows]), np.concatenate([counts, new_counts])
             postings.new = []
-        if postings.removal_count != self._removal_count:
-            is_live = self._live[postings.rows]
-            postings.rows, postings.counts = postings.rows[is_live], postings.counts[is_live]
-            postings.removal_count = self._removal_count
-
-    def _read_postings(
-        self, connection: "sqlite3.Connection", word: str
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        # FTS5 lists the rowid of a row once per occurrence of the word, one after the other. So the length of each run
-        # is the count.
-        sql = "SELECT group_concat(doc) FROM temp.record_word WHERE term = ?"
-        numbers = _parse_numbers(*connection.execute(sql, [word]).fetchone())
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        rows, counts = np.searchsorted(self._rowids, numbers[starts]), np.diff(starts, append=len(numbers))
-        self._check_rows(rows, numbers[starts])
-        return rows.astype(np.int32), counts.astype(np.int32)
+        if postings.removal_count != self._table.removal_count:
+            is_live = self._table.is_live[rows]
+            rows, counts = rows[is_live], counts[is_live]
+            postings.removal_count = self._table.removal_count
+        if rows is not postings.current.rows:
+            postings.current = Postings(rows, counts)
 
     def _read_kinds(self, connection: "sqlite3.Connection") -> None:
-        """Read the surface kinds of the rows after those already read.
-
-        Only searches with `surfaces` need them.
-        """
-        start = len(self._kind_codes)
-        if start == len(self._rowids):
+        """Read the surface kinds of new rows."""
+        table, start = self._table, len(self._kind_codes)
+        if start == len(table.rowids):
             return
         numbers, kinds = connection.execute(
             "SELECT group_concat(rowid), json_group_array(kind) FROM record WHERE rowid >= ?",
-            [int(self._rowids[start])],
+            [int(table.rowids[start])],
         ).fetchone()
         codes = [self._code_of_kind.setdefault(kind, len(self._code_of_kind)) for kind in json.loads(kinds)]
         # -1 equals no code: rows that were removed already have no kind.
-        added = np.full(len(self._rowids) - start, -1, np.int32)
-        rowids = _parse_numbers(numbers)
-        rows = np.searchsorted(self._rowids, rowids)
-        self._check_rows(rows, rowids)
-        added[rows - start] = codes
+        added = np.full(len(table.rowids) - start, -1, np.int32)
+        added[table.locate(parse_numbers(numbers)) - start] = codes
         self._kind_codes = np.concatenate([self._kind_codes, added])
 
-    def _check_rows(self, rows: NDArray[np.int64], rowids: NDArray[np.int64]) -> None:
-        """Check that these rows of the index have these rowids.
 
-        Raises:
-            sqlite3.DatabaseError: If they do not, because the text index is damaged.
-        """
-        is_known = not len(rows) or bool(len(self._rowids))
-        _check_consistent(
-            is_known and np.array_equal(self._rowids.take(rows, mode="clip") if len(rows) else rows, rowids)
-        )
-
-    def _select_rows(
-        self, matches: NDArray[np.int64], allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None
-    ) -> NDArray[np.int64]:
-        """Return the matching rows that the filter and the surface kinds let through."""
-        if allowed is not None:
-            matches = matches[np.isin(self._rowids[matches], allowed)]
-        if surfaces is not None:
-            codes = [self._code_of_kind[kind] for kind in surfaces if kind in self._code_of_kind]
-            matches = matches[np.isin(self._kind_codes[matches], codes)]
-        return matches
-
-    def _find_best(
-        self,
-        connection: "sqlite3.Connection",
-        scores: NDArray[np.float64],
-        matches: NDArray[np.int64],
-        k: int,
-        *,
-        per_artifact: bool,
-    ) -> list[_RankedRow]:
-        """Return the `k` best of the matching rows, or the best row of each of `k` artifacts."""
-        # Start with `k` rows; per artifact that may be too few, as one artifact may own many of them.
-        depth = min(k, len(matches))
-        while True:
-            rows = self._read_best(connection, scores, matches, depth)
-            if not per_artifact:
-                return rows[:k]
-            best = dict[str, _RankedRow]()
-            for row in rows:
-                best.setdefault(row[1], row)
-            if len(best) >= k or depth == len(matches):
-                return [*best.values()][:k]
-            # The best records belong to fewer than `k` artifacts: read more records.
-            depth = min(_GROWTH * depth, len(matches))
-
-    def _read_best(
-        self, connection: "sqlite3.Connection", scores: NDArray[np.float64], matches: NDArray[np.int64], depth: int
-    ) -> list[_RankedRow]:
-        """Return the `depth` best of the matching rows, in rank order."""
-        if not depth:
-            return []
-        # Sorting all matches by artifact would read a table row for each of them. So find the last score that ranks,
-        # sort the few better rows here, and let SQLite sort the rows that tie with it. There may be many, and it
-        # returns only those that are missing.
-        values, cut = scores[matches], len(matches) - depth
-        last_score = np.partition(values, cut)[cut]
-        better, equal = matches[values > last_score], matches[values == last_score]
-        rows = [*self._read_rows(connection, scores, better, depth)]
-        # The rows come in the order of ties, which a stable sort by score keeps.
-        order = np.argsort(np.fromiter((row[0] for row in rows), np.float64, len(rows)), kind="stable")
-        sorted_rows = [rows[place] for place in order.tolist()]
-        return [*sorted_rows, *self._read_rows(connection, scores, equal, depth - len(rows))]
-
-    def _read_rows(
-        self, connection: "sqlite3.Connection", scores: NDArray[np.float64], rows: NDArray[np.int64], limit: int
-    ) -> Iterator[_RankedRow]:
-        """Yield at most `limit` of the rows, ordered by artifact id and surface index."""
-        row_scores = scores[rows].tolist()
-        for position, artifact_id, index, number, record_id in connection.execute(
-            """SELECT key, artifact_id, CAST(idx AS INTEGER), record.rowid, record.id
-            FROM json_each(?) JOIN record ON record.rowid = value
-            ORDER BY artifact_id, idx, record.rowid LIMIT ?""",
-            [dump_in_slices(self._rowids[rows].tolist()), limit],
-        ):
-            # A damaged or foreign file may have bytes here.
-            _check_consistent(isinstance(artifact_id, str) and isinstance(record_id, str))
-            yield -row_scores[position], artifact_id, index, number, record_id
+def _join_tests(is_allowed: RowTest | None, is_kind: RowTest | None) -> RowTest | None:
+    """Return a test that both tests pass; `None` if there is none."""
+    if is_allowed is None or is_kind is None:
+        return is_allowed or is_kind
+    return lambda rows: is_allowed(rows) & is_kind(rows)
 
 
-def _compute_norms(lengths: NDArray[np.float64], word_count: int, row_count: int) -> NDArray[np.float64]:
-    """Return the part of the BM25 denominator that depends on the length of each row."""
-    average = word_count / row_count if word_count else 1.0
-    norms: NDArray[np.float64] = _K1 * (1 - _B + _B * lengths / average)
-    return norms
+def _find_best(
+    table: _RowTable,
+    words: Sequence[Word],
+    k: int,
+    is_allowed: RowTest | None,
+    *,
+    rank: Callable[[NDArray[np.int64], Scores, int], list[RankedRow]],
+    per_artifact: bool,
+) -> list[RankedRow]:
+    """Return the `k` best rows, or the best row of each of `k` artifacts.
+
+    Rows with scores are put in order by `rank`.
+    """
+    # Start with `k` rows; per artifact that may be too few, as one artifact may own many of them.
+    most = sum(len(word.rows) for word in words)
+    depth = min(k, most)
+    while depth > 0:
+        rows, scores = table.scorer.find_best(words, depth, is_allowed)
+        ranked_rows = rank(table.rowids[rows], scores, depth)
+        if not per_artifact:
+            return ranked_rows
+        best = dict[str, RankedRow]()
+        for row in ranked_rows:
+            best.setdefault(row[1], row)
+        if len(best) >= k or len(rows) < depth or depth == most:
+            return [*best.values()][:k]
+        # The best records belong to fewer than `k` artifacts: read more records.
+        depth = min(_GROWTH * depth, most)
+    return []
 
 
 def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]], formula: str) -> None:
@@ -400,45 +469,3 @@ def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]
             f"search_text: the statistics have no count of the word {short_repr(word)}; "
             "pass the sum of what term_statistics returns for the same queries"
         )
-
-
-def read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the rowids after `after`, and the number of words in each of these rows."""
-    numbers, sizes = connection.execute(
-        "SELECT group_concat(id), CAST(group_concat(sz, '') AS BLOB) FROM record_text_docsize WHERE id > ?", [after]
-    ).fetchone()
-    # FTS5 stores each length as a varint: base 128, highest digit first, 128 added to all digits but the last.
-    digits = np.frombuffer(sizes or b"", np.uint8)
-    ends = np.flatnonzero(digits < 128)
-    digit_counts = np.diff(ends, prepend=-1)
-    powers = np.repeat(ends, digit_counts) - np.arange(len(digits))
-    values = (digits & 127) * 128.0**powers
-    lengths = np.add.reduceat(values, ends - digit_counts + 1) if len(ends) else values
-    rowids = _parse_numbers(numbers)
-    _check_consistent(len(rowids) == len(lengths))
-    return rowids, lengths
-
-
-def _read_rowids(connection: "sqlite3.Connection") -> NDArray[np.int64]:
-    return _parse_numbers(*connection.execute("SELECT group_concat(id) FROM record_text_docsize").fetchone())
-
-
-def _parse_numbers(numbers: str | None) -> NDArray[np.int64]:
-    """Parse numbers separated by commas.
-
-    The text is parsed in slices, as numpy keeps the GIL and so stops all other threads while it parses one.
-    """
-    text, start, parts = numbers or "", 0, [np.empty(0, np.int64)]
-    while start < len(text):
-        comma = text.find(",", start + _PARSE_CHARS)
-        end = len(text) if comma < 0 else comma
-        parts.append(np.fromstring(text[start:end], np.int64, sep=","))
-        start = end + 1
-    return np.concatenate(parts)
-
-
-def _check_consistent(is_consistent: object) -> None:
-    import sqlite3
-
-    if not is_consistent:
-        raise sqlite3.DatabaseError("the text index does not match the records")

@@ -2,6 +2,7 @@
 
 import sqlite3
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from airw.errors import ArgumentError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes import inverted_index as inverted_index_module
+from airw.stores._indexes import word_tables
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
 from airw.stores._indexes.unspaced import space_query, space_text
@@ -225,13 +227,13 @@ def test_an_unchanged_file_is_not_read_again():
 
 
 def test_the_least_recently_used_words_are_forgotten_and_the_others_are_not_read_again(monkeypatch):
-    monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 3_000)
+    monkeypatch.setattr(inverted_index_module, "_MAX_BYTES", 4_500)
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         add(connection, [f"w{at % 20} always" for at in range(200)])
         for at in range(20):
             check(postings, connection, [f"w{at}", "always"])
-            assert postings._bytes <= 3_000
+            assert postings._bytes <= 4_500
         assert postings._bytes == sum(each.size for each in postings._postings.values())
         assert [*postings._postings] == ["w18", "w19", "always"]
 
@@ -255,8 +257,8 @@ def test_after_many_new_words_earlier_words_are_read_again_at_their_next_query(m
 @given(numbers=st.lists(st.integers(1, 2**62), max_size=30), slice=st.integers(0, 50))
 def test_numbers_are_read_whole_at_any_size_of_slices(numbers, slice):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inverted_index_module, "_PARSE_CHARS", slice)
-        assert inverted_index_module._parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
+        patch.setattr(word_tables, "_PARSE_CHARS", slice)
+        assert word_tables.parse_numbers(",".join(map(str, numbers)) or None).tolist() == numbers
 
 
 def test_a_word_that_exceeds_the_memory_of_all_words_is_ranked(monkeypatch):
@@ -275,7 +277,7 @@ def test_removed_rows_do_not_pile_up():
             connection.execute("DELETE FROM record")
             add(connection, [f"one {turn}"] * 20)
             check(postings, connection, [f"one {turn}", "one 0"])
-            assert len(postings._rowids) <= 40
+            assert len(postings._table.rowids) <= 40
         connection.execute("DELETE FROM record")
         check(postings, connection, ["one"])
 
@@ -309,6 +311,13 @@ def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
     [
         "DELETE FROM record_text_docsize WHERE id = 3",
         "UPDATE record_text_docsize SET sz = x'' WHERE id = 3",
+        "UPDATE record_text_docsize SET sz = x'80' WHERE id = 9",
+        f"UPDATE record_text_docsize SET sz = x'{'FF' * 999}01' WHERE id = 3",
+        "UPDATE record_text_data SET block = x'' WHERE id = 1",
+        "UPDATE record_text_data SET block = x'08' WHERE id = 1",
+        "UPDATE record_text_data SET block = 'odd' WHERE id = 1",
+        "UPDATE record_text_data SET block = x'FFFFFFFFFFFF0109' WHERE id = 1",
+        f"UPDATE record_text_data SET block = x'{'FF' * 999}0109' WHERE id = 1",
     ],
 )
 def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(damage):
@@ -317,6 +326,59 @@ def test_an_index_that_does_not_fit_the_records_is_an_error_of_the_database(dama
         connection.execute(damage)
         with pytest.raises(sqlite3.DatabaseError, match="does not match"):
             InvertedIndex().rank(connection, ["one w2 filler"], 5)
+
+
+# Several connections
+
+
+def test_a_connection_that_sees_an_earlier_state_is_answered_from_it(tmp_path):
+    path, postings = tmp_path / "texts", InvertedIndex()
+    with closing(make_database(path)) as writer, closing(open_database(path)) as late:
+        writer.execute("PRAGMA journal_mode = WAL")
+        for change in (
+            lambda: add(writer, spread(9, "one", "two"), "b"),
+            lambda: writer.execute("DELETE FROM record WHERE artifact_id = 'a'"),
+            lambda: writer.execute("UPDATE record SET idx = 1"),
+        ):
+            add(writer, spread(9, "one"), "a")
+            late.execute("BEGIN")
+            check(postings, late, ["one", "two w3"])
+            change()
+            for connection in (writer, late, writer):
+                check(postings, connection, ["one", "two w3"], surfaces=["chunk"])
+                counts = postings.count_terms(connection, ["one two"])
+                assert counts == InvertedIndex().count_terms(connection, ["one two"])
+            late.execute("COMMIT")
+
+
+def test_threads_rank_at_the_same_time_while_texts_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(inverted_index_module, "_MAX_NEW_WORDS", 200)
+    path, postings = tmp_path / "texts", InvertedIndex()
+
+    def search(number):
+        with closing(open_database(path)) as connection:
+            for turn in range(15):
+                query = f"one w{(number + turn) % 7}"
+                run_in_snapshot(connection, lambda connection, query=query: check(postings, connection, [query, "two"]))
+
+    with closing(make_database(path)) as writer, ThreadPoolExecutor(4) as pool:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("PRAGMA synchronous = OFF")
+        add(writer, spread(50, "one", "two"))
+        searches = [pool.submit(search, number) for number in range(4)]
+        for turn in range(20):
+            add(writer, spread(7, "one"), f"b{turn}")
+            writer.execute("DELETE FROM record WHERE artifact_id = ?", [f"b{turn - 2}"])
+        for each in searches:
+            each.result()
+
+
+def test_queries_together_are_answered_as_one_by_one():
+    with closing(make_database()) as connection:
+        add(connection, spread(200, "one", "two"))
+        queries = ["one w3", "two", "", "w2 w4 filler", "one w3"]
+        together = rank(InvertedIndex(), connection, queries, 7)
+        assert together == [rank(InvertedIndex(), connection, [query], 7)[0] for query in queries]
 
 
 # Words

@@ -1,0 +1,231 @@
+"""The rows with the best BM25 scores for a few words, found without scoring all rows.
+
+A word that is in many rows adds little to a score. So the rows of the rarest words are merged first. As soon as enough
+rows have a score that no row with only the other words can reach, the others are looked up for the rows that are left.
+The scores of these are then computed in the order and with the arithmetic of FTS5, so that rounding is the same, too.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from airw._base.arrays import NDArray
+
+Rows: TypeAlias = NDArray[np.int32]
+Scores: TypeAlias = NDArray[np.float64]
+RowTest: TypeAlias = Callable[[Rows], NDArray[np.bool_]]
+
+_K1, _B = 1.2, 0.75
+_MAX_FACTOR = _K1 + 1.0
+_LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
+_MARGIN = 1e-9  # far more than the rounding errors of a sum, relative to it
+
+
+class Weighing(NamedTuple):
+    """What scores depend on besides the rows: the weight of the word, and the average length."""
+
+    weight: float
+    average: float
+
+    @classmethod
+    def of(cls, frequency: int, row_count: int, word_count: int) -> "Weighing":
+        """Return the weighing of a word that is in `frequency` of all rows."""
+        weight = math.log((row_count - frequency + 0.5) / (frequency + 0.5))
+        return cls(max(weight, _LEAST_WEIGHT), word_count / row_count if word_count else 1.0)
+
+    @property
+    def bound(self) -> float:
+        """Return a score that no number of occurrences exceeds."""
+        return self.weight * _MAX_FACTOR
+
+    @property
+    def matters(self) -> bool:
+        """Return whether the word does more than decide between nearly equal scores."""
+        return self.weight > _LEAST_WEIGHT
+
+    def score(self, counts: NDArray[np.int32], lengths: Scores) -> Scores:
+        """Return the scores of rows of these lengths that contain the word so often."""
+        norms = _K1 * (1 - _B + _B * lengths / self.average)
+        scores: Scores = self.weight * (counts * _MAX_FACTOR / (counts + norms))
+        return scores
+
+
+@dataclass(slots=True, eq=False)
+class Gains:
+    """What a word adds to the score of each row that contains it.
+
+    Args:
+        weighing: What the gains were computed with.
+        values: The gains, aligned with the rows of the word.
+        highest: The highest of them.
+    """
+
+    weighing: Weighing
+    values: Scores
+    highest: float
+    _floor: tuple[int, float] = (0, 0.0)
+
+    def find_floor(self, depth: int) -> float:
+        """Return the `depth`-th highest gain; 0 if there are fewer."""
+        known = self._floor
+        if known[0] != depth:
+            self._floor = known = depth, _find_floor(self.values, depth)
+        return known[1]
+
+
+@dataclass(slots=True, eq=False)
+class Postings:
+    """The rows that contain a word, ascending, and how often each does.
+
+    Neither is ever changed. The last gains are kept here, for the next query with the same weighing.
+    """
+
+    rows: Rows
+    counts: NDArray[np.int32]
+    gains: Gains | None = None
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes in memory once there are gains."""
+        return self.rows.nbytes + self.counts.nbytes + len(self.rows) * np.dtype(np.float64).itemsize
+
+
+class Word:
+    """A word of a query.
+
+    Args:
+        postings: The postings of the word.
+        weighing: What its scores depend on.
+        read_lengths: Returns the number of words in each of some rows.
+    """
+
+    def __init__(self, postings: Postings, weighing: Weighing, read_lengths: Callable[[Rows], Scores]) -> None:
+        self.rows = postings.rows
+        self._postings = postings
+        self._weighing = weighing
+        self._read_lengths = read_lengths
+        gains = postings.gains
+        self._gains = gains if gains is not None and gains.weighing == weighing else None
+
+    @property
+    def bound(self) -> float:
+        """Return a score that the word alone does not exceed in any row."""
+        return self._weighing.bound if self._gains is None else self._gains.highest
+
+    def score_all(self) -> Gains:
+        """Return the gains in all rows of the word."""
+        if self._gains is None:
+            values = self._weighing.score(self._postings.counts, self._read_lengths(self.rows))
+            self._gains = self._postings.gains = Gains(self._weighing, values, float(values.max(initial=0.0)))
+        return self._gains
+
+    def score_rows(self, rows: Rows) -> Scores:
+        """Return the gain in each of some rows; 0 where the word is missing."""
+        if not len(self.rows):
+            return np.zeros(len(rows))
+        places = self.rows.searchsorted(rows)
+        is_there = self.rows.take(places, mode="clip") == rows
+        if self._gains is not None:
+            gains = self._gains.values.take(places, mode="clip")
+        else:
+            gains = self._weighing.score(self._postings.counts.take(places, mode="clip"), self._read_lengths(rows))
+        gains *= is_there
+        return gains
+
+
+class RowScorer:
+    """Finds the best of `row_count` rows; several threads may use it at the same time."""
+
+    def __init__(self, row_count: int) -> None:
+        self._row_count = row_count
+        self._zeros: list[Scores] = []  # arrays for sums, all 0 while they are here
+
+    def find_best(self, words: Sequence[Word], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
+        """Return the `depth` best rows and perhaps others, with their scores.
+
+        All rows that tie with the last of the best are among them. If fewer rows have any of the words, all of these are
+        returned.
+
+        Args:
+            words: The words of the query, in the order in which scores are added up.
+            depth: How many rows are asked for.
+            is_allowed: Returns which rows may be in the result; `None` if all may.
+        """
+        others = sorted((word for word in words if len(word.rows)), key=lambda word: word.bound, reverse=True)
+        rows, sums = self._merge_rarest(others, depth, is_allowed)
+        # Look up the words that were not merged, and drop the rows that can no longer be among the best.
+        while others:
+            rows, sums = _drop_hopeless(rows, sums, depth, _add_bounds(others))
+            sums = sums + others.pop(0).score_rows(rows)
+        rows, _ = _drop_hopeless(rows, sums, depth, 0.0)
+        scores = np.zeros(len(rows))
+        for word in words:
+            scores += word.score_rows(rows)
+        return rows, scores
+
+    def _merge_rarest(self, words: list[Word], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
+        """Remove the first words from the list; return their rows, with the sums of gains.
+
+        Enough words are merged that no row with only the others can be among the best.
+        """
+        parts: list[tuple[Rows, Scores]] = []
+        floor = cut = 0.0  # `depth` rows reach the floor, and a row below the cut cannot reach it with all other words
+        while words and cut <= 0:
+            word = words.pop(0)
+            rows, gains = word.rows, word.score_all()
+            if is_allowed is None:
+                parts.append((rows, gains.values))
+                floor = max(floor, gains.find_floor(depth))
+            else:
+                keep = is_allowed(rows)
+                parts.append((rows[keep], gains.values[keep]))
+                floor = max(floor, _find_floor(parts[-1][1], depth))
+            cut = floor * (1 - _MARGIN) - _add_bounds(words)
+        best = [_keep(rows, sums, cut) for rows, sums in self._add_up(parts)]
+        return np.concatenate([_NO_ROWS, *(rows for rows, _ in best)]), np.concatenate(
+            [_NO_SUMS, *(sums for _, sums in best)]
+        )
+
+    def _add_up(self, parts: Sequence[tuple[Rows, Scores]]) -> Iterator[tuple[Rows, Scores]]:
+        """Yield the rows of each part with their sums over all parts; 0 where a row comes again."""
+        if len(parts) == 1:
+            yield parts[0]
+            return
+        # An array of zeros is kept for the next query, as the system needs longer to make one than most queries take.
+        sums = self._zeros.pop() if self._zeros else np.zeros(self._row_count)
+        for rows, gains in parts:
+            sums[rows] += gains
+        for rows, _ in parts:
+            yield rows, sums[rows]
+            sums[rows] = 0.0
+        self._zeros.append(sums)
+
+
+_NO_ROWS: Rows = np.empty(0, np.int32)
+_NO_SUMS: Scores = np.empty(0)
+
+
+def _add_bounds(words: Sequence[Word]) -> float:
+    return sum(word.bound for word in words)
+
+
+def _keep(rows: Rows, sums: Scores, cut: float) -> tuple[Rows, Scores]:
+    """Return the rows whose sum is not 0, and not below the cut."""
+    places = np.flatnonzero(sums >= cut if cut > 0 else sums)
+    return rows[places], sums[places]
+
+
+def _drop_hopeless(rows: Rows, sums: Scores, depth: int, still: float) -> tuple[Rows, Scores]:
+    """Return the rows that can be among the `depth` best once sums grew by up to `still`."""
+    if len(rows) <= depth:
+        return rows, sums
+    return _keep(rows, sums, _find_floor(sums, depth) * (1 - _MARGIN) - still)
+
+
+def _find_floor(scores: Scores, depth: int) -> float:
+    """Return the `depth`-th highest score; 0 if there are fewer."""
+    place = len(scores) - depth
+    return float(np.partition(scores, place)[place]) if place >= 0 else 0.0
