@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
-from airw._base.json import json_clean
+from airw._base.json import dump_flat, json_clean, list_flat_texts
 from airw._base.messages import short_repr
 from airw.errors import StoreError
 from airw.values import ArtifactChange, Record
@@ -48,11 +49,30 @@ def check_changes(puts: Sequence[ArtifactChange]) -> Floats | None:
     Raises:
         StoreError: If a change cannot be stored.
     """
-    for artifact_id, count in Counter(change.entry.artifact_id for change in puts).items():
-        if count > 1:
-            raise StoreError(f"puts contains {artifact_id!r} {count} times; pass one change per artifact")
+    ids = [change.entry.artifact_id for change in puts]
+    if len({*ids}) < len(ids):
+        artifact_id, count = Counter(ids).most_common(1)[0]
+        raise StoreError(f"puts contains {artifact_id!r} {count} times; pass one change per artifact")
     _check_keys(puts)
     return _stack_vectors(puts)
+
+
+def encode_metadata(puts: Sequence[ArtifactChange]) -> list[str]:
+    """Check all records of changes, and return their metadata as JSON texts, in order.
+
+    Raises:
+        StoreError: As `check_record`.
+    """
+    records = [record for change in puts for record in change.records]
+    metadata = [record.metadata for record in records]
+    are_owned = all(record.artifact_id == change.entry.artifact_id for change in puts for record in change.records)
+    # Nearly always, all are sound and flat: then one check and one encoding of all together is enough.
+    if are_owned and (fields := list_flat_texts(metadata)) is not None:
+        # A number with too many digits, or a text that is none: the checks below find out which.
+        with suppress(ValueError, TypeError):
+            if not find_text_fault("".join([*fields, *(record.text for record in records)])):
+                return dump_flat(metadata)
+    return [check_record(record, change.entry.artifact_id) for change in puts for record in change.records]
 
 
 def check_record(record: Record, artifact_id: str) -> str:
@@ -92,24 +112,24 @@ def check_width(puts: Sequence[ArtifactChange], vectors: Floats, stored: int) ->
         )
 
 
-def _list_keys(change: ArtifactChange) -> Iterator[str]:
-    """Yield all texts of a change that a store uses as keys."""
-    entry = change.entry
-    yield from (
+def _list_keys(change: ArtifactChange) -> list[str]:
+    """Return all texts of a change that a store uses as keys."""
+    entry, extraction = change.entry, change.extraction
+    keys = [
         entry.artifact_id,
         entry.version,
         entry.embedder_id,
         entry.strategy_id,
         entry.extractor_id,
         entry.source,
-    )
+    ]
     for record in change.records:
-        yield from (record.id, record.surface_kind)
-    for link in change.extraction.links:
-        yield from (link.target_ref, link.or_ref or "", link.type, link.origin)
-        yield from (link.target_source or "", link.file or "")
-    for names in change.extraction.names:
-        yield from names
+        keys += (record.id, record.surface_kind)
+    for link in extraction.links:
+        keys += (link.target_ref, link.or_ref or "", link.type, link.origin, link.target_source or "", link.file or "")
+    for names in extraction.names:
+        keys += names
+    return keys
 
 
 def _check_keys(puts: Sequence[ArtifactChange]) -> None:
@@ -118,7 +138,7 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
     UTF-8 cannot encode the former, and SQLite reads the latter as the end of a text.
     """
     # Nearly always, no key is at fault: then one check of all keys together is enough.
-    if not find_text_fault("".join(text for change in puts for text in _list_keys(change)), allow_nul=False):
+    if not find_text_fault("".join([text for change in puts for text in _list_keys(change)]), allow_nul=False):
         return
     for change in puts:
         for text in _list_keys(change):
@@ -128,15 +148,14 @@ def _check_keys(puts: Sequence[ArtifactChange]) -> None:
 
 
 def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
-    blocks: list[Floats] = []
-    for change in puts:
-        if change.records:
-            blocks.append(_check_block(change))
-            if blocks[-1].shape[1] != blocks[0].shape[1]:
-                raise StoreError(
-                    f"the vectors of {change.entry.artifact_id!r} are {blocks[-1].shape[1]} wide, but others in puts "
-                    f"{blocks[0].shape[1]}; use one embedder for all"
-                )
+    changes = [change for change in puts if change.records]
+    blocks = [_check_block(change) for change in changes]
+    for change, block in zip(changes, blocks, strict=True):
+        if block.shape[1] != blocks[0].shape[1]:
+            raise StoreError(
+                f"the vectors of {change.entry.artifact_id!r} are {block.shape[1]} wide, but others in puts "
+                f"{blocks[0].shape[1]}; use one embedder for all"
+            )
     if not blocks:
         return None
     vectors = np.concatenate(blocks)

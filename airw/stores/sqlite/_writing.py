@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airw._base.arrays import Floats
-from airw.stores._changes import check_changes, check_record, check_width, settings_json
+from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
 from airw.stores._indexes.texts import insert_records
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._filter_sql import keys_json
@@ -49,8 +49,9 @@ def write_rows(connection: "sqlite3.Connection", rows: ArtifactRows, removals: S
         StoreError: If the vectors are not as wide as the stored ones.
     """
     # Remove first: if all other artifacts go, vectors of any width fit.
-    removed = [*dict.fromkeys([*removals, *rows.extractions])]
-    _remove(connection, keys_json(removed))
+    removed = _find_stored(connection, [*removals, *rows.extractions])
+    if removed:
+        _remove(connection, keys_json(removed))
     stored = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
     if stored and rows.vectors is not None:
         check_width(rows.puts, rows.vectors, stored[0])
@@ -61,6 +62,17 @@ def write_rows(connection: "sqlite3.Connection", rows: ArtifactRows, removals: S
         connection.executemany("INSERT INTO vector (rowid, data, sum) VALUES (?, ?, ?)", encoded)
     _update_buckets(connection, 1, "rowid >= ?", first)
     replace_links(connection, rows.extractions, removed)
+
+
+def _find_stored(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> list[str]:
+    """Return those of the artifacts that are stored, once each: in a first build, none is."""
+    # A damaged file may contain records without their artifact.
+    rows = connection.execute(
+        """SELECT DISTINCT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM artifact WHERE id = value)
+        OR EXISTS (SELECT 1 FROM record WHERE artifact_id = value)""",
+        [keys_json(artifact_ids)],
+    )
+    return [artifact_id for (artifact_id,) in rows]
 
 
 def _remove(connection: "sqlite3.Connection", artifact_ids: str) -> None:
@@ -91,17 +103,16 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
         StoreError: If an artifact cannot be stored.
     """
     rows = ArtifactRows(puts, check_changes(puts))
-    for change in puts:
-        entry = change.entry
-        rows.artifacts.append(
-            (entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source)
-        )
-        for record in change.records:
-            metadata = check_record(record, entry.artifact_id)
-            rows.records.append(
-                (record.id, record.artifact_id, record.surface_kind, record.surface_index, metadata, record.text)
-            )
-        rows.extractions[entry.artifact_id] = change.extraction
+    rows.artifacts = [
+        (entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source)
+        for entry in (change.entry for change in puts)
+    ]
+    records = [record for change in puts for record in change.records]
+    rows.records = [
+        (record.id, record.artifact_id, record.surface_kind, record.surface_index, metadata, record.text)
+        for record, metadata in zip(records, encode_metadata(puts), strict=True)
+    ]
+    rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
     return rows
 
 
