@@ -10,7 +10,6 @@ from typing import Any
 
 from airw import corpora, sources
 from airw.corpora.naming import list_similar_first
-from airw.corpora.registry import find_definition, match_name
 from airw.errors import ArgumentError, CorpusNotFound
 
 _JSON_LINES = (".jsonl", ".jsonl.gz")
@@ -49,7 +48,7 @@ def _absolute_path(path: str) -> str:
 def find_registered(name: str) -> corpora.Definition | None:
     """Return the definition of a registered corpus, or None; case does not matter."""
     definitions = corpora.list_corpora()
-    return definitions.get(match_name(definitions, name) or "")
+    return definitions.get(corpora.registry.match_name(definitions, name) or "")
 
 
 def find_registered_or_preset(name: str) -> corpora.Definition:
@@ -60,7 +59,7 @@ def find_registered_or_preset(name: str) -> corpora.Definition:
     """
     names = {name.casefold(): name for name in (*corpora.PRESETS, *corpora.list_corpora())}
     if name.casefold() in names:
-        return find_definition(name)
+        return corpora.registry.find_definition(name)
     if name.casefold() in map(str.casefold, corpora.corpus_names()):
         raise CorpusNotFound(f"corpus {name!r} is not registered; build it from its path, with --name {name}")
     raise CorpusNotFound(
@@ -73,7 +72,7 @@ def folders_of(name: str) -> list[str]:
     """Return the folders that a registered corpus or a preset is built from."""
     definition = find_registered(name)
     if definition is None and name.casefold() in corpora.PRESETS:
-        definition = find_definition(name)
+        definition = corpora.registry.find_definition(name)
     values = [] if definition is None else [definition.params.get(key) for key in ("root", "roots", "projects_root")]
     folders = [folder for value in values for folder in ([value] if isinstance(value, str) else value or ())]
     if definition is not None and definition.kind == "skills" and not folders:

@@ -1,5 +1,7 @@
 """The program `airw`: runs one command and prints an error as one line."""
 
+import atexit
+import gc
 import os
 import sys
 from argparse import Namespace
@@ -27,6 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     """Run a command, and turn what ends it early into an exit code."""
+    if argv is None:
+        # The process ends with this command, and the system frees its memory faster than a last garbage collection.
+        atexit.register(gc.freeze)
     words = sys.argv[1:] if argv is None else argv
     if words[:1] == ["__complete"]:  # a shell asks at each TAB
         from airw.cli.completion import print_candidates

@@ -17,14 +17,7 @@ from airw._base.signatures import shows_options
 from airw.corpora.naming import find_corpus_path, is_corpus_name
 from airw.corpora.settings import check_settings
 from airw.corpora.trust import check_allowed, is_network_path
-from airw.embedders import (
-    MissingEmbedder,
-    OnnxEmbedder,
-    SentenceTransformerEmbedder,
-    check_embedder,
-    is_same_model,
-    resolve_embedder,
-)
+from airw.embedders import check_embedder, is_same_model, resolve_embedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUnavailable, StoreCorrupt
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
@@ -298,6 +291,8 @@ def _resolve_embedder(name: str, config: Mapping[str, Any], requested: EmbedderL
     try:
         return _make_stored(spec, stored_id, dim, name)
     except EmbedderError as error:
+        from airw.embedders import MissingEmbedder
+
         return MissingEmbedder(stored_id, dim, _explain(error, name, stored_id))
 
 
@@ -330,10 +325,18 @@ def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
             return default
         require_folder(Path(spec))
     check_allowed(spec)
+    # The modules of embedders are loaded only when a file names one: it takes as long as the opening itself.
+    from airw.embedders import HashingEmbedder
+
     try:
         embedder = resolve_embedder(spec)
     except ArgumentError as error:
         raise EmbedderUnavailable(f"its file names no embedder: {error}") from error
+    if isinstance(embedder, HashingEmbedder):
+        check_embedder(embedder, stored_id, dim, name)
+        return embedder
+    from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder
+
     if isinstance(embedder, SentenceTransformerEmbedder):
         embedder.adopt(stored_id, _MODEL_ADVICE)
     check_embedder(embedder, stored_id, dim, name)

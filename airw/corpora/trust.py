@@ -10,7 +10,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from airw._base.http import origin_of
 from airw._base.local_models import is_folder, is_hub_name
 from airw._base.messages import short_repr
 from airw.corpora.naming import home
@@ -74,6 +73,8 @@ def remember_embedder(spec: str) -> None:
 
 
 def _check_server(spec: str) -> None:
+    from airw._base.http import origin_of
+
     try:
         origin = origin_of(spec.partition("#")[0])
     except ArgumentError as error:
@@ -118,6 +119,8 @@ def _list_variable(name: str) -> list[str]:
 
 
 def _origin_of_entry(entry: str) -> str:
+    from airw._base.http import origin_of
+
     try:
         return origin_of(entry)
     except ArgumentError as error:

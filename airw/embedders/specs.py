@@ -5,7 +5,6 @@ from contextlib import suppress
 
 from airw._base.local_models import FIT_HINT, HUB_PREFIX, is_hub_name
 from airw._base.messages import short_repr
-from airw.embedders.hashing import HashingEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder
 
@@ -57,6 +56,8 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     if isinstance(spec, str) and spec.strip():
         key = spec.strip().lower()
         if key in LIGHT:
+            from airw.embedders.hashing import HashingEmbedder
+
             return HashingEmbedder()
         _check_spelling(key)
         return _local_model(None if key in DEFAULT else spec.strip())
@@ -118,6 +119,7 @@ def is_same_model(embedder: Embedder, stored_id: str) -> bool:
     of the embedder, and those that the name means here. It may read the weights, so call it in a worker thread.
 
     Example:
+        >>> from airw.embedders import HashingEmbedder
         >>> is_same_model(HashingEmbedder(), "hashing-v1-512"), is_same_model(HashingEmbedder(), "hashing-v1-64")
         (True, False)
     """
@@ -142,6 +144,7 @@ def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_n
         EmbedderUnavailable: If the model folder of the embedder does not exist.
 
     Example:
+        >>> from airw.embedders import HashingEmbedder
         >>> check_embedder(HashingEmbedder(), "hashing-v1-512", 512, "notes")
     """
     if not is_same_model(embedder, stored_id):

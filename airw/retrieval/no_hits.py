@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from airw._base.concurrency import map_bounded
@@ -64,6 +63,8 @@ async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus[Any]]
 
 
 async def _check_fields(filter: Filter, stores: Sequence[SchemaReader], names: str) -> None:
+    from difflib import get_close_matches
+
     paths = sorted(set(_find_required(filter)))
     answers = await map_bounded(lambda store: store.has_fields(paths), stores, limit=_MAX_STORES)
     unknown = [path for path, *found in zip(paths, *answers, strict=True) if not any(found)]

@@ -1,50 +1,60 @@
-"""Time to import and to start, without the required libraries, compared with `ir`."""
+"""Time to import and to start, beyond the required libraries, beside `ir`."""
 
 import os
 import subprocess
 import sys
 import time
+from functools import partial
 
-RUNS = 10
+from tests.benchmarks.results import run_in_turn
+
+ROUNDS = 9
 GOAL_MS = 20
+IMPORTS = "How long do imports take, beyond `import anyio, numpy`?"
+COMMANDS = "How long does a command take?"
+STATEMENTS = (
+    "import airw",
+    "import airw.policies",
+    "import airw.stores",
+    "from airw import traverse",
+    "from airw import open_corpus, search",
+    "from airw import build, from_notes",
+    "from airw import discover",
+)
 
 
-def fastest_ms(*command: str) -> float:
-    """Return the time of the fastest of several new processes, in milliseconds."""
-
-    def one() -> float:
-        start = time.perf_counter()
-        subprocess.run([sys.executable, *command], check=True, capture_output=True)
-        return (time.perf_counter() - start) * 1000
-
-    one()
-    return min(one() for _ in range(RUNS))
+def run(*command: str) -> None:
+    """Run Python once; it keeps compiled modules, as an installation does."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run([sys.executable, *command], check=True, capture_output=True, env=environment)
 
 
-def test_how_long_imports_take():
-    libraries = fastest_ms("-c", "import anyio, numpy")
-    beside = fastest_ms("-c", "import ir")
-    print(f"\n| statement | beyond `import anyio, numpy` (goal {GOAL_MS} ms) | of `import ir` |\n|---|---|---|")
-    for statement in (
-        "import airw",
-        "import airw.policies",
-        "import airw.stores",
-        "from airw import traverse",
-        "from airw import open_corpus, search",
-        "from airw import build, from_notes",
-        "from airw import discover",
-    ):
-        took = fastest_ms("-c", f"import anyio, numpy; {statement}")
-        print(f"| `{statement}` | {took - libraries:.0f} ms | {took / beside:.2f} x |")
+def measure(*command: str) -> float:
+    """Return the seconds that a new process takes."""
+    start = time.perf_counter()
+    run(*command)
+    return time.perf_counter() - start
 
 
-def test_how_long_commands_take(tmp_path):
-    os.environ["AIRW_HOME"] = str(tmp_path)
+def test_how_long_imports_take(results):
+    statements = ["", *STATEMENTS]
+    ways = {each: partial(measure, "-c", f"import anyio, numpy; {each}") for each in statements}
+    for way in ways.values():
+        way()
+    rounds = run_in_turn(ways, rounds=ROUNDS)
+    libraries = min(rounds[""])
+    for each in STATEMENTS:
+        beyond = [took - libraries for took in rounds[each]]
+        results.amount(IMPORTS, f"`{each}`", beyond, goal=GOAL_MS if each == "import airw" else None, unit="ms")
+
+
+def test_how_long_commands_take(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path))
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "keys.md").write_text("rotate the signing keys")
-    fastest_ms("-m", "airw", "build", str(tmp_path / "notes"), "--name", "notes", "--embedder", "light")
-    empty, beside = fastest_ms("-c", "pass"), fastest_ms("-c", "import ir")
-    print("\n| command | whole process | of `import ir` |\n|---|---|---|")
+    run("-m", "airw", "build", str(tmp_path / "notes"), "--name", "notes", "--embedder", "light")
     for command in (["--help"], ["search", "notes", "keys"], ["traverse", "notes", "keys"]):
-        took = fastest_ms("-m", "airw", *command)
-        print(f"| `airw {' '.join(command)}` | {took:.0f} ms | {(took - empty) / (beside - empty):.2f} x |")
+        run("-m", "airw", *command)
+        ways = {"airw": partial(measure, "-m", "airw", *command), "import ir": partial(measure, "-c", "import ir")}
+        rounds = run_in_turn(ways, rounds=ROUNDS)
+        results.compare(COMMANDS, f"`airw {' '.join(command)}`", rounds, {"import ir": 1.0})

@@ -92,7 +92,9 @@ def write_theirs(path, texts, vectors) -> None:
 def run(program: str, file, mode: str, text: str, vector: str) -> set[str]:
     """Return the ids that a new process prints."""
     command = [sys.executable, "-c", program, str(file), mode, text, vector]
-    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split())
+    # Compiled modules are kept, as an installation keeps them.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return set(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split())
 
 
 @pytest.mark.parametrize("count", SIZES)

@@ -46,8 +46,10 @@ def test_help_loads_only_the_parser(argv):
     ("argv", "unused"),
     [
         (["search", "signing keys"], ["discovery", "evaluation", "policies", "views", "walking"]),
+        (["search", "notes", "keys"], ["discovery", "evaluation", "indexing", "policies", "sources", "views"]),
         (["ls"], ["discovery", "evaluation", "policies", "views", "walking"]),
         (["traverse", "signing keys"], ["discovery", "evaluation", "views"]),
+        (["traverse", "notes", "keys"], ["discovery", "evaluation", "indexing", "sources", "views"]),
         (["link", "list", "keys.md"], ["discovery", "evaluation"]),
         (["discover", "signing keys"], ["evaluation", "policies", "views"]),
     ],

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -263,7 +262,9 @@ async def remove_files(path: Path, segments: Path) -> None:
     Raises:
         StoreError: If a file cannot be removed.
     """
-    await in_thread(partial(shutil.rmtree, segments, ignore_errors=True))
+    from shutil import rmtree
+
+    await in_thread(partial(rmtree, segments, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
     # What others set aside goes too, and what a killed copy leaves; the lock goes last.
     beside = ("-wal-old", "-damaged", "-damaged-wal", "-partial", "-partial-wal", "-partial-shm")
