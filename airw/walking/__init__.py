@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.walking.batches import WalkBatches
     from airw.walking.columns import Columns
     from airw.walking.committed import CommittedNode, CommittedNodes
     from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
@@ -25,6 +26,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "batches": ["WalkBatches"],
             "columns": ["Columns"],
             "committed": ["CommittedNode", "CommittedNodes"],
             "events": ["NodeCommitted", "EdgeFound", "WalkEnded", "StepDone", "WalkEvent"],
@@ -59,6 +61,7 @@ __all__ = [
     "Policy",
     "StepDone",
     "Walk",
+    "WalkBatches",
     "WalkCounts",
     "WalkEnded",
     "WalkEvent",

@@ -24,17 +24,18 @@ class Delivery:
     """The slice of nodes that is being delivered, and what was delivered before.
 
     `next` is the index of the next node of the slice, and `end` the index after the last one that may be delivered. Up
-    to `quick_end`, hits need no checkpoint. Counts and lists are brought up to date when they are read, not per hit.
+    to `rest_at`, hits need no checkpoint; up to `quick_end`, they need nothing at all. Counts and lists are brought up
+    to date when they are read, not per hit.
     """
 
-    def __init__(self, counts: WalkCounts) -> None:
-        """Start without nodes."""
-        self._counts = counts
+    def __init__(self, counts: WalkCounts, *, has_quick_hits: bool) -> None:
+        """Start without nodes; with `has_quick_hits`, a hit that is ready may leave without further ado."""
+        self._counts, self.has_quick_hits = counts, has_quick_hits
         self._slices: list[_Slice] = []  # the last one is being delivered
         self._nodes: CommittedNodes
         self.hits: Sequence[SearchHit | None] = ()  # of the slice
         self._is_hit: list[bool] | None = None  # None: each node is one
-        self.next = self.end = self.quick_end = self._next_to_count = 0
+        self.next = self.end = self.quick_end = self.rest_at = self._next_to_count = 0
         self.to_expand: list[CommittedNodes] = []
         # What the state of the policy shows. These are copies, because a policy may change them.
         self._shown_ids: set[Hashable] = set()
@@ -59,7 +60,7 @@ class Delivery:
         else:
             self._is_hit = [hit is not None for hit in hits] if type(None) in set(map(type, hits)) else None
         self._slices.append(_Slice(nodes.positions, hits))
-        self.next = self._next_to_count = self.quick_end = 0
+        self.next = self._next_to_count = self.quick_end = self.rest_at = 0
         self.end = len(nodes)
 
     def end_within(self, hits_left: int) -> None:
@@ -89,7 +90,12 @@ class Delivery:
 
     def allow_quick(self) -> None:
         """Begin a run of hits that need no checkpoint; it ends where the next one is due."""
-        self.quick_end = min(self.end, self.next + _HITS_PER_CHECKPOINT - 1)
+        self.rest_at = min(self.end, self.next + _HITS_PER_CHECKPOINT - 1)
+        self.quick_end = self.rest_at if self.has_quick_hits else 0
+
+    def forbid_quick(self) -> None:
+        """Make each hit wait for a request."""
+        self.rest_at = self.quick_end = 0
 
     def pop_hit(self) -> SearchHit | None:
         """Deliver the next hit; `None` if none is ready."""
@@ -116,6 +122,8 @@ class Delivery:
     def pop_batch(self) -> Sequence[SearchHit]:
         """Deliver all hits that are ready."""
         rows = slice(self.next, self.end)
+        if rows.start == rows.stop:
+            return ()
         self.next = self.end
         is_whole = self._is_hit is None and rows == slice(0, len(self.hits))
         return self.hits if is_whole else [hit for hit in self.hits[rows] if hit is not None]  # type: ignore[return-value]
@@ -167,10 +175,13 @@ class Delivery:
             positions, hits = self._slices[self._listed_slices]
             is_last = self._listed_slices == len(self._slices) - 1
             rows = slice(self._listed_rows, self.next if is_last else len(hits))
-            found = [row for row in zip(hits[rows], positions[rows].tolist(), strict=True) if row[0] is not None]
-            self._listed += [hit for hit, _ in found if hit is not None]
-            self._shown_hits += [hit for hit, _ in found if hit is not None]
-            self._listed_positions += [position for _, position in found]
+            for hit, position in (
+                zip(hits[rows], positions[rows].tolist(), strict=True) if rows.start < rows.stop else ()
+            ):
+                if hit is not None:
+                    self._listed.append(hit)
+                    self._shown_hits.append(hit)
+                    self._listed_positions.append(position)
             if is_last:
                 self._listed_rows = rows.stop
                 return

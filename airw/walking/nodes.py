@@ -145,7 +145,8 @@ class NumberedNodes:
         self.bound = 0  # all numbers are below
         # The answers of `expand`, and where the neighbours of each begin among all neighbours of the walk.
         self._answers: list[Columns] = []
-        self._starts = np.zeros(1, np.intp)
+        self._starts = [0]
+        self._has_edges = False
 
     def check(self, numbers: Any, method: str) -> Positions:
         """Return an array of numbers as one of positions in the record.
@@ -153,19 +154,24 @@ class NumberedNodes:
         Raises:
             PolicyError: If they are not integers in one dimension, from 0 to `MAX_NUMBER`.
         """
-        where = f"{type(self._policy).__name__}.{method}"
         if not is_number_array(numbers):
+            where = f"{type(self._policy).__name__}.{method}"
             raise PolicyError(
                 f"{where} returned {short_repr(numbers)}; return the numbers of nodes as an integer array of one "
                 "dimension, because seed did"
             )
-        if len(numbers):
-            lowest, highest = int(np.minimum.reduce(numbers)), int(np.maximum.reduce(numbers))
-            if lowest < 0 or highest >= MAX_NUMBER:
-                wrong = lowest if lowest < 0 else highest
-                raise PolicyError(f"{where} returned node {wrong}; return numbers from 0 to {MAX_NUMBER - 1}")
+        checked = np.asarray(numbers, np.intp)
+        if len(checked):
+            # As an unsigned number, a negative one is too high.
+            highest = int(np.maximum.reduce(checked.view(np.uintp)))
+            if highest >= MAX_NUMBER:
+                wrong = next(number for number in numbers.tolist() if not 0 <= number < MAX_NUMBER)
+                raise PolicyError(
+                    f"{type(self._policy).__name__}.{method} returned node {wrong}; "
+                    f"return numbers from 0 to {MAX_NUMBER - 1}"
+                )
             self.bound = max(self.bound, highest + 1)
-        return np.asarray(numbers, np.intp)
+        return checked
 
     def check_list(self, nodes: list[Any]) -> Positions:
         """Return a list of numbers as one of positions in the record.
@@ -225,10 +231,16 @@ class NumberedNodes:
 
     def add_answer(self, answer: Columns) -> int:
         """Keep an answer of `expand` for its edges, and return where its neighbours begin."""
-        start = int(self._starts[-1])
+        start = self._starts[-1]
         self._answers.append(answer)
-        self._starts = np.append(self._starts, start + len(answer.ids))
+        self._has_edges = self._has_edges or answer.edges is not None or answer.edge_types is not None
+        self._starts.append(start + len(answer.ids))
         return start
+
+    @property
+    def has_edges(self) -> bool:
+        """True if an answer of `expand` has edges."""
+        return self._has_edges
 
     async def edge_types(self, edges: Positions) -> list[str | None]:
         """Return the types of edges; `None` for seeds.
@@ -265,6 +277,11 @@ class NumberedNodes:
 
     def _split_by_answer(self, edges: Positions) -> Iterator[tuple[Columns, Positions, Positions]]:
         """Yield each answer that has some of the edges, their rows, and their places in it."""
+        if (
+            len(edges) and self._answers and int(np.minimum.reduce(edges)) >= self._starts[-2]
+        ):  # all are of the last answer
+            yield self._answers[-1], np.arange(len(edges)), edges - self._starts[-2]
+            return
         owners = np.searchsorted(self._starts, edges, side="right") - 1
         for owner in np.unique(owners[edges >= 0]).tolist():
             rows = np.flatnonzero(owners == owner)

@@ -10,7 +10,7 @@ from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import HitBatch, SearchHit
 from airw.walking.committed import CommittedNodes
-from airw.walking.policy import WalkPolicy
+from airw.walking.policy import Policy, WalkPolicy
 from airw.walking.record import WalkRecord
 from airw.walking.slips import find_edge
 
@@ -42,9 +42,7 @@ class Provenance:
             PolicyError: If one is not a hit.
         """
         for hit in hits:
-            if hit is not None and not (
-                isinstance(hit, SearchHit) and isinstance(hit.metadata, dict) and isinstance(hit.score, Real)
-            ):
+            if hit is not None and not _is_usable(hit):
                 raise PolicyError(
                     f"{type(self._policy).__name__}.to_hits returned {short_repr(hit)}; "
                     "return SearchHit values with a metadata dict and a number as score, or None"
@@ -52,11 +50,12 @@ class Provenance:
         for row, id in self._seeds_of(committed):
             seed = hits[row]
             self._name_seed(id, None if seed is None else seed.key)
+        asks_edge = edge_types is None and getattr(self._policy.edge_of, "__func__", None) is not Policy.edge_of
         origins, nodes = _Origins(self, self._record, committed, edge_types), committed.nodes
         for row, hit in enumerate(hits):
             if hit is not None:
                 origins.write(row, hit.metadata)
-                edge = find_edge(self._policy, nodes[row]) if edge_types is None else None
+                edge = find_edge(self._policy, nodes[row]) if asks_edge else None
                 if edge is not None:
                     hit.metadata["walk_edge"] = edge.type
 
@@ -71,8 +70,9 @@ class Provenance:
 
     def _seeds_of(self, committed: CommittedNodes) -> list[tuple[int, Hashable]]:
         """Return the rows and the ids of those nodes that are seeds."""
-        rows = np.flatnonzero(committed.depths == 0).tolist()
-        ids = committed.ids if rows else []
+        if np.minimum.reduce(committed.positions) >= self._record.seed_count:
+            return []
+        rows, ids = np.flatnonzero(committed.positions < self._record.seed_count).tolist(), committed.ids
         return [(row, ids[row]) for row in rows]
 
     def _name_seed(self, id: Hashable, key: tuple[str | None, str] | None) -> None:
@@ -106,6 +106,14 @@ class Provenance:
             top = self._record.parent_at(top)
         path = (*self._paths.get(top, ()), *self._record.ids_at(np.array(climbed[::-1], np.intp)))
         return path if depth <= _PATH_DEPTH else path[:1]
+
+
+def _is_usable(hit: object) -> bool:
+    """Return whether a value is a hit whose metadata and score have the right types."""
+    if not isinstance(hit, SearchHit):
+        return False
+    metadata, score = hit.metadata, hit.score
+    return isinstance(metadata, dict) and (type(score) is float or isinstance(score, Real))  # a float is checked fast
 
 
 class _Origins:

@@ -186,8 +186,7 @@ class NeighborReader:
         Raises:
             PolicyError: If its offsets do not fit.
         """
-        offsets, total = _check_offsets(answer, count, self._policy), len(answer.ids)
-        sizes = np.diff(offsets)
+        sizes, total = _read_sizes(answer, count, self._policy), len(answer.ids)
         if total <= self._edges_left and (not count or np.maximum.reduce(sizes) <= self._limits.max_fanout):
             self._edges_left -= total
             self._counts.edges += total
@@ -198,7 +197,7 @@ class NeighborReader:
         self._counts.refuse("max_fanout", int((sizes - within).sum()))
         self._counts.refuse("max_edges", int((within - read).sum()))
         # 2. The first of each node's neighbours are read.
-        rank = np.arange(total) - np.repeat(offsets[:-1], sizes)
+        rank = np.arange(total) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         places = np.flatnonzero(rank < np.repeat(read, sizes))
         self._edges_left -= len(places)
         self._counts.edges += len(places)
@@ -279,8 +278,8 @@ class NeighborReader:
         self._counts.refuse("max_edges", within_fanout - read)
 
 
-def _check_offsets(answer: Columns, count: int, policy: object) -> Positions:
-    """Return the offsets of an answer in columns, or raise a `PolicyError`."""
+def _read_sizes(answer: Columns, count: int, policy: object) -> Positions:
+    """Return how many neighbours each node has in an answer in columns, or raise a `PolicyError`."""
     offsets = answer.offsets
     if not is_number_array(offsets) or len(offsets) != count + 1:
         raise PolicyError(
@@ -288,12 +287,13 @@ def _check_offsets(answer: Columns, count: int, policy: object) -> Positions:
             f"array of {count + 1}, one more than there are committed nodes"
         )
     offsets = offsets.astype(np.intp, copy=False)
-    if offsets[0] != 0 or offsets[-1] != len(answer.ids) or (offsets[1:] < offsets[:-1]).any():
+    sizes: Positions = offsets[1:] - offsets[:-1]
+    if offsets[0] != 0 or offsets[-1] != len(answer.ids) or (count and np.minimum.reduce(sizes) < 0):
         raise PolicyError(
             f"{type(policy).__name__}.expand returned Columns with offsets {short_repr(offsets)}; they must rise "
             f"from 0 to the number of ids ({len(answer.ids)})"
         )
-    return offsets
+    return sizes
 
 
 def split_columns(answer: Columns, count: int, policy: object) -> list[list[Any]]:
@@ -302,7 +302,8 @@ def split_columns(answer: Columns, count: int, policy: object) -> list[list[Any]
     Raises:
         PolicyError: If the offsets do not fit.
     """
-    offsets = _check_offsets(answer, count, policy).tolist()
+    _read_sizes(answer, count, policy)
+    offsets = answer.offsets.tolist()
     ids = answer.ids.tolist() if isinstance(answer.ids, np.ndarray) else answer.ids
     return [ids[start:end] for start, end in pairwise(offsets)]
 

@@ -15,7 +15,7 @@ from airw.walking.nodes import ListedNodes, NumberedNodes
 from airw.walking.policy import ColumnView, Frontier, IntegerView, WalkPolicy
 from airw.walking.summary import WalkCounts
 
-_INITIAL_ROWS = 256
+_INITIAL_ROWS = 1_024
 _UNKNOWN, _WAITING, _VISITED = 0, 1, 2
 _EMPTY = np.empty(0, np.intp)
 Positions = NDArray[np.intp]
@@ -76,6 +76,7 @@ class WalkRecord:
         self._positions = np.zeros(_INITIAL_ROWS, np.intp)
         self._path_counts = np.zeros(_INITIAL_ROWS, np.intp)  # with `scores_paths`: how many positions of it wait
         self._fresh_start = 0
+        self.seed_count = 0  # positions below are seeds
         self.waiting_count = 0
 
     def begin_step(self) -> None:
@@ -84,10 +85,10 @@ class WalkRecord:
 
     # Admitting discovered nodes.
 
-    def admit(self, found: Neighborhood) -> NDArray[np.bool_]:
+    def admit(self, found: Neighborhood, *, compares: bool = True) -> NDArray[np.bool_] | None:
         """Append the new nodes, up to `max_frontier`; return which neighbours were known.
 
-        A neighbour that occurs twice is known the second time.
+        A neighbour that occurs twice is known the second time. Without `compares`, nothing is returned.
         """
         numbers = found.numbers
         self._make_room_for_numbers()
@@ -95,21 +96,37 @@ class WalkRecord:
         kept = self._choose_paths(before) if self._scores_paths else self._choose_nodes(numbers, before)
         first = self.size
         self._append_rows(found, kept)
-        is_known = self._mark_waiting(numbers, before, kept, first)
+        if self._scores_paths:
+            firsts = self._mark_paths(numbers, before, kept, first)
+        else:
+            firsts, new_numbers = kept, numbers[kept]
+            self._status[new_numbers] = _WAITING
+            self._positions[new_numbers] = np.arange(first, self.size)
+        if not self._fresh_start:
+            self.seed_count = self.size
+        if not compares and not self._keeps_frontier:
+            return None
+        is_known: NDArray[np.bool_] = self._status[numbers] != _UNKNOWN
+        is_known[firsts] = False
         if self._keeps_frontier and not self._scores_paths:
             # A frontier that is not kept has one depth, so no path can be shorter.
-            self._shorten_paths(found, np.flatnonzero(is_known & (before != _VISITED)))
+            self._shorten_paths(found, (is_known & (before != _VISITED)).nonzero()[0])
         return is_known
 
     def _make_room_for_numbers(self) -> None:
-        self._status = reserve(self._status, self.nodes.bound)
-        self._positions = reserve(self._positions, self.nodes.bound)
+        count, bound = len(self._status), self.nodes.bound
+        if bound <= count:
+            return
+        self._status = reserve(self._status, bound)
+        positions = np.empty(len(self._status), np.intp)
+        positions[:count] = self._positions
+        self._positions = positions
         if self._scores_paths:
             self._path_counts = reserve(self._path_counts, self.nodes.bound)
 
     def _choose_nodes(self, numbers: Positions, before: NDArray[np.uint8]) -> Positions:
         """Return the indexes of the first of each new node, while there is room."""
-        new = np.flatnonzero(before == _UNKNOWN)
+        new: Positions = (before == _UNKNOWN).nonzero()[0]
         if not len(new):
             return new
         # The last number written to a place stays. So, written backwards, each place has its first occurrence.
@@ -137,8 +154,10 @@ class WalkRecord:
     def _append_rows(self, found: Neighborhood, kept: Positions) -> None:
         """Append positions for the neighbours at some indexes."""
         rows = slice(self.size, self.size + len(kept))
-        self._numbers, self._depths = reserve(self._numbers, rows.stop), reserve(self._depths, rows.stop)
-        self._parents, self._edges = reserve(self._parents, rows.stop), reserve(self._edges, rows.stop)
+        if rows.stop > len(self._numbers):
+            self._numbers, self._depths = reserve(self._numbers, rows.stop), reserve(self._depths, rows.stop)
+            self._parents, self._edges = reserve(self._parents, rows.stop), reserve(self._edges, rows.stop)
+            self._scores, self._is_live = reserve(self._scores, rows.stop), reserve(self._is_live, rows.stop)
         parents = found.parents[kept]
         self._numbers[rows] = found.numbers[kept]
         self._depths[rows] = self._depths_below(parents)
@@ -150,24 +169,20 @@ class WalkRecord:
             self.nodes.keep(found.nodes, found.ids, kept)
 
     def _depths_below(self, parents: Positions) -> Positions:
-        depths: Positions = np.where(parents >= 0, self._depths[parents] + 1, 0)
+        depths = self._depths[parents] + 1
+        depths[parents < 0] = 0
         return depths
 
-    def _mark_waiting(
-        self, numbers: Positions, before: NDArray[np.uint8], kept: Positions, first: int
-    ) -> NDArray[np.bool_]:
-        """Enter new positions by their numbers; return which neighbours were known before."""
+    def _mark_paths(self, numbers: Positions, before: NDArray[np.uint8], kept: Positions, first: int) -> Positions:
+        """Enter new positions, of which several may be paths to one node; return the indexes of the first ones."""
         is_new = before[kept] == _UNKNOWN
-        firsts, new_numbers = kept[is_new], numbers[kept[is_new]]
-        positions = np.arange(first, self.size)[is_new]
+        new, positions = kept[is_new], np.arange(first, self.size)[is_new]
+        new_numbers = numbers[new]
         self._status[new_numbers] = _WAITING
         self._positions[new_numbers[::-1]] = positions[::-1]
-        if self._scores_paths:
-            np.add.at(self._path_counts, numbers[kept], 1)
-            firsts = firsts[self._positions[new_numbers] == positions]
-        is_known: NDArray[np.bool_] = self._status[numbers] != _UNKNOWN
-        is_known[firsts] = False
-        return is_known
+        np.add.at(self._path_counts, numbers[kept], 1)
+        firsts: Positions = new[self._positions[new_numbers] == positions]
+        return firsts
 
     def _shorten_paths(self, found: Neighborhood, again: Positions) -> None:
         """Replace the path to waiting nodes by those of other neighbours, where these are shorter."""
@@ -202,7 +217,6 @@ class WalkRecord:
             PolicyError: If there is not one number per node, or a number is NaN.
         """
         start, size = self._fresh_start, self.size
-        self._scores, self._is_live = reserve(self._scores, size), reserve(self._is_live, size)
         fresh_scores = self._scores[start:size]
         fresh_scores[:] = self._check_scores(scores, size - start)
         # numpy's minimum is NaN if any number is: one pass and no temporary array.
@@ -213,6 +227,8 @@ class WalkRecord:
 
     def _check_scores(self, scores: Any, count: int) -> NDArray[Any]:
         """Return scores as an array of `count` numbers, or raise a `PolicyError`."""
+        if isinstance(scores, np.ndarray) and scores.dtype.kind == "f" and scores.shape == (count,):
+            return scores
         where, required = f"{self._policy_name}.score", f"return {count} numbers, one per node"
         if not isinstance(scores, Sized):
             raise PolicyError(f"{where} returned {short_repr(scores)}; {required}")
@@ -266,7 +282,7 @@ class WalkRecord:
         self._positions[numbers[::-1]] = order[::-1]
         is_first = self._positions[numbers] == order
         self._positions[numbers] = borrowed
-        return positions if is_first.all() else positions[is_first]
+        return positions if np.logical_and.reduce(is_first) else positions[is_first]
 
     def to_positions(self, items: Sequence[Any], verb: str = "returned") -> Positions:
         """Return positions that a policy used as an array.
@@ -294,8 +310,8 @@ class WalkRecord:
 
     def _check_live(self, positions: Positions, verb: str) -> None:
         # As unsigned numbers, negative positions are too large.
-        is_out_of_range = bool(len(positions)) and int(np.maximum.reduce(positions.view(np.uintp))) >= self.size
-        if is_out_of_range or not self._is_live[positions].all():
+        is_out_of_range = len(positions) and np.maximum.reduce(positions.view(np.uintp)) >= self.size
+        if is_out_of_range or not np.logical_and.reduce(self._is_live[positions]):
             for position in positions.tolist():
                 if not 0 <= position < self.size or not self._is_live[position]:
                     self._refuse(position, verb)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Hashable, Sequence
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -81,7 +82,9 @@ class Steps:
         self._limits = limits
         self.counts = WalkCounts()
         self.record = WalkRecord(policy, limits.max_frontier, self.counts)
-        self.delivery = Delivery(self.counts)
+        self.asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
+        self._numbers: NumberedNodes | None = None  # the nodes of a walk in columns; `None` in a walk of lists
+        self.delivery = Delivery(self.counts, has_quick_hits=not self.asks_stop)
         self.state = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
         self._reader = NeighborReader(policy, limits, self.counts)
         self._provenance = Provenance(policy, self.record)
@@ -91,7 +94,6 @@ class Steps:
         self.steps_done = 0
         self.read_edges: list[ReadEdges] | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
-        self._asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
         # The selection of this step, cut to the budget, and how much of it is committed.
         self._selected = _NO_POSITIONS
         self._selected_done = 0
@@ -112,9 +114,10 @@ class Steps:
         Then hits that are ready may leave without one.
         """
         self.is_idle = is_idle
-        self.delivery.quick_end = 0
         if is_idle:
             self.delivery.allow_quick()
+        else:
+            self.delivery.forbid_quick()
 
     def pop_hit(self) -> SearchHit | None:
         """Deliver the next hit; `None` if none is ready."""
@@ -136,7 +139,7 @@ class Steps:
         That is so if it is ready, the policy does not stop the walk, and no checkpoint is due. A checkpoint is due
         before the first hit and after every 100. An awaitable answer of `stop` is kept for `should_stop`.
         """
-        if self.delivery.next < self.delivery.quick_end and self.call_stop() is False:
+        if self.delivery.next < self.delivery.rest_at and self.call_stop() is False:
             return self.pop_hit()
         return None
 
@@ -151,7 +154,7 @@ class Steps:
     def call_stop(self) -> bool | Awaitable[bool]:
         """Return the answer of `policy.stop`, which is called once after each delivered hit."""
         if self._stop_answer is None:
-            if not self._asks_stop:
+            if not self.asks_stop:
                 return False
             self._show_progress()
             try:
@@ -233,7 +236,7 @@ class Steps:
         with label_errors("seed", self.policy):
             seeds = await await_answer("seed", self.policy, self.policy.seed(self.state, self._store))
             if speaks_in_numbers(self.policy, seeds):
-                nodes = self.record.nodes = NumberedNodes(self.policy)
+                nodes = self._numbers = self.record.nodes = NumberedNodes(self.policy)
                 numbers = nodes.check(seeds, "seed")
                 self.counts.refuse("max_frontier", len(numbers) - self._limits.max_frontier)
                 none = np.full(min(len(numbers), self._limits.max_frontier), -1)
@@ -327,8 +330,10 @@ class Steps:
 
     async def _admit(self, found: Neighborhood) -> None:
         """Enter discovered nodes in the walk record, and note the edges for events."""
-        is_known = await offload_if(len(found.numbers) > _LONG, self.record.admit, found)
-        if self.read_edges is None or not self.counts.steps:  # seeds are not read from edges
+        has_readers = self.read_edges is not None and self.counts.steps > 0  # seeds are not read from edges
+        admit = partial(self.record.admit, compares=has_readers)
+        is_known = await offload_if(len(found.numbers) > _LONG, admit, found)
+        if self.read_edges is None or not has_readers or is_known is None:
             return
         ids, edges = found.ids, None
         if self._numbers is not None:
@@ -337,11 +342,6 @@ class Steps:
             edges = await self._numbers.edges(found.edges)
         sources = await offload_if(len(ids) > _LONG, self.record.ids_at, found.parents)
         self.read_edges.append(ReadEdges(sources, ids, is_known.tolist(), found.nodes, edges))
-
-    @property
-    def _numbers(self) -> NumberedNodes | None:
-        """The numbers and names of a walk in columns; `None` in a walk of lists."""
-        return self.record.nodes if isinstance(self.record.nodes, NumberedNodes) else None
 
     async def _score_and_select(self) -> None:
         """Score the nodes discovered in this step, and select from all that wait."""
@@ -387,7 +387,8 @@ class Steps:
         edge_types = None
         if self._numbers is not None:
             await self._numbers.name(self.record.numbers_at(positions), self.state, self._store)
-            edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
+            if self._numbers.has_edges:
+                edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
         self.delivery.note_committed(nodes)
         self._show_progress()
         with label_errors("to_hits", self.policy):

@@ -15,6 +15,7 @@ from airw._base.checks import check_count, check_query
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import Limits, SearchHit
+from airw.walking.batches import WalkBatches
 from airw.walking.events import WalkEvents
 from airw.walking.policy import WalkPolicy
 from airw.walking.run import WalkRun, to_exception
@@ -139,9 +140,9 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     def __init__(self, steps: Steps, *, timeout: float) -> None:
         """Prepare a walk; nothing runs before the first request."""
-        self._steps = steps
+        self._steps, self._delivery = steps, steps.delivery
         self._run = WalkRun(steps, timeout)
-        self._as_events = False
+        self._read_as = "hits"
         self._ranking: list[SearchHit] | None = None
         self._positions: dict[Hashable, int] = {}  # by the identity of a hit: see `path`
         self._indexed_hits = 0
@@ -165,15 +166,30 @@ class Walk(AsyncGenerator[SearchHit, None]):
             StopAsyncIteration: If the walk has ended.
             RuntimeError: If another task is waiting for a hit, or if the walk is read as events.
         """
-        if self._as_events:
-            raise RuntimeError("this walk is read as events; read its events, or start another walk for hits")
         # A hit that is ready leaves without the cost of a request.
+        delivery = self._delivery
+        index = delivery.next
+        if index < delivery.quick_end:
+            hit = delivery.hits[index]
+            if hit is not None:
+                delivery.next = index + 1
+                return hit
+        if self._read_as != "hits":
+            raise RuntimeError(
+                f"this walk is read as {self._read_as}; read its {self._read_as}, or start another walk for hits"
+            )
+        if index < delivery.rest_at:
+            hit = self._pop_without_waiting()
+            if hit is not None:
+                return hit
+        return await self._run.serve(self._next_hit)
+
+    def _pop_without_waiting(self) -> SearchHit | None:
         try:
-            hit = self._steps.pop_hit_without_waiting()
+            return self._steps.pop_hit_without_waiting()
         except BaseException:
             self._run.end("failed")
             raise
-        return await self._run.serve(self._next_hit) if hit is None else hit
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, SearchHit]:
         """Return the next hit, as `anext` does."""
@@ -268,10 +284,44 @@ class Walk(AsyncGenerator[SearchHit, None]):
             progress
             summary
         """
-        if self._as_events or self._run.has_started:
-            raise RuntimeError("this walk is being read already; call events() before the first request")
-        self._as_events = True
+        self._read_otherwise("events")
         return WalkEvents(self._run)
+
+    def batches(self) -> WalkBatches:
+        """Return the hits of the walk in batches: what is ready, one request a step.
+
+        A batch is a sequence of hits, and one of a policy in columns is a `HitBatch`. So a consumer that reads columns,
+        or looks at few hits, pays for these alone. Call it before the first hit is requested.
+
+        Raises:
+            RuntimeError: If hits, batches or events of this walk were requested before.
+
+        Example:
+            >>> import anyio
+            >>> from airw import build, from_mapping, traverse
+            >>> from airw.embedders import HashingEmbedder
+            >>> from airw.stores import MemoryStore
+            >>> from airw.policies import CollapsedTree
+            >>> async def main():
+            ...     source = from_mapping({"a": "signing keys", "b": "cake"}, name="docs", embedder=HashingEmbedder())
+            ...     async with build(source, store=MemoryStore()) as corpus:
+            ...         async for batch in traverse("signing keys", corpus, policy=CollapsedTree()).batches():
+            ...             print([hit.artifact_id for hit in batch])
+            >>> anyio.run(main)
+            ['a', 'b']
+        """
+        self._read_otherwise("batches")
+        return WalkBatches(self._run)
+
+    def _read_otherwise(self, form: str) -> None:
+        """Note that the walk is read in another form than hits.
+
+        Raises:
+            RuntimeError: If it is being read already.
+        """
+        if self._read_as != "hits" or self._run.has_started:
+            raise RuntimeError(f"this walk is being read already; call {form}() before the first request")
+        self._read_as, self._delivery.has_quick_hits = form, False
 
     def _identity(self, hit: SearchHit) -> Hashable:
         """Return what tells the surface of a hit from others.

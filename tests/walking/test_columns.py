@@ -144,12 +144,22 @@ async def walk_events(policy):
     return [event.to_dict() for event in events[:-1]]
 
 
+async def walk_batches(policy):
+    walk = traverse("query", None, policy=policy, **bounds_of(policy.case))
+    batches = [batch async for batch in walk.batches()]
+    assert all(batches)
+    return outcome_of(walk, [hit for batch in batches for hit in batch])
+
+
 async def compare(numbers):
     for number in numbers:
         case = replace(case_of(number), forms=["list"] * 16)
-        close_after = number % 5 or None
+        close_after = number % 4 // 2 * (number % 5) or None
         expected = await walk_hits(Listed(case), close_after)
         assert await walk_hits(InColumns(case), close_after) == expected, case
+        if close_after is None:
+            assert await walk_batches(InColumns(case)) == expected, case
+            assert await walk_batches(Listed(case)) == expected, case
         assert await walk_events(InColumns(case)) == await walk_events(Listed(case)), case
 
 
@@ -314,3 +324,74 @@ async def test_a_policy_cannot_change_what_it_is_shown():
 async def test_offsets_say_where_the_neighbours_of_a_node_are():
     columns = Columns(np.array([7, 8, 9]), np.array([0, 2, 2, 3]))
     assert [columns.ids[start:end].tolist() for start, end in pairwise(columns.offsets)] == [[7, 8], [], [9]]
+
+
+# Batches.
+
+
+async def test_a_batch_has_what_is_ready_and_its_hits_are_made_when_they_are_looked_at():
+    made = []
+
+    class Counting(Ring):
+        async def seed(self, state, store):
+            return np.arange(10)
+
+        async def to_hits(self, state, committed, store):
+            def metadata(row):
+                made.append(row)
+                return {"row": row}
+
+            ids = [str(node) for node in committed.nodes.tolist()]
+            return HitBatch(ids, "node", committed.scores, metadata=metadata)
+
+    walk = traverse("query", None, policy=Counting(), max_depth=0)
+    [batch] = [batch async for batch in walk.batches()]
+    assert (batch.artifact_ids[:2], len(batch), made) == (["0", "1"], 10, [])
+    assert batch[3].metadata == {"row": 3, "walk_depth": 0, "walk_parent": None, "walk_path": [3]}
+    assert made == [3]
+    assert [hit is other for hit, other in zip(batch, walk.ranking, strict=True)] == [True] * 10
+
+
+async def test_a_walk_is_read_in_one_way():
+    walk = traverse("query", None, policy=Ring(), node_budget=3)
+    batches = walk.batches()
+    assert [hit.artifact_id for hit in await anext(batches)] == ["0"]
+    for read in (walk.batches, walk.events):
+        with pytest.raises(RuntimeError, match="is being read already"):
+            read()
+    with pytest.raises(RuntimeError, match="is read as batches"):
+        await anext(walk)
+    await batches.aclose()
+    assert (walk.summary.stop, walk.summary.emitted) == ("closed", 1)
+    assert [batch async for batch in batches] == []
+
+
+async def test_the_hits_before_an_error_of_stop_are_delivered():
+    class Failing(Ring):
+        async def seed(self, state, store):
+            return np.arange(5)
+
+        def stop(self, state):
+            if len(state.results) == 3:
+                raise LookupError("mine")
+            return False
+
+    walk = traverse("query", None, policy=Failing())
+    batches = walk.batches()
+    assert [hit.artifact_id for hit in await anext(batches)] == ["0", "1", "2"]
+    with pytest.raises(LookupError, match="mine"):
+        await anext(batches)
+    assert (walk.summary.stop, walk.summary.emitted) == ("failed", 3)
+
+
+async def test_a_stop_that_is_awaited_ends_the_batches_too():
+    class Waiting(Ring):
+        async def seed(self, state, store):
+            return np.arange(5)
+
+        async def stop(self, state):
+            return len(state.results) == 2
+
+    walk = traverse("query", None, policy=Waiting())
+    assert [len(batch) async for batch in walk.batches()] == [1, 1]
+    assert walk.summary.stop == "sufficient"
