@@ -13,9 +13,8 @@ import numpy as np
 from airw._base.arrays import NDArray, reserve
 from airw._base.concurrency import offload_if
 from airw.links._path_search import LIMIT_NAMES, PAGE, PathLimits, Step, StepReader
-from airw.links.columns import LinkColumnReader, LinkColumns, NumberedEdges, Numbers
+from airw.links.columns import LinkColumnReader, LinkColumns, NumberedEdges, Numbers, returns_columns
 from airw.links.paths import LinkPath
-from airw.protocols import AdjacencyReader
 
 _MANY = 1 << 15  # links; processing more takes long enough for a worker thread
 
@@ -92,7 +91,7 @@ class HopSearch:
         self._reader, self._limits = reader, limits
         self._ends: tuple[Any, Any] = start, end
         store = reader.store
-        source = store if isinstance(store, AdjacencyReader) else NumberedEdges(store)
+        source = store if returns_columns(store) else NumberedEdges(store)
         self._links = LinkColumnReader(source, reader.links, reader.node_key)
         self._edges = 0
         self._places = np.zeros(1, np.int64)  # by artifact: see `_select_first`

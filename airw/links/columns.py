@@ -1,8 +1,8 @@
 """The links of many artifacts as columns of numbers, filtered and ordered by name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -55,6 +55,11 @@ class LinkColumns:
         return cls(*map(np.concatenate, columns))
 
 
+def returns_columns(store: EdgeReader) -> TypeGuard[AdjacencyReader]:
+    """Return whether a store returns edges as columns."""
+    return hasattr(store, "artifact_numbers")
+
+
 class LinkColumnReader:
     """Reads the links of whole steps of a walk or a search.
 
@@ -83,11 +88,23 @@ class LinkColumnReader:
     ) -> None:
         self.source, self._links, self._node_key = source, links, node_key
         self.nodes: Sequence[NodeId] = ()
+        self._first_ids: Mapping[int, NodeId] = {}
         self._label_table: Sequence[EdgeLabel] = ()
         # By direction, then by label: whether links are followed, their names, and whether these differ from the types.
         self._is_followed: dict[bool, NDArray[np.bool_]] = {}
         self._names: dict[bool, list[str]] = {}
         self._is_renamed: dict[bool, NDArray[np.bool_]] = {}
+
+    async def find_numbers(self, ids: Sequence[str]) -> Numbers:
+        """Return the numbers of artifacts to start from, without those that the store has never had."""
+        numbers = await self.source.artifact_numbers(ids)
+        self._first_ids = dict(zip(numbers.tolist(), ids, strict=True))
+        return numbers[numbers >= 0]
+
+    def find_ids(self, numbers: Numbers) -> list[NodeId]:
+        """Return the ids of artifacts to start from, or of any after links were read."""
+        nodes: Any = self.nodes or self._first_ids
+        return [nodes[number] for number in numbers.tolist()]
 
     async def read(self, numbers: Numbers, *, is_backward: bool = False) -> tuple[LinkColumns, Numbers]:
         """Return the links that lead on from each artifact; one store call.
@@ -142,6 +159,14 @@ class LinkColumnReader:
         """Return the stored edges at some positions."""
         columns = (column[positions].tolist() for column in (links.owners, links.ends, links.labels))
         return [self._make_edge(*row) for row in zip(*columns, strict=True)]
+
+    def edge_keys(self, links: LinkColumns) -> list[tuple[int, int, str, str]]:
+        """Return a key per link that is equal for the same stored edge, from whichever end it was read."""
+        keys = []
+        for owner, end, number in zip(links.owners.tolist(), links.ends.tolist(), links.labels.tolist(), strict=True):
+            label = self._label_table[number]
+            keys.append((*((end, owner) if label.is_incoming else (owner, end)), label.type, label.origin))
+        return keys
 
     def _make_edge(self, owner: int, end: int, label: int) -> Edge:
         type, origin, is_incoming, _ = self._label_table[label]

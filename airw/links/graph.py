@@ -12,10 +12,11 @@ from airw.links._cheapest_path import CostSearch, LimitedCostSearch
 from airw.links._hop_search import HopSearch
 from airw.links._path_search import PathLimits, StepReader
 from airw.links._structure import find_components, find_cycles, read_edges
+from airw.links.columns import returns_columns
 from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath
-from airw.protocols import AdjacencyReader, Embedder, GraphStore, OpenCorpus, Store
+from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
 from airw.values import DIRECTIONS, ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ class CorpusGraph:
         first, last = self._to_nodes("start and end", [start, end])
         # In a store that returns columns, the artifacts at the ends of an edge exist, and an id of no artifact has no
         # edges: only if there is no path, the ids have to be checked.
-        if first != last and not weighted and isinstance(self.store, AdjacencyReader):
+        if first != last and not weighted and returns_columns(self.store):
             path = await HopSearch(reader, first, last, limits).run()
             if not path.found:
                 await self._check_artifacts([first, last])

@@ -4,19 +4,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import compress, repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_choice, check_count
 from airw._base.concurrency import offload_if
+from airw._base.json import deep_copy
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.links import Inverses
+from airw.links.columns import LinkColumnReader, LinkColumns, Numbers, returns_columns
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
+from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import require
+from airw.policies._columns import speaks_columns
 from airw.policies._roots import unknown_root
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
@@ -24,8 +28,8 @@ from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import GraphStore, OpenCorpus
 from airw.retrieval import check_corpus
-from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
-from airw.walking import CommittedNode, Frontier, LazyNeighbors, Policy, WalkState
+from airw.values import DIRECTIONS, Direction, Edge, HitBatch, LinkFilter, NodeId, NodeIdLike, SearchHit
+from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, LazyNeighbors, Policy, WalkState
 
 _START_K = 4
 _OFFLOAD_ABOVE = 2_000  # link steps; handling this many takes about a millisecond
@@ -49,11 +53,24 @@ _new_link_step = partial(tuple.__new__, LinkStep)  # takes half the time of `Lin
 _LinkSteps: TypeAlias = LazyNeighbors | list[LinkStep]
 
 
-State: TypeAlias = WalkState[ArtifactMemory]
+@dataclass(slots=True, eq=False)
+class LinkMemory(ArtifactMemory):
+    """The memory of one walk along links.
+
+    Args:
+        reader: Reads the links of a walk in columns; `None` in any other walk.
+        hops: In a walk in columns, the hops from the start to the artifacts discovered last.
+    """
+
+    reader: LinkColumnReader | None = None
+    hops: int = 0
+
+
+State: TypeAlias = WalkState[LinkMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkWalk(Policy[ArtifactMemory]):
+class LinkWalk(Policy[LinkMemory]):
     """Walk breadth-first along links from the roots and from artifacts found by search.
 
     The neighbours of an artifact are ordered by edge type, then by the id at the other end. Artifacts are committed in
@@ -124,6 +141,7 @@ class LinkWalk(Policy[ArtifactMemory]):
     seeding: Seeding | None = None
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -164,13 +182,14 @@ class LinkWalk(Policy[ArtifactMemory]):
         return self.weighted or self.scope != ALLOW_ALL
 
     @override
-    def begin(self, state: State) -> ArtifactMemory:
-        return ArtifactMemory(state.query, self.scope, keeps_records=True)
+    def begin(self, state: State) -> LinkMemory:
+        return LinkMemory(state.query, self.scope, keeps_records=True)
 
-    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[LinkStep]:
+    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[LinkStep] | Numbers:
         """Return the roots and the artifacts that the search finds.
 
-        One store call besides those of the search.
+        One store call besides those of the search. The answer is an array of numbers if the store returns links as
+        columns; the walk is then in columns.
         """
         memory, corpus = state.memory, check_corpus(store)
         require(corpus, "records_of", "LinkWalk")
@@ -190,13 +209,19 @@ class LinkWalk(Policy[ArtifactMemory]):
         # An artifact that may not be a start can still be reached later, so it must not become a seed.
         if self.scope.start is not None:
             memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
-        return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
+        if self._reads_fields or not returns_columns(corpus.store) or not speaks_columns(self):
+            return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
+        links = FollowedLinks(direction=self.direction, filter=self._filter, inverses=self.inverses)
+        memory.reader = LinkColumnReader(corpus.store, links, str)
+        return await memory.reader.find_numbers(ids)
 
     async def score(
-        self, state: State, nodes: Sequence[LinkStep], store: OpenCorpus[GraphStore]
+        self, state: State, nodes: Sequence[LinkStep] | Numbers, store: OpenCorpus[GraphStore]
     ) -> NDArray[np.float64]:
         """Score by minus the cost; one store call if fields are needed, else none."""
         memory = state.memory
+        if isinstance(nodes, np.ndarray):
+            return np.full(len(nodes), 0.0 - memory.hops)
         if self._reads_fields:
             ids = list(dict.fromkeys(node.id for node in nodes))
             await _read_first_surfaces(memory, ids, store)
@@ -220,6 +245,8 @@ class LinkWalk(Policy[ArtifactMemory]):
 
     async def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         """Commit all artifacts in order of discovery or, if weighted, those whose cost is final."""
+        if not self._reads_fields:
+            return frontier.live
         return await offload_if(len(frontier.live) > _OFFLOAD_ABOVE, self._positions_to_commit, state, frontier)
 
     def _positions_to_commit(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
@@ -230,8 +257,12 @@ class LinkWalk(Policy[ArtifactMemory]):
 
     async def expand(
         self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[_LinkSteps]:
+    ) -> list[_LinkSteps] | Columns:
         """Return the steps that lead on from each artifact; one store call."""
+        if state.memory.reader is not None:
+            links, offsets = await self._read_links(state, committed, state.memory.reader)
+            make_edges = partial(state.memory.reader.make_edges, links)
+            return Columns(links.ends, offsets, make_edges, partial(state.memory.reader.find_types, links))
         crossable, links_by_name = state.memory.filter_crossable(committed), self._links_by_name
         ids: list[Id] = [entry.node.id for entry in crossable]
         store_filter = self._filter if links_by_name is None else links_by_name.to_store_filter()
@@ -242,6 +273,18 @@ class LinkWalk(Policy[ArtifactMemory]):
         steps = await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
         steps_of = dict(zip((entry.id for entry in crossable), steps, strict=True))
         return [steps_of.get(entry.id, []) for entry in committed]
+
+    async def _read_links(
+        self, state: State, committed: Sequence[CommittedNode], reader: LinkColumnReader
+    ) -> tuple[LinkColumns, Numbers]:
+        """Return the links that lead on, and where those of each artifact begin; one store call."""
+        nodes = cast("CommittedNodes", committed)
+        state.memory.hops = int(nodes.depths[0]) + 1  # all nodes of a step are equally far from the start
+        return await reader.read(cast("Numbers", nodes.nodes))
+
+    async def name_nodes(self, state: State, numbers: Numbers, store: OpenCorpus[GraphStore]) -> list[NodeId]:
+        """Return the ids of artifacts by their numbers in a walk in columns."""
+        return cast("LinkColumnReader", state.memory.reader).find_ids(numbers)
 
     @property
     def _links_by_name(self) -> "_LinksByName | None":
@@ -274,9 +317,14 @@ class LinkWalk(Policy[ArtifactMemory]):
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[SearchHit | None]:
+    ) -> Sequence[SearchHit | None]:
         """Return each artifact's first surface; one store call, none if fields were needed before."""
-        memory, ids = state.memory, [entry.node.id for entry in committed]
+        memory = state.memory
+        ids: list[Any] = (
+            [entry.id for entry in committed] if memory.reader is None else cast("CommittedNodes", committed).ids
+        )
+        if memory.reader is not None and not memory.best_surfaces.keys() >= set(ids):
+            return await _make_first_hits(ids, cast("CommittedNodes", committed).scores, store)
         await _read_first_surfaces(memory, ids, store)
         hits = [
             None
@@ -289,6 +337,22 @@ class LinkWalk(Policy[ArtifactMemory]):
             for id in ids:
                 memory.records.pop(memory.best_surfaces[id][0] or "", None)
         return hits
+
+
+async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corpus: OpenCorpus[GraphStore]) -> HitBatch:
+    """Return the first surface of each artifact as a hit; one store call."""
+    surfaces = await corpus.store.records_of(ids, limit=1)
+    records = [first[0] if first else None for first in surfaces]
+    fields = [{} if record is None else record.metadata for record in records]
+    return HitBatch(
+        [None if record is None else record.artifact_id for record in records],
+        ["" if record is None else record.surface_kind for record in records],
+        scores,
+        ["" if record is None else record.text for record in records],
+        lambda row: {name: deep_copy(value) for name, value in fields[row].items()},
+        corpus.name,
+        [None if record is None else record.surface_index for record in records],
+    )
 
 
 async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCorpus[GraphStore]) -> list[Id]:

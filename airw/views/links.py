@@ -2,24 +2,27 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from typing import Any, cast
+
+import numpy as np
 
 from airw._base.checks import check_count
 from airw._base.concurrency import offload_if
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
+from airw.links.columns import LinkColumnReader, LinkColumns, Numbers
 from airw.policies import LinkWalk
-from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.link_walk import LinkStep
+from airw.policies.link_walk import LinkMemory, LinkStep
 from airw.protocols import GraphStore, OpenCorpus
 from airw.values import Direction, Limits, NodeId
-from airw.walking import CommittedNode, LazyNeighbors, Walk, WalkState, traverse
+from airw.walking import Columns, CommittedNode, LazyNeighbors, Walk, WalkState, traverse
 
 _MANY = 1_000  # edges; more take over a millisecond, so a worker thread looks them up
 
 
 @dataclass(slots=True, eq=False)
-class _EdgeMemory(ArtifactMemory):
+class _EdgeMemory(LinkMemory):
     """The memory of one walk, with the edges that it has met."""
 
     met: set[Any] = field(default_factory=set)
@@ -33,20 +36,48 @@ class _EdgesOnce(LinkWalk):
     as left out that are already listed.
     """
 
-    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
+    speaks_columns = True
+
+    def begin(self, state: WalkState[LinkMemory]) -> LinkMemory:
         """Return a memory that also contains the edges met."""
         return _EdgeMemory(state.query, self.scope, keeps_records=True)
 
     async def expand(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[LazyNeighbors | list[LinkStep]]:
+        self, state: WalkState[LinkMemory], committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
+    ) -> list[LazyNeighbors | list[LinkStep]] | Columns:
         """Return the steps from each committed node along edges that were not met before."""
         steps = await super().expand(state, committed, store)
         # In one direction, an edge has only one end from which it can be met.
-        if self.direction != "both":
+        if self.direction != "both" or isinstance(steps, Columns):
             return steps
         met = cast("_EdgeMemory", state.memory).met
         return await offload_if(sum(map(len, steps)) > _MANY, _drop_met, met, steps, state.limits.max_fanout)
+
+    async def _read_links(
+        self, state: WalkState[LinkMemory], committed: Sequence[CommittedNode], reader: LinkColumnReader
+    ) -> tuple[LinkColumns, Numbers]:
+        links, offsets = await super()._read_links(state, committed, reader)
+        if self.direction != "both":
+            return links, offsets
+        met = cast("_EdgeMemory", state.memory).met
+        is_long, fanout = len(links.ends) > _MANY, state.limits.max_fanout
+        return await offload_if(is_long, _select_unmet, met, reader.edge_keys(links), links, offsets, fanout)
+
+
+def _select_unmet(
+    met: set[Any], keys: Sequence[Any], links: LinkColumns, offsets: Numbers, fanout: int
+) -> tuple[LinkColumns, Numbers]:
+    """Return the links along edges that were not met before, and add these edges to `met`."""
+    is_new: list[bool] = []
+    for start, end in pairwise(offsets.tolist()):
+        new: dict[Any, None] = {}
+        for key in keys[start:end]:
+            is_new.append(key not in met and key not in new)
+            if is_new[-1]:
+                new[key] = None
+        # The walk reads at most `fanout` steps of a node; an edge after these may still be met from its other end.
+        met.update(islice(new, fanout))
+    return links.select_in_rows(np.array(is_new, np.bool_), offsets)
 
 
 def _drop_met(met: set[Any], steps: Sequence[Iterable[LinkStep]], fanout: int) -> list[LazyNeighbors | list[LinkStep]]:

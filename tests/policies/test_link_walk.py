@@ -21,8 +21,10 @@ from airw.policies import LinkWalk, Scope, link_walk
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Limits, Link, Surface
+from airw.views import walk_links
 from airw.walking import EdgeFound
 from tests.support.drawing import examples
+from tests.support.linked_stores import WithoutColumns
 
 FLAT = embedder_from(lambda texts: [[float("near" in text), 1.0] for text in texts], id="flat", dim=2)
 
@@ -99,8 +101,13 @@ class Counting:
         self._store, self.calls = store, []
 
     def __getattr__(self, name):
-        self.calls.append(name)
-        return getattr(self._store, name)
+        method = getattr(self._store, name)
+
+        def call(*arguments, **options):
+            self.calls.append(name)
+            return method(*arguments, **options)
+
+        return call
 
 
 # Types in another order than they are written in, and than the ids.
@@ -647,6 +654,45 @@ def test_by_cost_it_commits_notes_in_the_order_of_dijkstra(backend, graph, direc
     anyio.run(main, backend=backend)
 
 
+@backends
+@given(
+    graphs,
+    directions,
+    st.fixed_dictionaries(
+        {
+            "types": st.sampled_from([None, ["x", "supported-by"]]),
+            "exclude": st.sampled_from([(), ["supports"]]),
+            "inverses": st.sampled_from([None, INVERSES]),
+        }
+    ),
+    st.tuples(st.integers(0, 3), st.integers(1, 12), st.integers(1, 4), st.integers(0, 20), st.integers(1, 9)),
+)
+@settings(max_examples=examples(60))
+def test_a_store_without_columns_gives_the_same_walk(backend, graph, direction, chosen, bounds):
+    max_depth, budget, fanout, edges, frontier = bounds
+    limits = Limits(max_fanout=fanout, max_edges=edges, max_frontier=frontier)
+    options = {"direction": direction, **chosen}
+
+    async def main():
+        async with corpus_of(graph.items) as corpus:
+            walks = []
+            for store in (corpus.store, WithoutColumns(corpus.store)):
+                form = replace(corpus, store=store)
+                policy = LinkWalk(roots=graph.roots, **options)
+                hits, walk = await walk_all(form, policy, max_depth=max_depth, node_budget=budget, limits=limits)
+                again = traverse("", form, policy=policy, max_depth=max_depth, node_budget=budget, limits=limits)
+                once = walk_links(form, graph.roots, max_hops=max_depth, max_fanout=fanout, **options)
+                events = [[event.to_dict() async for event in each.events()] for each in (again, once)]
+                for ended in events:
+                    ended[-1].pop("seconds")
+                summary = {**walk.summary.to_dict(), "seconds": 0}
+                walks.append(([hit.to_dict() for hit in hits], [hit.key for hit in walk.ranking], summary, events))
+            assert walks[0] == walks[1]
+
+    if graph.roots:
+        anyio.run(main, backend=backend)
+
+
 @given(graphs, directions)
 @settings(max_examples=examples(100))
 def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direction):
@@ -737,9 +783,13 @@ def layers_of(width):
 @pytest.mark.parametrize(
     ("options", "start", "step"),
     [
-        ({}, ["records_of"], ["neighbors", "records_of"]),
+        ({}, ["records_of", "artifact_numbers"], ["neighbor_columns", "records_of"]),
         ({"weighted": True}, ["records_of"], ["neighbors", "records_of"]),
-        ({"inverses": INVERSES, "types": ["x"]}, ["records_of"], ["neighbors", "records_of"]),
+        (
+            {"inverses": INVERSES, "types": ["x"]},
+            ["records_of", "artifact_numbers"],
+            ["neighbor_columns", "records_of"],
+        ),
         (
             {"scope": Scope(keep={"kind": {"$ne": "x"}})},
             ["records_of"],
@@ -750,8 +800,8 @@ def layers_of(width):
             ["records_of"],
             ["neighbors", "records_of"],
         ),
-        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of"], None),
-        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"], None),
+        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of", "artifact_numbers"], None),
+        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of", "artifact_numbers"], None),
     ],
 )
 async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, step):
@@ -762,8 +812,8 @@ async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, 
         policy = LinkWalk(**{"roots": ["a"], "direction": "out", **options})
         hits, walk = await walk_all(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
-    step = step or ["neighbors", "records_of"]
-    assert store.calls == [*start, *step * 2, "neighbors"]  # the last one counts beyond the limits
+    step = step or ["neighbor_columns", "records_of"]
+    assert store.calls == [*start, *step * 2, step[0]]  # the last one counts beyond the limits
     assert walk.summary.left_out == {"max_depth": 1}
 
 
@@ -790,7 +840,7 @@ async def test_hits_are_read_in_slices_when_they_are_needed():
         store = Counting(corpus.store)
         async with traverse("", replace(corpus, store=store), policy=LinkWalk(roots=["hub"]), node_budget=601) as walk:
             ids = [(await anext(walk)).artifact_id for _ in range(513)]
-            assert store.calls == ["records_of", "neighbors", "records_of"]
+            assert store.calls == ["records_of", "artifact_numbers", "neighbor_columns", "records_of"]
             ids += [hit.artifact_id async for hit in walk]
     assert ids == ["hub", *sorted(items)[:-1]]
 
@@ -825,7 +875,8 @@ async def test_neighbours_that_are_only_counted_are_made_only_in_a_thread(many, 
     monkeypatch.setattr(link_walk, "_make_steps", record_ends)
     monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
-        _, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"), max_depth=0)
+        plain = replace(corpus, store=WithoutColumns(corpus.store))
+        _, walk = await walk_all(plain, LinkWalk(roots=["root"], direction="out"), max_depth=0)
     assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
 
 

@@ -57,12 +57,9 @@ class WithoutColumns:
     """A store that returns links in lists only, as stores of others do."""
 
     def __init__(self, store):
-        self._store = store
-
-    def __getattr__(self, name):
-        if name in ("artifact_numbers", "neighbor_columns"):
-            raise AttributeError(name)
-        return getattr(self._store, name)
+        names = {name for name in dir(store) if not name.startswith("_")}
+        for name in names - {"artifact_numbers", "neighbor_columns"}:
+            setattr(self, name, getattr(store, name))
 
 
 class Counting:
