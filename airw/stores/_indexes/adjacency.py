@@ -48,17 +48,17 @@ class NodeNumbers:
     def find(self, nodes: Sequence[NodeId]) -> Numbers:
         """Return the number of each node, or -1."""
         get = self._numbers.get
-        return np.fromiter((get(node, -1) for node in nodes), np.int64, len(nodes))
+        return np.array([get(node, -1) for node in nodes], np.int64)
 
-    def add(self, nodes: Iterable[NodeId]) -> list[int]:
+    def add(self, nodes: Sequence[NodeId]) -> list[int]:
         """Return the number of each node; a new node gets the next one."""
-        return [self._numbers[node] if node in self._numbers else self._add(node) for node in nodes]
-
-    def _add(self, node: NodeId) -> int:
-        # The node comes first: another thread may look up any number that it finds.
-        self.nodes.append(node)
-        self._numbers[node] = len(self.nodes) - 1
-        return len(self.nodes) - 1
+        numbers = self._numbers
+        new = dict.fromkeys(node for node in nodes if node not in numbers)
+        # The nodes come first: another thread may look up any number that it finds.
+        first = len(self.nodes)
+        self.nodes.extend(new)
+        numbers.update(zip(new, range(first, len(self.nodes)), strict=True))
+        return [numbers[node] for node in nodes]
 
 
 class EdgeRows:
@@ -92,7 +92,7 @@ class EdgeRows:
         known = numbers[(numbers >= 0) & (numbers < len(self._starts))]
         beyond = numbers[numbers >= len(self._starts)]
         missing = known[self._starts[known] == _ABSENT]
-        return np.unique(np.concatenate([missing, beyond])) if len(missing) or len(beyond) else missing
+        return np.array(sorted({*missing.tolist(), *beyond.tolist()}), np.int64)
 
     def count(self, numbers: Numbers) -> int:
         """Return the number of edges in the rows of these artifacts."""
@@ -174,8 +174,8 @@ def _select_places(
 class Adjacency:
     """The edges of a store in memory: a row per artifact and direction.
 
-    A row is read when it is first asked for, and a store drops the rows that a write has changed. Memory is bounded, except
-    that each id that was ever met keeps its number. Not for two threads at the same time.
+    A row is read when it is first asked for, and a store drops the rows that a write has changed. Memory is bounded,
+    except that each id that was ever met keeps its number. Not for two threads at the same time.
 
     Example:
         >>> adjacency = Adjacency()
@@ -231,12 +231,12 @@ class Adjacency:
             # Artifacts of other corpora have no edges here.
             own = [(number, node) for number in part if isinstance(node := nodes[number], str)]
             far = [number for number in part if not isinstance(nodes[number], str)]
-            counts, ends, labels = [0] * len(far), list[int](), list[int]()
+            counts, ends, labels = [0] * len(far), list[NodeId](), list[int]()
             for row_ends, row_labels in read_rows([id for _, id in own]):
                 counts.append(len(row_ends))
-                ends += self.nodes.add(row_ends)
+                ends += row_ends
                 labels += row_labels
-            rows.put([*far, *(number for number, _ in own)], counts, ends, labels)
+            rows.put([*far, *(number for number, _ in own)], counts, self.nodes.add(ends), labels)
 
     def gather(self, direction: Direction, numbers: Numbers, links: LinkFilter, limit: int | None) -> NeighborColumns:
         """Return the edges of these artifacts, all of whose rows must be there."""

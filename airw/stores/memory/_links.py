@@ -224,7 +224,7 @@ class LinkTable:
     def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
         """Return the number of each artifact, or -1 for an id that was never seen."""
         nodes = self._adjacency.nodes
-        nodes.add(id for id in ids if id in self._names)
+        nodes.add([id for id in ids if id in self._names])
         return nodes.find(ids)
 
     def neighbors(

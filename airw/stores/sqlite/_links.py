@@ -6,28 +6,25 @@ changes the names in its reference. So reading edges needs no lookup of names.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airw._base.lru import LruCache
-from airw._base.slices import consume_in_slices, sort_in_slices, split_in_slices
+from airw._base.slices import split_in_slices
 from airw.stores.sqlite._filter_sql import keys_json, set_json
-from airw.values import Direction, Edge, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink, fold_name
+from airw.values import Direction, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink, fold_name
 
 if TYPE_CHECKING:
     import sqlite3
 
 FanInKey: TypeAlias = tuple[int, LinkFilter]
-"""The data version of the file, and the links that count."""
-
-_EdgeGroup: TypeAlias = tuple[str, str, bool, str, set[str]]
-"""Edges of one artifact: type, corpus at the other end, whether incoming, origin, and the artifacts at the other end.
-
-The corpus is `""`, or ":" and the name of another corpus, so that edges to other corpora sort last.
-"""
+"""The last change of a link in the file, and the links that count."""
 
 FOLDED_TIER = 1 << 30
 """The weakest tier: the folded names of artifacts whose names count in any case."""
+
+_MAX_CHANGES = 500  # artifacts whose links one write has changed; if there are more, readers read all links again
+_KEPT_CHANGES = 10_000  # rows that tell readers of changes; a reader that has missed more reads all links again
 
 # The artifacts that a reference may mean: those that carry it in the strongest tier in which any artifact does. If none
 # does, the folded reference is looked up in the weakest tier. A reference that equals its folded form has none in the
@@ -86,18 +83,44 @@ _MAX_FAN_IN = """
             AND NOT (state = 'ambiguous' AND ref IN (SELECT id FROM artifact)) {condition}
         GROUP BY target_source, coalesce(target, ref)
     )"""
+# Each column has an index of its own.
+_WITH_NAMES = (
+    " UNION ".join(
+        f"SELECT artifact_id FROM link WHERE {column} IN (SELECT value FROM json_each(:names))"
+        for column in ("ref", "folded", "or_ref", "or_folded")
+    )
+    + " LIMIT :limit"
+)
 # These group in the order of an index, as SQLite would sort all rows otherwise. Ids are joined by NUL, which no id
 # contains: one row per group is much less to convert to Python than one per edge.
 _OUT = """
     SELECT artifact_id, type, origin, group_concat(target, char(0)), count(target_source) FROM link
-    WHERE artifact_id IN (SELECT value FROM json_each(:ids)) {condition} GROUP BY artifact_id, type, origin"""
+    WHERE artifact_id IN (SELECT value FROM json_each(:ids)) GROUP BY artifact_id, type, origin"""
 _OUT_FOREIGN = """
     SELECT artifact_id, type, origin, group_concat(ref, char(0)), ':' || target_source FROM link
-    WHERE artifact_id IN (SELECT value FROM json_each(:ids)) AND target_source IS NOT NULL {condition}
+    WHERE artifact_id IN (SELECT value FROM json_each(:ids)) AND target_source IS NOT NULL
     GROUP BY artifact_id, type, origin, target_source"""
 _IN = """
     SELECT target, type, origin, group_concat(artifact_id, char(0)) FROM link
-    WHERE target IN (SELECT value FROM json_each(:ids)) {condition} GROUP BY target, type, origin"""
+    WHERE target IN (SELECT value FROM json_each(:ids)) GROUP BY target, type, origin"""
+
+
+class EdgeGroup(NamedTuple):
+    """Edges of one artifact that differ only in their other ends.
+
+    Args:
+        type: Their type.
+        origin: Their origin.
+        ends: The artifacts at the other ends.
+        corpus: The corpus of the ends: `""`, or ":" and the name of another corpus, so that these sort last.
+        is_incoming: Whether they lead to the artifact.
+    """
+
+    type: str
+    origin: str
+    ends: set[str]
+    corpus: str = ""
+    is_incoming: bool = False
 
 
 def replace_links(
@@ -121,8 +144,24 @@ def replace_links(
     )
     # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
     # another tier. In a repeated build that is rare, so few links are resolved again.
-    changed_names = {key for key, _, _ in old_names ^ new_names}
-    _resolve_links(connection, set_json(extractions), set_json(changed_names))
+    changed_names = set_json({key for key, _, _ in old_names ^ new_names})
+    _resolve_links(connection, set_json(extractions), changed_names)
+    _log_changes(connection, {id for _, _, id in old_names | new_names}, changed_names)
+
+
+def _log_changes(connection: "sqlite3.Connection", artifact_ids: set[str], names: str) -> None:
+    """Note for readers that links of these artifacts or with these names have changed.
+
+    One row without an artifact stands for many.
+    """
+    changed = artifact_ids
+    if len(changed) <= _MAX_CHANGES:
+        # A limit of its own, as there may be any number of links with such a name.
+        rows = connection.execute(_WITH_NAMES, {"names": names, "limit": _MAX_CHANGES + 1})
+        changed = changed.union(id for (id,) in rows)
+    entries = sorted(changed) if len(changed) <= _MAX_CHANGES else [None]
+    connection.executemany("INSERT INTO link_change (artifact_id) VALUES (?)", ([id] for id in entries))
+    connection.execute("DELETE FROM link_change WHERE seq <= (SELECT max(seq) FROM link_change) - ?", [_KEPT_CHANGES])
 
 
 def _resolve_links(connection: "sqlite3.Connection", artifact_ids: str, names: str) -> None:
@@ -214,9 +253,10 @@ def fan_in(connection: "sqlite3.Connection", nodes: Sequence[NodeId], links: Lin
 
 def max_fan_in(connection: "sqlite3.Connection", cache: LruCache[FanInKey, int], links: LinkFilter) -> int:
     """Return the largest fan-in of all nodes, from the cache if the file is unchanged."""
-    # This version changes with each write of another connection. The reader itself never writes.
-    (version,) = connection.execute("PRAGMA data_version").fetchone()
-    return cache.get_or_create((version, links), lambda _: int(_execute(connection, _MAX_FAN_IN, links).fetchone()[0]))
+    (last_change,) = connection.execute("SELECT coalesce(max(seq), 0) FROM link_change").fetchone()
+    return cache.get_or_create(
+        (last_change, links), lambda _: int(_execute(connection, _MAX_FAN_IN, links).fetchone()[0])
+    )
 
 
 def list_unresolved(
@@ -258,30 +298,30 @@ def _nodes_to_json(nodes: Sequence[NodeId]) -> str:
     return json.dumps([(None, None) if any("\0" in text for text in pair if text) else pair for pair in pairs])
 
 
-def neighbors(
-    connection: "sqlite3.Connection", ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None
-) -> list[list[Edge]]:
-    """Return the edges of each artifact, in one statement per direction.
+def read_edge_groups(
+    connection: "sqlite3.Connection", ids: Sequence[str], direction: Direction
+) -> Mapping[str, Sequence[EdgeGroup]]:
+    """Return the edges of each artifact that has any, in one statement per direction.
 
     Links to other corpora take one more statement.
     """
-    groups: defaultdict[str, list[_EdgeGroup]] = defaultdict(list)
+    groups: defaultdict[str, list[EdgeGroup]] = defaultdict(list)
     if direction != "in":
         # `_OUT` also counts links to other corpora, so that most calls skip the statement that reads them.
         foreign_ids = []
-        for id, type_, origin, ends, foreign_count in _execute(connection, _OUT, links, ids=set_json(ids)):
+        for id, type_, origin, ends, foreign_count in connection.execute(_OUT, {"ids": set_json(ids)}):
             if ends is not None:
-                groups[id].append((type_, "", False, origin, _split_ids(ends, id)))
+                groups[id].append(EdgeGroup(type_, origin, _split_ids(ends, id)))
             if foreign_count:
                 foreign_ids.append(id)
         if foreign_ids:
-            rows = _execute(connection, _OUT_FOREIGN, links, ids=set_json(foreign_ids))
+            rows = connection.execute(_OUT_FOREIGN, {"ids": set_json(foreign_ids)})
             for id, type_, origin, ends, corpus in rows:
-                groups[id].append((type_, corpus, False, origin, _split_ids(ends)))
+                groups[id].append(EdgeGroup(type_, origin, _split_ids(ends), corpus))
     if direction != "out":
-        for id, type_, origin, ends in _execute(connection, _IN, links, ids=set_json(ids)):
-            groups[id].append((type_, "", True, origin, _split_ids(ends, id)))
-    return [_make_edges(id, groups.get(id, ()), limit) for id in ids]
+        for id, type_, origin, ends in connection.execute(_IN, {"ids": set_json(ids)}):
+            groups[id].append(EdgeGroup(type_, origin, _split_ids(ends, id), is_incoming=True))
+    return groups
 
 
 def _split_ids(ids: str, *excluded: str) -> set[str]:
@@ -306,25 +346,3 @@ def _execute(connection: "sqlite3.Connection", sql: str, links: LinkFilter, **pa
             parameters[name] = set_json(values)
             condition += f" AND {clause} (SELECT value FROM json_each(:{name}))"
     return connection.execute(sql.format(condition=condition), parameters)
-
-
-def _make_edges(id: str, groups: Sequence[_EdgeGroup], limit: int | None) -> list[Edge]:
-    """Return the edges of one artifact, ordered by type, then by the other artifact."""
-    # Most artifacts have links of one type only: a shorter path for these.
-    if len(groups) == 1 and not groups[0][1]:
-        [(type_, _, is_incoming, origin, ends)] = groups
-        if is_incoming:
-            return [Edge(end, id, type_, origin) for end in sort_in_slices(ends, limit=limit)]
-        return [Edge(id, end, type_, origin) for end in sort_in_slices(ends, limit=limit)]
-    rows = sort_in_slices(_list_rows(groups), limit=limit)
-    return [
-        Edge(end, id, type_, origin) if is_incoming else Edge(id, (corpus[1:], end) if corpus else end, type_, origin)
-        for type_, corpus, end, is_incoming, origin in consume_in_slices(rows)
-    ]
-
-
-def _list_rows(groups: Iterable[_EdgeGroup]) -> Iterator[tuple[str, str, str, bool, str]]:
-    """Yield one tuple per edge, which sorts as edges do."""
-    for type_, corpus, is_incoming, origin, ends in groups:
-        for end in ends:
-            yield type_, corpus, end, is_incoming, origin

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
+from airw._base.concurrency import in_thread
 from airw.errors import StoreError
 from airw.stores.sqlite._connection import Connection, FileReplaced
+from airw.stores.sqlite._watch import FileVersion, FileWatch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -41,6 +43,8 @@ class Readers:
         self._turn = anyio.Lock()  # of the calls that wait, the first one looks for a connection
         self._released = anyio.Event()
         self._most = _MOST
+        self._watch: FileWatch | None = None
+        self._is_closing = False
 
     @property
     def is_open(self) -> bool:
@@ -50,6 +54,20 @@ class Readers:
     async def check_same(self) -> None:
         """Check that the open file is still the file at its path, as `Connection.check_same` does."""
         await self._all[0].check_same()
+
+    async def read_version(self) -> FileVersion | None:
+        """Return the version of the file, for an answer from memory; `None` if it is unknown."""
+        try:
+            await self.check_same()
+            if self._watch is None:
+                watch = await in_thread(FileWatch, self._path)
+                if self._is_closing or self._watch is not None:  # closed meanwhile, or another call was faster
+                    watch.close()
+                else:
+                    self._watch = watch
+        except (StoreError, OSError):
+            return None
+        return None if self._watch is None else self._watch.read_version()
 
     async def run(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -118,10 +136,17 @@ class Readers:
     async def aclose(self) -> None:
         """Close all connections once their calls have ended; closing twice is harmless."""
         async with self._turn:
+            self._close_watch()
             for connection in self._all:
                 await connection.aclose()
 
     def abandon(self) -> None:
         """Close all connections without an event loop."""
+        self._close_watch()
         for connection in self._all:
             connection.abandon()
+
+    def _close_watch(self) -> None:
+        self._is_closing = True
+        if self._watch is not None:
+            self._watch.close()

@@ -34,7 +34,7 @@ APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 8_192  # KiB of pages per connection: enough for the inner pages, which every step of a walk reads again
-VERSION = 4
+VERSION = 5
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
 _SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
 MEND = "check its disk, then build it with repair=True, or restore a copy of it"
@@ -81,6 +81,8 @@ _TABLES = (
     # A covering index for incoming edges, as the rows of these links are spread over the whole file.
     "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
     "CREATE INDEX link_unresolved ON link (artifact_id, position) WHERE state IN ('dangling', 'ambiguous')",
+    # Artifacts whose links have changed, as edges in memory must be read again; null stands for all artifacts.
+    "CREATE TABLE link_change (seq INTEGER PRIMARY KEY AUTOINCREMENT, artifact_id TEXT)",
     "CREATE TABLE name (key TEXT, tier INTEGER, artifact_id TEXT, PRIMARY KEY (key, tier, artifact_id)) WITHOUT ROWID",
     "CREATE INDEX name_of_artifact ON name (artifact_id)",
     "CREATE TABLE setting (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID",
@@ -91,7 +93,18 @@ class WrongFormat(StoreCorrupt):
     """The file is whole, but of another application or of another version of airw."""
 
 
-_TABLE_NAMES = {"record", "record_text", "artifact", "vector", "bucket", "gone", "link", "name", "setting"}
+_TABLE_NAMES = {
+    "record",
+    "record_text",
+    "artifact",
+    "vector",
+    "bucket",
+    "gone",
+    "link",
+    "link_change",
+    "name",
+    "setting",
+}
 _TRIGGERS = {("record_added", "record"), ("record_removed", "record")}
 
 

@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -15,27 +16,31 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_limit
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import in_thread, offload_if
 from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
 from airw.protocols import (
+    AdjacencyReader,
     ArtifactVectors,
     BestRecords,
     ChangeFinder,
     IngestRun,
+    NeighborColumns,
     RunKeeper,
     RunRows,
     SchemaReader,
     Store,
     TermStatistics,
 )
+from airw.stores._indexes.adjacency import Numbers
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores._waiting import WaitingSearches
 from airw.stores.sqlite import _links, _records, _runs
+from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
@@ -48,7 +53,6 @@ from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import (
-    DIRECTIONS,
     ArtifactChange,
     Direction,
     Edge,
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
+_MAX_INLINE = 1_000  # edges that are made without a thread, in less than a millisecond
 _CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,7 +86,7 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
+class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -147,6 +152,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._is_closed = False
         self._is_known = False
         self._lock_count = 0  # blocks that hold `writing`
+        self._edges = LinkIndex(self._links_lock)  # numbers stay the same in a file that replaces this one
         self._clear_indexes()
 
     def _clear_indexes(self) -> None:
@@ -154,6 +160,7 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         self._vectors = VectorIndex(self._segments, self._filters)
         self._inverted_index = InvertedIndex()
         self._fields = LruCache[str, FieldIndex](_CACHED)
+        self._edges.clear()
         self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
 
     @classmethod
@@ -435,10 +442,53 @@ class SqliteStore(TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
         origins: Sequence[str] | None = None,
         limit: int | None = None,
     ) -> list[list[Edge]]:
-        check_choice("direction", direction, DIRECTIONS)
-        check_limit(limit)
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return await self._read(_links.neighbors, ids, direction, links, limit)
+        request = EdgeRequest(ids, direction, links, limit)
+        return await self._read_edges(request, lambda columns: columns.to_edges(ids))
+
+    @override
+    async def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
+        await self._get_reader()
+        numbers = self._edges.find_numbers(ids)
+        if numbers is not None:
+            return numbers
+
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], Numbers]:
+            found = self._edges.number(connection, ids)
+            return lambda: found
+
+        return await self._read_index(prepare, [self._links_lock])
+
+    @override
+    async def neighbor_columns(
+        self,
+        numbers: Sequence[int] | Numbers,
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> NeighborColumns:
+        links = LinkFilter(types=types, exclude=exclude, origins=origins)
+        return await self._read_edges(
+            EdgeRequest(self._edges.to_numbers(numbers), direction, links, limit), lambda columns: columns
+        )
+
+    async def _read_edges(self, request: EdgeRequest, finish: Callable[[NeighborColumns], R]) -> R:
+        """Return `finish(columns)` of the edges, without a thread if they are in memory and few."""
+        await anyio.lowlevel.checkpoint()
+        reader = await self._get_reader()
+        # The first call of a process has nothing in memory to be compared with the file.
+        version = await reader.read_version() if self._edges.is_used else None
+        found = self._edges.gather_at_once(request, version)
+        if found is not None:
+            return await offload_if(len(found.ends) > _MAX_INLINE, finish, found)
+
+        def prepare(connection: "sqlite3.Connection") -> Callable[[], R]:
+            return partial(finish, self._edges.read(connection, request, version))
+
+        return await self._read_index(prepare, [self._links_lock])
 
     @override
     async def resolve(self, refs: Sequence[str]) -> list[list[str]]:

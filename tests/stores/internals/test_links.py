@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from airw._base.lru import LruCache
 from airw.stores._indexes.texts import prepare_texts
 from airw.stores.memory._links import LinkTable
 from airw.stores.sqlite import _links
+from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
 from airw.stores.sqlite._log_guard import register_stamps
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
@@ -126,10 +128,16 @@ def read_table(table):
     }
 
 
+def neighbors(connection, ids, direction, *, index=None, limit=None, **links):
+    """Return the edges from an index that has read nothing before, unless one is passed."""
+    request = EdgeRequest(ids, direction, LinkFilter(**links), limit)
+    return (index or LinkIndex(Lock())).read(connection, request, None).to_edges(ids)
+
+
 def read_file(connection):
     return {
-        "out": _links.neighbors(connection, NAMES, "out", LinkFilter(), None),
-        "in": _links.neighbors(connection, NAMES, "in", LinkFilter(), None),
+        "out": neighbors(connection, NAMES, "out"),
+        "in": neighbors(connection, NAMES, "in"),
         "unresolved": _links.list_unresolved(connection, None, None),
         "counts": _links.link_counts(connection),
         "referrers": _links.referrers(connection, REFS, LinkFilter()),
@@ -151,7 +159,7 @@ def changes(extractions):
 @given(steps=STEPS)
 @settings(max_examples=examples(100))
 def test_after_any_writes_links_are_those_of_the_final_content(steps):
-    table, final = LinkTable(), {}
+    table, index, final = LinkTable(), LinkIndex(Lock()), {}
     with tables() as connection:
         for puts, removals in steps:
             apply_changes(connection, changes(puts), removals)
@@ -162,6 +170,10 @@ def test_after_any_writes_links_are_those_of_the_final_content(steps):
             final = {name: each for name, each in final.items() if name not in removals} | puts
             assert read_table(table) == expect(final)
             assert read_file(connection) == expect(final)
+            # An index that saw all states before follows the changes.
+            for direction in ("both", "in", "out"):
+                followed = neighbors(connection, NAMES, direction, index=index)
+                assert followed == neighbors(connection, NAMES, direction)
         check_alike(table, connection, sorted(final))
 
 
@@ -170,7 +182,7 @@ def check_alike(table, connection, ids_in_store):
     for direction in ("out", "in", "both"):
         for limit, keys in ((None, {}), (1, {}), (None, {"types": ["r"]}), (2, {"exclude": ["r"]})):
             links = LinkFilter(**keys)
-            answer = _links.neighbors(connection, ids_in_store, direction, links, limit)
+            answer = neighbors(connection, ids_in_store, direction, limit=limit, **keys)
             assert answer == table.neighbors(ids_in_store, direction, links, limit)
             assert answer == [edges[:limit] for edges in table.neighbors(ids_in_store, direction, links)]
     answer = counts(connection)
@@ -194,7 +206,7 @@ def check_alike(table, connection, ids_in_store):
 def test_edges_are_read_from_one_index_without_sorting(direction):
     question = {"out": _links._OUT, "in": _links._IN}[direction]
     with tables() as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {question.format(condition='')}", {"ids": "[]"}).fetchall()
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {question}", {"ids": "[]"}).fetchall()
     steps = [step for *_, step in plan if "json_each" not in step and "LIST" not in step]
     where = {"out": "PRIMARY KEY (artifact_id=?)", "in": "COVERING INDEX link_by_target (target=?)"}
     assert steps == [f"SEARCH link USING {where[direction]}"]
