@@ -96,7 +96,7 @@ class LinkColumnReader:
         self._is_renamed: dict[bool, NDArray[np.bool_]] = {}
 
     async def find_numbers(self, ids: Sequence[str]) -> Numbers:
-        """Return the numbers of artifacts to start from, without those that the store has never had."""
+        """Return the numbers of artifacts to start from, without those that are unknown."""
         numbers = await self.source.artifact_numbers(ids)
         self._first_ids = dict(zip(numbers.tolist(), ids, strict=True))
         return numbers[numbers >= 0]
@@ -161,7 +161,7 @@ class LinkColumnReader:
         return [self._make_edge(*row) for row in zip(*columns, strict=True)]
 
     def edge_keys(self, links: LinkColumns) -> list[tuple[int, int, str, str]]:
-        """Return a key per link that is equal for the same stored edge, from whichever end it was read."""
+        """Return a key per link; that of an edge is the same from both of its ends."""
         keys = []
         for owner, end, number in zip(links.owners.tolist(), links.ends.tolist(), links.labels.tolist(), strict=True):
             label = self._label_table[number]

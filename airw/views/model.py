@@ -5,7 +5,7 @@ All formats are written from these values, so that they agree.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
@@ -64,7 +64,11 @@ def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
 
 def _text(value: object) -> str | None:
     """Return a text or number on one line; `None` for other values and for blanks."""
-    return " ".join(str(value).split()) or None if isinstance(value, str | int | float) else None
+    if value.__class__ is not str:  # most values are; a tree of a thousand artifacts asks five thousand times
+        if not isinstance(value, str | int | float):
+            return None
+        value = str(value)
+    return " ".join(cast("str", value).split()) or None
 
 
 async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:

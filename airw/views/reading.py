@@ -118,6 +118,8 @@ class Outline:
             raise ArgumentError(
                 f"the walk reports no edge from {short_repr(event.parent)} to {short_repr(event.id)}; a tree needs one"
             )
+        if len(edges) == 1:
+            return edges[0]
         # Several edges may connect the two. The hit knows the type of the one that was followed; a router has no hit,
         # and then the first edge represents all of them.
         type_ = None if event.hit is None else event.hit.metadata.get("walk_edge")
@@ -130,12 +132,11 @@ class Outline:
                 f"the walk reports no edge from {short_repr(event.source)} to {short_repr(event.target)}; "
                 "use walk_links, which reports all edges"
             )
-        # A walk in both directions meets an edge from both ends; a tree shows it where it was met first.
-        if edge in self.edges:
-            return
         name = edge.type if self._inverses is None else self._inverses.name_of(edge, event.source)  # type: ignore[arg-type]
         outline_edge = OutlineEdge(event.source, event.target, name, edge)
-        self.edges[edge] = outline_edge
+        # A walk in both directions meets an edge from both ends; a tree shows it where it was met first.
+        if self.edges.setdefault(edge, outline_edge) is not outline_edge:
+            return
         self.edges_of.setdefault(event.source, []).append(outline_edge)
         self._edges_by_ends.setdefault((event.source, event.target), []).append(edge)
 

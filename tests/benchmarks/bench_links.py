@@ -1,4 +1,4 @@
-"""Walks and paths along links, beside plain `sqlite3` and networkx; links read from markdown.
+"""Walks and paths along links, beside `sqlite3` and networkx; links read from markdown.
 
 Notes have ten random links each. `AIRW_BENCH_NOTES` sets other sizes, as in `10000,100000,1000000`: a million takes
 several minutes and 3 GB of disk. `AIRW_BENCH_FOLDER` keeps the corpora for the next run. `AIRW_DATA` adds its markdown
