@@ -19,6 +19,7 @@ from airw.stores.sqlite._records import DamagedValue, read_settings
 from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._segments import Numbers, Segment, SegmentFile
 from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.stores.sqlite._vector_file import SavedRows
 from airw.stores.sqlite._writing import set_setting
 
 if TYPE_CHECKING:
@@ -48,15 +49,20 @@ class SegmentedIndex:
         self._folder = folder
         self._segments: dict[int, Segment] = {}
         self._state: object = None
+        self._saved: SavedRows | None = None
         self._clear_rest()
 
-    def update(self, connection: "sqlite3.Connection", live: Mapping[int, int]) -> None:
+    def update(self, connection: "sqlite3.Connection", live: Mapping[int, int], saved: SavedRows | None) -> None:
         """Update the segments and the rest to the present state of the file.
 
         Args:
             connection: A connection with a snapshot of the file.
             live: The `count_live_rows` of the same snapshot.
+            saved: The rows in the mapped file, which need not be read; not checked yet.
         """
+        if saved is not self._saved:
+            self._saved = saved
+            self._clear_rest()
         # If the corpus was embedded again in another width, start again.
         width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
         if (width and width[0]) != self.dim:
@@ -66,6 +72,7 @@ class SegmentedIndex:
         self._open_segments(read_corpus_mark(connection), read_checksums(connection), live)
         # Rowids only grow, so the new rows of the rest are those after the last row.
         for number in sorted(live.keys() - self._segments.keys()):
+            self._map_rest(number)
             for rowids, vectors in _read_rows(connection, number, after=self._last):
                 self._add_rest(rowids, vectors)
 
@@ -75,9 +82,8 @@ class SegmentedIndex:
         There are fewer if there are fewer rows. Some of these rows may no longer be in the file.
         """
         # Search the rest exactly and each segment by its graph, then merge the lists by cosine.
-        cosines = self._matrix[: self._filled] @ query
-        best = best_first(cosines, count)
-        lists = [(self._rowids[best], cosines[best])]
+        rest = [*self._mapped, (self._rowids[: self._filled], self._matrix[: self._filled])]
+        lists = [_find_nearest(rowids, matrix, query, count) for rowids, matrix in rest]
         lists += [segment.find_nearest(query, count) for segment in self._segments.values()]
         all_rowids = np.concatenate([rowids for rowids, _ in lists])
         all_cosines = np.concatenate([cosines for _, cosines in lists])
@@ -107,15 +113,34 @@ class SegmentedIndex:
         return present if present and present.name == file.path.name else file.open(checksums[file.path.name])
 
     def _clear_rest(self) -> None:
+        self._mapped: list[tuple[Numbers, Floats]] = []
         self._rowids: Numbers = np.empty(0, np.int64)
         self._matrix: Floats = np.empty((0, self.dim or 0), np.float32)
         self._filled = self._last = 0
+
+    def _map_rest(self, number: int) -> None:
+        """Add the rows of a bucket that are in the mapped file, if none was added yet."""
+        first, stop = number << _segments.BUCKET_BITS, (number + 1) << _segments.BUCKET_BITS
+        if self._saved is None or self._last >= first or self._saved.rows.matrix.shape[1] != self.dim:
+            return
+        part = self._saved.find(first, stop)
+        rowids = self._saved.rows.numbers[part]
+        # A damaged part is read from the database.
+        if len(rowids) and self._saved.is_intact(part):
+            self._mapped.append((rowids, self._saved.rows.matrix[part]))
+            self._last = int(rowids[-1])
 
     def _add_rest(self, rowids: Numbers, vectors: Floats) -> None:
         end = self._filled + len(rowids)
         self._matrix, self._rowids = reserve(self._matrix, end), reserve(self._rowids, end)
         self._matrix[self._filled : end], self._rowids[self._filled : end] = vectors, rowids
         self._filled, self._last = end, int(rowids[-1])
+
+
+def _find_nearest(rowids: Numbers, matrix: Floats, query: Floats, count: int) -> tuple[Numbers, Floats]:
+    cosines = matrix @ query
+    best = best_first(cosines, count)
+    return rowids[best], cosines[best]
 
 
 def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:

@@ -77,11 +77,24 @@ class SavedRows:
         """Return the highest number of a record."""
         return int(self.rows.numbers[-1])
 
-    def is_intact(self) -> bool:
-        """Return whether each vector has its sum; this reads all of them."""
-        matrix = self.rows.matrix
+    def is_intact(self, part: slice = slice(None)) -> bool:
+        """Return whether each vector, or those of a part, has its sum; this reads all of them."""
+        matrix, sums = self.rows.matrix[part], self.sums[part]
         blocks = (slice(start, start + _BLOCK) for start in range(0, len(matrix), _BLOCK))
-        return all(np.array_equal(compute_sums(matrix[block]), self.sums[block]) for block in blocks)
+        return all(np.array_equal(compute_sums(matrix[block]), sums[block]) for block in blocks)
+
+    def find(self, first: int, stop: int) -> slice:
+        """Return the rows of the records with these numbers."""
+        start, end = np.searchsorted(self.rows.numbers, [first, stop]).tolist()
+        return slice(start, end)
+
+    def take(self, numbers: NDArray[np.int64]) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the vectors of records, and which of them are here and have their sum."""
+        places = np.searchsorted(self.rows.numbers, numbers)
+        places[places == len(self.rows)] = 0
+        vectors = self.rows.matrix[places]
+        is_intact = compute_sums(vectors) == self.sums[places]
+        return vectors, is_intact & (self.rows.numbers[places] == numbers)
 
     def has_changed(self) -> bool:
         """Return whether what is mapped may have changed since, also if it was removed."""

@@ -17,7 +17,7 @@ from airw.stores.sqlite import _segmented_index
 from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._filter_sql import Sql, compile_filter, compile_in, keys_json
 from airw.stores.sqlite._record_log import RecordLog
-from airw.stores.sqlite._records import check_columns
+from airw.stores.sqlite._records import DamagedValue, check_columns
 from airw.stores.sqlite._segmented_index import SegmentedIndex, count_live_rows
 from airw.stores.sqlite._segments import SHORTLIST
 from airw.stores.sqlite._vector_codec import decode_vectors
@@ -53,6 +53,7 @@ class VectorIndex:
         self._folder = folder
         self._filters = filters
         self._segmented = SegmentedIndex(folder)
+        self._saved: SavedRows | None = None
         self._clear()
 
     def prepare(
@@ -72,10 +73,12 @@ class VectorIndex:
         count = sum(live.values())
         # A large file: the matrix is dropped, and the query runs at once, as it needs the connection.
         if count > _segmented_index.EXACT_ROWS:
-            self._clear()
-            self._segmented.update(connection, live)
+            self._index, self._log = DenseIndex(), RecordLog()
+            if self._saved is None or self._saved.has_changed():
+                _, self._saved = load_saved(connection, self._folder)
+            self._segmented.update(connection, live, self._saved)
             condition = None if filter is None else compile_filter(filter, "record.metadata")
-            result = run_query(SqlVectorSearch(connection, self._segmented), condition)
+            result = run_query(SqlVectorSearch(connection, self._segmented, self._saved), condition)
             return lambda: result
         # A small file: the query needs only the matrix.
         self._update(connection, count)
@@ -85,7 +88,7 @@ class VectorIndex:
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)
         self._log = RecordLog()
-        self._saved: SavedRows | None = None
+        self._saved = None
 
     def _update(self, connection: "sqlite3.Connection", count: int) -> None:
         if self._saved is not None and self._saved.has_changed():
@@ -126,13 +129,15 @@ class VectorIndex:
 class SqlVectorSearch:
     """Vector search in one snapshot of a large file, with the methods of `DenseIndex`.
 
-    Candidates come from `segments`, and are nearly always the nearest rows. They are then filtered and scored again,
-    so scores are exact. If too few pass the filter, more candidates are read, and in the end all rows are compared. So
-    results are exact for a filter that matches few rows, or none near the query.
+    Candidates come from `segments`, and are nearly always the nearest rows. They are then filtered and scored again, by
+    their vectors in the mapped file, or in the database. So scores are exact. If too few pass the filter, more
+    candidates are read, and in the end all rows are compared. So results are exact for a filter that matches few rows,
+    or none near the query.
     """
 
     connection: "sqlite3.Connection"
     segments: SegmentedIndex
+    saved: SavedRows | None
 
     def search(
         self,
@@ -169,20 +174,41 @@ class SqlVectorSearch:
         """Return the `k` best of all rows that satisfy the conditions, by exact scores."""
         where = " AND ".join(["1", *(f"({sql})" for sql, _ in conditions)])
         cursor = self.connection.execute(
-            f"""SELECT artifact_id, CAST(idx AS INTEGER), id, data, sum
-            FROM record JOIN vector ON vector.rowid = record.rowid WHERE {where}""",
+            f"SELECT artifact_id, CAST(idx AS INTEGER), id, record.rowid FROM record WHERE {where}",
             [value for _, values in conditions for value in values],
         )
         rows: list[_ScoredRow] = []
         while block := cursor.fetchmany(_BLOCK):
-            artifact_ids, indexes, ids, *stored = zip(*block, strict=True)
+            artifact_ids, indexes, ids, numbers = zip(*block, strict=True)
             check_columns(ids, artifact_ids)
-            scores = exact_scores(decode_vectors(*stored), query)
+            scores = exact_scores(self._take_vectors(numbers), query)
             rows += zip((-scores).tolist(), artifact_ids, indexes, ids, strict=True)
             # Only now and then, so that each row takes part in few sorts.
             if len(rows) > 2 * k + _MAX_ROWS:
                 rows = _keep_best(rows, k, per_artifact=per_artifact)
         return _keep_best(rows, k, per_artifact=per_artifact)
+
+    def _take_vectors(self, numbers: Sequence[int]) -> Floats:
+        """Return the vectors of records: from the mapped file if they have their sum."""
+        if self.saved is None:
+            vectors, is_found = (
+                np.empty((len(numbers), self.segments.dim or 0), np.float32),
+                np.zeros(len(numbers), np.bool_),
+            )
+        else:
+            vectors, is_found = self.saved.take(np.array(numbers, np.int64))
+        places = np.flatnonzero(~is_found).tolist()
+        if places:
+            vectors[places] = self._read_by_number([numbers[place] for place in places])
+        return vectors
+
+    def _read_by_number(self, numbers: Sequence[int]) -> Floats:
+        condition, parameters = compile_in("rowid", numbers)
+        rows = self.connection.execute(f"SELECT rowid, data, sum FROM vector WHERE {condition}", parameters)
+        stored = {number: (data, sum_) for number, data, sum_ in rows}
+        if len(stored) < len(numbers):
+            raise DamagedValue("a record has no vector")
+        return decode_vectors(*zip(*(stored[number] for number in numbers), strict=True))
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
         """Return the cosine between the query and each record; NaN for an unknown record."""
