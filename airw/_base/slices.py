@@ -100,7 +100,8 @@ def sort_in_slices(items: Iterable[T], *, key: Callable[[T], Any] | None = None,
         return nsmallest(limit, chain(entries, remaining), cast("Any", key))
     # Compute each key once, and sort pairs by their keys alone. The position decides between equal keys.
     if key is None:
-        entries.extend(item for item in remaining)
+        for part in iterate_slices(remaining):
+            entries.extend(part)
         return [entry for part in _partition(entries) for entry in sorted(part)][:limit]
     numbered = enumerate(chain(entries, remaining))
     pairs = [(key(item), number, item) for part in iterate_slices(numbered) for number, item in part]

@@ -15,6 +15,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray, reserve
+from airw._base.slices import iterate_slices
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from airw.protocols import ArtifactVectors, BestRecords
@@ -283,11 +284,13 @@ class DenseIndex:
         return self._added.ids[row - self._start]
 
     def _artifact_id(self, row: int) -> str:
-        if self._base is None:
-            return self._added.names[int(self._added.columns[_CODE, row])]
-        code = int(self._column(_CODE, np.array([row]))[0])
-        first = len(self._base.names)
-        return self._base.names[code] if code < first else self._added.names[code - first]
+        return self._artifact_ids([row])[0]
+
+    def _artifact_ids(self, rows: Sequence[int]) -> list[str]:
+        codes: list[int] = self._column(_CODE, np.array(rows, np.int64)).tolist()
+        added, names = self._added.names, self._base.names if self._base else ()
+        first = len(names)
+        return [names[code] if code < first else added[code - first] for code in codes]
 
     def _locate(self, ids: Sequence[str]) -> _Rows:
         """Return the row of each record; -1 for an unknown one."""
@@ -394,8 +397,8 @@ class DenseIndex:
         order = best_first(exact, k, lambda place: self._tie_key(int(near[place])))
         ranked_rows = near[order].tolist()
         return Ranking(
-            [self._record_id(row) for row in ranked_rows],
-            [self._artifact_id(row) for row in ranked_rows],
+            [self._record_id(row) for part in iterate_slices(ranked_rows) for row in part],
+            [name for part in iterate_slices(ranked_rows) for name in self._artifact_ids(part)],
             exact[order].astype(np.float64),
         )
 

@@ -80,9 +80,9 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
 
 
 def _prepare_under_lock(body: _Body[P, Callable[[], R]]) -> _Method[P, R]:
-    """Return an async method that runs `body` under the lock, and what it returns without the lock.
+    """Return an async method that runs `body` under the lock, then the function it returns.
 
-    So a long answer holds up no other call.
+    The lock is released in between, so a long answer holds up no other call.
     """
 
     @wraps(body)
@@ -223,7 +223,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return await self._prepare_locked(prepare)
 
     async def _prepare_locked(self, prepare: Callable[[], Callable[[], R]]) -> R:
-        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock of the store."""
+        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock."""
 
         def run() -> R:
             with self._lock, without_pause():
@@ -279,7 +279,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
             entries = [self._ledger.get(id) for id in ids]
             return lambda: entries
         ledger = self._ledger.copy()
-        return lambda: [ledger[id] for id in sort_in_slices(ledger)]
+        return lambda: [ledger[id] for part in iterate_slices(sort_in_slices(ledger)) for id in part]
 
     @override
     @_prepare_under_lock
