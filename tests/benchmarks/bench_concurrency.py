@@ -80,7 +80,7 @@ async def leave_open(store, *exc_info):
 
 
 async def release(answer):
-    """Release a long answer bit by bit: all at once, that would stop the event loop of any program."""
+    """Release a long answer bit by bit, as all at once would stop the event loop."""
     while answer:
         del answer[-500:]
         await anyio.lowlevel.checkpoint()

@@ -7,7 +7,7 @@ import json
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from itertools import islice
@@ -75,6 +75,16 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._call_locked(partial(body, self, *args, **kwargs))
+
+    return method
+
+
+def _hold_both_locks(body: _Body[P, R]) -> _Method[P, R]:
+    """Return an async method like that of `_hold_lock`, which also holds the lock of the texts."""
+
+    @wraps(body)
+    async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._call_locked(partial(body, self, *args, **kwargs), uses_texts=True)
 
     return method
 
@@ -180,6 +190,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._texts_lock = threading.Lock()  # taken before the other one, so a lexical search holds up only its like
         self._builder = anyio.Semaphore(1)
         self._waiting = WaitingSearches()
         self._clear()
@@ -209,27 +220,31 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         await in_thread(self._close)
 
     def _close(self) -> None:
-        with self._lock:
+        with self._texts_lock, self._lock:
             self._finalizer()
             self._clear()
 
-    async def _call_locked(self, work: Callable[[], R]) -> R:
+    async def _call_locked(self, work: Callable[[], R], *, uses_texts: bool = False) -> R:
         """Return `work()`, called in a worker thread under the lock of the store."""
 
         def prepare() -> Callable[[], R]:
             result = work()
             return lambda: result
 
-        return await self._prepare_locked(prepare)
+        return await self._prepare_locked(prepare, uses_texts=uses_texts)
 
-    async def _prepare_locked(self, prepare: Callable[[], Callable[[], R]]) -> R:
-        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock."""
+    async def _prepare_locked(self, prepare: Callable[[], Callable[[], R]], *, uses_texts: bool = False) -> R:
+        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock.
+
+        All of it holds the lock of the texts, if it uses them.
+        """
 
         def run() -> R:
-            with self._lock, without_pause():
-                self._check_open()
-                finish = prepare()
-            return finish()
+            with self._texts_lock if uses_texts else nullcontext():
+                with self._lock, without_pause():
+                    self._check_open()
+                    finish = prepare()
+                return finish()
 
         return await in_thread(run)
 
@@ -332,7 +347,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     # Writing
 
     @override
-    @_hold_lock
+    @_hold_both_locks
     def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
         self._apply(puts, removals)
 
@@ -404,7 +419,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     # Runs
 
     @override
-    @_hold_lock
+    @_hold_both_locks
     def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         stored_run = _StoredRun(run.mark, settings_json(row))
         self._apply([], removals)
@@ -420,7 +435,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
 
     @override
-    @_hold_lock
+    @_hold_both_locks
     def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
@@ -434,7 +449,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return dict(json.loads(stored_run.parts[part]))
 
     @override
-    @_hold_lock
+    @_hold_both_locks
     def forget_run(self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
         stored_run = self._find_run(run)
         if stored_run is None:
@@ -510,15 +525,17 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         async def search(queries: Sequence[str]) -> list[Ranking]:
-            return await self._call_locked(
-                lambda: self._texts.rank(
+            return await self._prepare_locked(
+                lambda: partial(
+                    self._texts.rank,
                     queries,
                     k,
                     allowed=self._match_filter(filter),
                     surfaces=surfaces,
                     per_artifact=per_artifact,
                     statistics=statistics,
-                )
+                ),
+                uses_texts=True,
             )
 
         if statistics is not None:
@@ -526,7 +543,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
-    @_hold_lock
+    @_hold_both_locks
     def term_statistics(self, queries: Sequence[str]) -> TermCounts:
         return self._texts.count_terms(queries)
 

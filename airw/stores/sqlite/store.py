@@ -91,7 +91,8 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
     from its next call on, and never waits for a writer. A write that waits ten seconds for other writers raises
-    `StoreBusy`. A cancelled call stops at once, and its changes are undone. Calls on one store run one after the other.
+    `StoreBusy`. A cancelled call stops at once, and its changes are undone. A long call holds up no other one: reads
+    use two connections, and up to eight while long calls run. Searches that wait together are answered together.
     Ids and names with NUL are refused, and so is any text with an unpaired surrogate.
 
     Vectors are mapped from a file in the folder `<path>-ann`, so that opening reads none of them, and processes share
@@ -103,8 +104,8 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
     builds them again. Until then, and without the extra, all vectors are read into memory and compared.
 
     The store keeps indexes in memory for the 32 fields last used by `matching`, each from its first use on. It also
-    does so for the 32 fields last used by filters, each from its second filter on. Each of its two connections caches
-    up to 8 MiB of the file.
+    does so for the 32 fields last used by filters, each from its second filter on. Two of its connections cache
+    up to 8 MiB of the file, the others 1 MiB each.
 
     A write that has returned survives a kill of the process. After a power failure, the last writes may be missing, but
     what is there is whole: the state after one of the writes. With `durability="full"`, no write is missing either;
@@ -145,8 +146,7 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
         self._segments = segment_folder(self._path)
         self._writer_lock = anyio.Lock()
         # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
-        self._filters_lock, self._vectors_lock, self._texts_lock = Lock(), Lock(), Lock()
-        self._fields_lock, self._links_lock = Lock(), Lock()
+        self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
         self._waiting = WaitingSearches()
         self._embedder_id: object = None
         self._is_closed = False
@@ -404,20 +404,18 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
     ) -> list[Ranking]:
         def search(queries: Sequence[str]) -> Awaitable[list[Ranking]]:
             def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
-                allowed = None if filter is None else self._filters.match(connection, filter)
-                rankings = self._inverted_index.rank(
+                return partial(
+                    self._inverted_index.rank,
                     connection,
                     queries,
                     k,
-                    allowed=allowed,
+                    allowed=None if filter is None else self._filters.match(connection, filter),
                     surfaces=surfaces,
                     per_artifact=per_artifact,
                     statistics=statistics,
                 )
-                return lambda: rankings
 
-            locks = [self._texts_lock] if filter is None else [self._filters_lock, self._texts_lock]
-            return self._read_index(prepare, locks)
+            return self._read_index(prepare, [] if filter is None else [self._filters_lock])
 
         if statistics is not None:
             return await search(queries)
@@ -425,11 +423,7 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
 
     @override
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], TermCounts]:
-            counts = self._inverted_index.count_terms(connection, queries)
-            return lambda: counts
-
-        return await self._read_index(prepare, [self._texts_lock])
+        return await self._read(self._inverted_index.count_terms, queries)
 
     @override
     async def neighbors(
