@@ -6,7 +6,7 @@ The scores of these are then computed in the order and with the arithmetic of FT
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -21,6 +21,7 @@ RowTest: TypeAlias = Callable[[Rows], NDArray[np.bool_]]
 _K1, _B = 1.2, 0.75
 _MAX_FACTOR = _K1 + 1.0
 _LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
+_FEW = 1_000  # rows that are merged as fast as a word is looked up
 _MARGIN = 1e-9  # far more than the rounding errors of a sum, relative to it
 
 
@@ -146,7 +147,7 @@ class RowScorer:
     def find_best(self, words: Sequence[Word], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
         """Return the `depth` best rows and perhaps others, with their scores.
 
-        All rows that tie with the last of the best are among them. If fewer rows have any of the words, all of these are
+        All rows that tie with the last of the best are among them. If fewer rows have any of the words, they are all
         returned.
 
         Args:
@@ -154,8 +155,11 @@ class RowScorer:
             depth: How many rows are asked for.
             is_allowed: Returns which rows may be in the result; `None` if all may.
         """
-        others = sorted((word for word in words if len(word.rows)), key=lambda word: word.bound, reverse=True)
-        rows, sums = self._merge_rarest(others, depth, is_allowed)
+        words = [word for word in words if len(word.rows)]
+        others = sorted(words, key=lambda word: word.bound, reverse=True)
+        rows, sums = self._merge_rarest(words, others, depth, is_allowed)
+        if not others:
+            return _drop_hopeless(rows, sums, depth, 0.0)
         # Look up the words that were not merged, and drop the rows that can no longer be among the best.
         while others:
             rows, sums = _drop_hopeless(rows, sums, depth, _add_bounds(others))
@@ -166,46 +170,45 @@ class RowScorer:
             scores += word.score_rows(rows)
         return rows, scores
 
-    def _merge_rarest(self, words: list[Word], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
-        """Remove the first words from the list; return their rows, with the sums of gains.
+    def _merge_rarest(
+        self, words: Sequence[Word], others: list[Word], depth: int, is_allowed: RowTest | None
+    ) -> tuple[Rows, Scores]:
+        """Remove the first of the other words; return their rows, with the sums of gains.
 
         Enough words are merged that no row with only the others can be among the best.
         """
-        parts: list[tuple[Rows, Scores]] = []
+        parts: dict[Word, tuple[Rows, Scores]] = {}
         floor = cut = 0.0  # `depth` rows reach the floor, and a row below the cut cannot reach it with all other words
-        while words and cut <= 0:
-            word = words.pop(0)
+        while others and (cut <= 0 or len(others[0].rows) <= _FEW):
+            word = others.pop(0)
             rows, gains = word.rows, word.score_all()
             if is_allowed is None:
-                parts.append((rows, gains.values))
+                parts[word] = rows, gains.values
                 floor = max(floor, gains.find_floor(depth))
             else:
                 keep = is_allowed(rows)
-                parts.append((rows[keep], gains.values[keep]))
-                floor = max(floor, _find_floor(parts[-1][1], depth))
-            cut = floor * (1 - _MARGIN) - _add_bounds(words)
-        best = [_keep(rows, sums, cut) for rows, sums in self._add_up(parts)]
-        return np.concatenate([_NO_ROWS, *(rows for rows, _ in best)]), np.concatenate(
-            [_NO_SUMS, *(sums for _, sums in best)]
-        )
+                parts[word] = rows[keep], gains.values[keep]
+                floor = max(floor, _find_floor(parts[word][1], depth))
+            cut = floor * (1 - _MARGIN) - _add_bounds(others)
+        # Add up in the order of the query: so the sums are the scores, to the last bit, if all words are merged.
+        return _keep(*self._add_up([parts[word] for word in words if word in parts]), cut)
 
-    def _add_up(self, parts: Sequence[tuple[Rows, Scores]]) -> Iterator[tuple[Rows, Scores]]:
-        """Yield the rows of each part with their sums over all parts; 0 where a row comes again."""
+    def _add_up(self, parts: Sequence[tuple[Rows, Scores]]) -> tuple[Rows, Scores]:
+        """Return the rows of all parts, with their sums; 0 where a row comes again."""
+        if not parts:
+            return np.empty(0, np.int32), np.empty(0)
         if len(parts) == 1:
-            yield parts[0]
-            return
+            return parts[0]
         # An array of zeros is kept for the next query, as the system needs longer to make one than most queries take.
         sums = self._zeros.pop() if self._zeros else np.zeros(self._row_count)
         for rows, gains in parts:
             sums[rows] += gains
+        sums_of_parts = []
         for rows, _ in parts:
-            yield rows, sums[rows]
+            sums_of_parts.append(sums[rows])
             sums[rows] = 0.0
         self._zeros.append(sums)
-
-
-_NO_ROWS: Rows = np.empty(0, np.int32)
-_NO_SUMS: Scores = np.empty(0)
+        return np.concatenate([rows for rows, _ in parts]), np.concatenate(sums_of_parts)
 
 
 def _add_bounds(words: Sequence[Word]) -> float:
@@ -214,7 +217,7 @@ def _add_bounds(words: Sequence[Word]) -> float:
 
 def _keep(rows: Rows, sums: Scores, cut: float) -> tuple[Rows, Scores]:
     """Return the rows whose sum is not 0, and not below the cut."""
-    places = np.flatnonzero(sums >= cut if cut > 0 else sums)
+    places = (sums >= cut if cut > 0 else sums).nonzero()[0]
     return rows[places], sums[places]
 
 

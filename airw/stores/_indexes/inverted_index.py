@@ -374,11 +374,12 @@ class InvertedIndex:
             if postings is None:
                 rowids, counts = read_word(connection, word)
                 postings = _PostingList(Postings(table.locate(rowids), counts), table.removal_count)
-            else:
+                self._bytes += postings.size
+            elif postings.new or postings.removal_count != table.removal_count:
                 self._bytes -= postings.size
                 self._merge_new(postings)
+                self._bytes += postings.size
             self._postings[word] = postings
-            self._bytes += postings.size
             # Evict the least recently used words, but never the one just requested.
             while self._bytes > _MAX_BYTES and len(self._postings) > 1:
                 self._bytes -= self._postings.pop(next(iter(self._postings))).size
@@ -396,8 +397,7 @@ class InvertedIndex:
             is_live = self._table.is_live[rows]
             rows, counts = rows[is_live], counts[is_live]
             postings.removal_count = self._table.removal_count
-        if rows is not postings.current.rows:
-            postings.current = Postings(rows, counts)
+        postings.current = Postings(rows, counts)
 
     def _read_kinds(self, connection: "sqlite3.Connection") -> None:
         """Read the surface kinds of new rows."""

@@ -41,11 +41,12 @@ class RecordNames:
             return []
         cut = max(len(scores) - depth, 0)
         last_score = np.partition(scores, cut)[cut]
-        best = np.flatnonzero(scores >= last_score)
+        best = (scores >= last_score).nonzero()[0]
         if len(best) <= _FEW:
-            names = self._read(connection, rowids[best].tolist())
-            pairs = zip(rowids[best].tolist(), scores[best].tolist(), strict=True)
-            return sorted((-score, *names[rowid]) for rowid, score in pairs if rowid in names)[:depth]
+            numbers, best_scores = rowids[best].tolist(), scores[best].tolist()
+            names = self._read(connection, numbers)
+            pairs = zip(numbers, best_scores, strict=True)
+            return sorted([(-score, *names[number]) for number, score in pairs if number in names])[:depth]
         # Very many may tie with the last one that ranks, and SQLite returns only those of them that are missing.
         better, equal = np.flatnonzero(scores > last_score), np.flatnonzero(scores == last_score)
         rows = [*_read_in_order(connection, rowids[better], scores[better], depth)]
