@@ -29,7 +29,7 @@ class Delivery:
     """
 
     def __init__(self, counts: WalkCounts, *, has_quick_hits: bool) -> None:
-        """Start without nodes; with `has_quick_hits`, a hit that is ready may leave without further ado."""
+        """Start without nodes; with `has_quick_hits`, hits that are ready just leave."""
         self._counts, self.has_quick_hits = counts, has_quick_hits
         self._slices: list[_Slice] = []  # the last one is being delivered
         self._nodes: CommittedNodes

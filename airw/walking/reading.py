@@ -279,7 +279,7 @@ class NeighborReader:
 
 
 def _read_sizes(answer: Columns, count: int, policy: object) -> Positions:
-    """Return how many neighbours each node has in an answer in columns, or raise a `PolicyError`."""
+    """Return how many neighbours each node has, or raise a `PolicyError`."""
     offsets = answer.offsets
     if not is_number_array(offsets) or len(offsets) != count + 1:
         raise PolicyError(

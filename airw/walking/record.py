@@ -174,7 +174,7 @@ class WalkRecord:
         return depths
 
     def _mark_paths(self, numbers: Positions, before: NDArray[np.uint8], kept: Positions, first: int) -> Positions:
-        """Enter new positions, of which several may be paths to one node; return the indexes of the first ones."""
+        """Enter new paths, perhaps several to one node; return the indexes of the first."""
         is_new = before[kept] == _UNKNOWN
         new, positions = kept[is_new], np.arange(first, self.size)[is_new]
         new_numbers = numbers[new]

@@ -1,4 +1,4 @@
-"""Cost of a walk per committed node: a batched policy, ir node by node, plain loops.
+"""Cost of a walk per committed node: a policy in columns and one of lists, ir node by node, plain loops.
 
 The walk is a beam on a random digraph (out-degree 10, 64-dimensional unit vectors). Each step commits the `WIDTH`
 nearest nodes, or all of them. All must return the same nodes.
@@ -13,10 +13,11 @@ import ir
 import numpy as np
 import pytest
 
-from airw.values import Limits, SearchHit
-from airw.walking import CommittedNode, Policy, traverse
+from airw.values import HitBatch, SearchHit
+from airw.walking import Columns, CommittedNode, Policy, traverse
+from tests.benchmarks.results import run_in_turn
 
-DEGREE, DIM, SEEDS, RUNS = 10, 64, 10, 5
+DEGREE, DIM, SEEDS, ROUNDS = 10, 64, 10, 15
 
 
 class Digraph:
@@ -83,12 +84,32 @@ class OneByOne:
         return ir.SearchHit(str(node), "node", score, "", {})
 
 
-def with_airw(graph, budget, width, **limits):
-    policy = Batched(graph, width)
+class InColumns(Batched):
+    """The same policy in columns, as the shipped policies are on stores that know their links by number."""
+
+    node_id = Policy.node_id
+
+    async def seed(self, state, store):
+        return np.array(self.graph.seeds)
+
+    async def expand(self, state, committed, store):
+        ids = self.graph.edges[committed.nodes].ravel()
+        return Columns(ids, np.arange(0, len(ids) + 1, DEGREE))
+
+    async def to_hits(self, state, committed, store):
+        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
+
+
+def with_airw(graph, budget, width, kind=InColumns, *, as_batches=False):
+    policy = kind(graph, width)
 
     async def main():
         start = time.perf_counter()
-        walk = traverse("query", None, policy=policy, max_depth=None, node_budget=budget, limits=Limits(**limits))
+        walk = traverse("query", None, policy=policy, max_depth=None, node_budget=budget)
+        if as_batches:
+            batches = [batch async for batch in walk.batches()]
+            seconds = time.perf_counter() - start
+            return seconds, [int(hit.artifact_id) for batch in batches for hit in batch]
         hits = [hit async for hit in walk]
         return time.perf_counter() - start, [int(hit.artifact_id) for hit in hits]
 
@@ -162,30 +183,58 @@ def by_hand(graph, budget, width):
     return time.perf_counter() - start, np.concatenate(ids).tolist()
 
 
-@pytest.mark.parametrize(("size", "budget"), [(10_000, 64), (10_000, 1_000), (100_000, 10_000)])
+QUESTION = "How long does a walk take for each node?"
+NUMPY, IR = "a numpy loop without hits and paths", "ir"
+SIZES = [(10_000, 64), (10_000, 1_000), (100_000, 10_000)]
+
+
+def goals_of(budget, width, form):
+    """Return the highest accepted ratios to the peers."""
+    if budget == 64:
+        return {NUMPY: None, IR: 1 if form == "one by one" else None}
+    if form == "one by one":
+        return {NUMPY: 3.5, IR: 1 / 3.5} if width else {NUMPY: None, IR: None}
+    return {NUMPY: 2.7 if width else 4, IR: None} if form == "in batches" else {NUMPY: None, IR: None}
+
+
 @pytest.mark.parametrize("width", [64, None])
-def test_cost_per_committed_node(size, budget, width):
-    graph = Digraph(size)
-    ways = {
-        "by hand": by_hand,
-        "bare": minimal_walk,
-        "airw": with_airw,
-        "airw, no count": partial(with_airw, count_beyond_limits=False),
-        "ir": with_ir,
+@pytest.mark.parametrize(("size", "budget"), SIZES)
+def test_cost_per_committed_node(results, size, budget, width):
+    graph, found = Digraph(size), {}
+    forms = {
+        "one by one": with_airw,
+        "in batches": partial(with_airw, as_batches=True),
+        "policy of lists": partial(with_airw, kind=Batched),
+        "shortest generator": minimal_walk,
     }
-    best, found = {}, {}
-    for _ in range(RUNS):
-        for name, way in ways.items():
+
+    def timed(name, way):
+        def run():
             seconds, found[name] = way(graph, budget, width)
-            best[name] = min(seconds / budget * 1e6, best.get(name, np.inf))
-    print(f"\n{size:,} nodes, budget {budget:,}, {width or 'all'} a step")
-    for name, cost in best.items():
-        more, faster = cost / best["by hand"], best["ir"] / cost
-        print(f"  {name:20}{cost:8.2f} us/node{more:8.1f} x by hand{faster:8.2f} x faster than ir")
-    assert (
-        set(found["airw"])
-        == set(found["airw, no count"])
-        == set(found["bare"])
-        == set(found["by hand"])
-        == set(found["ir"])
-    )
+            return seconds / budget
+
+        return run
+
+    ways = {name: timed(name, way) for name, way in {**forms, NUMPY: by_hand, IR: with_ir}.items()}
+    figures = run_in_turn(ways, rounds=ROUNDS if budget < 5_000 else 5, scale=1e6)
+    for form in forms:
+        work = f"{size:,} nodes, budget {budget:,}, {width or 'all'} a step, {form}"
+        peers = {peer: figures[peer] for peer in (NUMPY, IR)}
+        results.compare(QUESTION, work, {"airw": figures[form], **peers}, goals_of(budget, width, form), unit="us/node")
+    assert len({frozenset(nodes) for nodes in found.values()}) == 1
+
+
+def test_fixed_cost(results):
+    """The time of a walk that commits one node: its start, one step and its end."""
+    graph = Digraph(10_000)
+    figures = []
+
+    async def main():
+        for _ in range(200):
+            start = time.perf_counter()
+            walk = traverse("query", None, policy=InColumns(graph, 64), max_depth=None, node_budget=1)
+            assert len([hit async for hit in walk]) == 1
+            figures.append((time.perf_counter() - start) * 1e6)
+
+    anyio.run(main)
+    results.amount(QUESTION, "a walk of one node", figures, goal=120, unit="us")
