@@ -5,7 +5,7 @@ All formats are written from these values, so that they agree.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
@@ -68,7 +68,7 @@ def _text(value: object) -> str | None:
         if not isinstance(value, str | int | float):
             return None
         value = str(value)
-    return " ".join(cast("str", value).split()) or None
+    return " ".join(value.split()) or None
 
 
 async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:

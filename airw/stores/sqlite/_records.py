@@ -43,16 +43,55 @@ def records_of(
     connection: "sqlite3.Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
 ) -> list[list[Record] | None]:
     """Return the records of each artifact in plan order; `None` for an unknown artifact."""
-    bound: dict[str, Any] = {"ids": keys_json(artifact_ids), "limit": limit}
-    condition = "record.artifact_id = requested.value"
-    if kinds is not None:
-        bound["kinds"] = set_json(kinds)
-        condition += " AND kind IN (SELECT value FROM json_each(:kinds))"
-    if limit is not None:
-        condition = f"record.rowid IN (SELECT rowid FROM record WHERE {condition} ORDER BY rowid LIMIT :limit)"
     records: list[list[Record] | None] = [None] * len(artifact_ids)
+    bound: dict[str, Any] = {} if kinds is None else {"kinds": set_json(kinds)}
+    of_kinds = "" if kinds is None else " AND kind IN (SELECT value FROM json_each(:kinds))"
+    if limit == 1:
+        _read_first(connection, artifact_ids, of_kinds, bound, records)
+    else:
+        _read_several(connection, artifact_ids, of_kinds, bound | {"limit": limit}, records)
+    # An artifact without matching records has no row: tell it from an unknown one.
+    positions = [position for position, artifact_records in enumerate(records) if artifact_records is None]
+    for position in _find_artifacts(connection, artifact_ids, positions):
+        records[position] = []
+    return records
+
+
+def _read_first(
+    connection: "sqlite3.Connection",
+    artifact_ids: Sequence[str],
+    of_kinds: str,
+    bound: Mapping[str, Any],
+    records: list[list[Record] | None],
+) -> None:
+    """Store the first record of each artifact in `records`, as walks read them by the thousand."""
+    # In the order of their ids, artifacts often stand together in the file: fewer pages are read.
+    order = sorted(range(len(artifact_ids)), key=artifact_ids.__getitem__)
     cursor = connection.execute(
-        f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}", bound
+        f"""SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON record.rowid = (
+            SELECT min(rowid) FROM record WHERE artifact_id = requested.value{of_kinds}
+        )""",
+        {**bound, "ids": keys_json(artifact_ids[position] for position in order)},
+    )
+    for part in iterate_slices(cursor):
+        for (place, *_), record in zip(part, _make_records(part), strict=True):
+            records[order[place]] = [record]
+
+
+def _read_several(
+    connection: "sqlite3.Connection",
+    artifact_ids: Sequence[str],
+    of_kinds: str,
+    bound: Mapping[str, Any],
+    records: list[list[Record] | None],
+) -> None:
+    """Store the records of each artifact in `records`, in plan order."""
+    condition = f"record.artifact_id = requested.value{of_kinds}"
+    if bound["limit"] is not None:
+        condition = f"record.rowid IN (SELECT rowid FROM record WHERE {condition} ORDER BY rowid LIMIT :limit)"
+    cursor = connection.execute(
+        f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}",
+        {**bound, "ids": keys_json(artifact_ids)},
     )
     rows = [row for part in iterate_slices(cursor) for row in part]
     # The rows usually are in order already. Then this sort costs less than one in SQLite.
@@ -62,11 +101,6 @@ def records_of(
     )
     for position, group in groupby(pairs, lambda pair: pair[0][0]):
         records[position] = [record for _, record in group]
-    # An artifact without matching records has no row: tell it from an unknown one.
-    positions = [position for position, artifact_records in enumerate(records) if artifact_records is None]
-    for position in _find_artifacts(connection, artifact_ids, positions):
-        records[position] = []
-    return records
 
 
 def _find_artifacts(
