@@ -284,7 +284,12 @@ class DenseIndex:
         return self._added.ids[row - self._start]
 
     def _artifact_id(self, row: int) -> str:
-        return self._artifact_ids([row])[0]
+        if self._base is None:
+            return self._added.names[int(self._added.columns[_CODE, row])]
+        is_base = row < self._start
+        code = int(self._base.runs[row] if is_base else self._added.columns[_CODE, row - self._start])
+        first = len(self._base.names)
+        return self._base.names[code] if code < first else self._added.names[code - first]
 
     def _artifact_ids(self, rows: Sequence[int]) -> list[str]:
         codes: list[int] = self._column(_CODE, np.array(rows, np.int64)).tolist()
@@ -313,6 +318,8 @@ class DenseIndex:
         """Return copies of the vectors of rows."""
         if self._base is None:
             return self._added.matrix[rows]
+        if not self._count:
+            return self._base.matrix[rows]
         is_base = rows < self._start
         vectors = np.empty((len(rows), self._base.matrix.shape[1]), np.float32)
         vectors[is_base] = self._base.matrix[rows[is_base]]
