@@ -9,11 +9,13 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_texts
-from airw._base.concurrency import call_user_function, in_thread
+from airw._base.concurrency import call_user_function, offload_if
 from airw._base.messages import error_text
 from airw._base.vectors import unit_rows
 from airw.errors import AirwError, ArgumentError, EmbedderError
 from airw.protocols import Embedder
+
+_FEW = 64  # rows: checking them takes less time than reaching a worker thread
 
 
 def embedder_from(
@@ -59,7 +61,7 @@ class _FunctionEmbedder:
             return np.zeros((0, self.dim), np.float32)
         rows = await self._call(checked)
         check = partial(unit_rows, rows, count=len(checked), dim=self.dim, of=f"embedder {self.id!r}")
-        return await in_thread(check)
+        return await offload_if(len(checked) > _FEW, check)
 
     async def embed_query(self, text: str) -> Floats:
         row: Floats = (await self.embed_documents([text]))[0]
