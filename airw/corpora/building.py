@@ -39,7 +39,7 @@ from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repai
 from airw.values import ItemProblem
 
 _CLEANUP_TIMEOUT = 10.0  # seconds
-_LARGEST_BATCH = 1_024
+_LARGEST_BATCH = 512
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 

@@ -13,10 +13,11 @@ questions score as foreign ones gets no floor.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw.corpora._floor_questions import FOREIGN, OwnQuestion, choose_ids, make_own_questions
@@ -175,6 +176,13 @@ class _CorpusInBuild:
     embedder: Embedder
 
 
+@runtime_checkable
+class _VectorScanner(Protocol):
+    """A store that can answer these questions without keeping all vectors in memory."""
+
+    async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]: ...
+
+
 async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: int) -> dict[str, BuiltFloor]:
     """Measure the floors of a corpus again if it has changed much.
 
@@ -262,7 +270,11 @@ async def _ask(
     # The second-best artifact is the best one of an own question whose own artifact is left out.
     dense: Sequence[Ranking | None] = [None] * len(texts)
     if has_dense:
-        dense = await store.search_vectors(await embed_texts(corpus, texts), 2, per_artifact=True)
+        queries = await embed_texts(corpus, texts)
+        if isinstance(store, _VectorScanner):
+            dense = await store.scan_vectors(queries, 2)
+        else:
+            dense = await store.search_vectors(queries, 2, per_artifact=True)
     lexical = await store.search_text(texts, 2, per_artifact=True)
     counts: list[TermCounts | None] = [None] * len(texts)
     if isinstance(store, TermStatistics):

@@ -547,3 +547,30 @@ async def test_every_entry_of_a_mapping_is_an_artifact_or_a_problem(entries):
     items = await read(from_mapping(entries, name="m"))
     assert len(items) == len(entries)
     assert all(isinstance(item, Artifact | ItemProblem) for item in items)
+
+
+ANY_FIELDS = st.dictionaries(
+    st.text(max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers(), max_size=2),
+    max_size=3,
+)
+
+
+@given(st.lists(st.tuples(st.text(max_size=8) | st.binary(max_size=3) | ANY_FIELDS, ANY_FIELDS), max_size=6))
+def test_many_contents_have_the_hashes_that_each_has_alone(contents):
+    artifacts = [Artifact(str(number), raw, metadata) for number, (raw, metadata) in enumerate(contents)]
+    source = CorpusSource("letters", {})
+    assert source.signal_changes(artifacts) == [content_hash(artifact) for artifact in artifacts]
+
+
+async def test_the_pages_of_a_source_contain_its_items():
+    mapping = {
+        "a": "x",
+        "": "no name",
+        "b": {"text": "y", "deep": [{"c": 1}]},
+        "c": "\ud800",
+        **{str(n): "z" for n in range(200)},
+    }
+    source = from_mapping(mapping, name="m", metadata_of=lambda name, raw: {"length": 1 // (name != "7")})
+    items = [item async for item in source.items()]
+    assert [item async for page in source.pages() for item in page] == items

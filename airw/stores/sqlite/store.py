@@ -45,6 +45,7 @@ from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
 from airw.stores.sqlite._readers import Readers
+from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
@@ -382,6 +383,13 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
         return await self._query_vectors(lambda index, _: index.best_of(query, artifact_ids, surfaces))
+
+    async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]:
+        """Return the `k` best artifacts of each query, as `search_vectors` does with `per_artifact`.
+
+        All vectors are read from the file, and none is kept in memory: for many queries that are asked only once.
+        """
+        return await self._read(scan_vectors, queries, k)
 
     @override
     async def vectors(self, ids: Sequence[str]) -> Floats:
