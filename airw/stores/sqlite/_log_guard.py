@@ -352,9 +352,9 @@ def _read_log(path: Path) -> Log | None:
 
 
 def _read_frames(file: BinaryIO, page_size: int) -> Iterator[tuple[int, bool, bytes, bytes]]:
-    """Yield each whole frame: its page number, whether it ends a write, its salts, and the end of its page.
+    """Yield page number, whether it ends a write, salts, and end of the page of each frame.
 
-    A log has thousands of frames, so many are read at once.
+    A log has thousands of frames, so many are read at once. An incomplete frame at the end is left out.
     """
     size = _FRAME_HEADER + page_size
     while page_size >= 512 and (block := file.read(max(1, _READ_BYTES // size) * size)):

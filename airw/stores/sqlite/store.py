@@ -385,9 +385,10 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
         return await self._query_vectors(lambda index, _: index.best_of(query, artifact_ids, surfaces))
 
     async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]:
-        """Return the `k` best artifacts of each query, as `search_vectors` does with `per_artifact`.
+        """Return the `k` best artifacts of each query, without an index.
 
-        All vectors are read from the file, and none is kept in memory: for many queries that are asked only once.
+        The rankings are those of `search_vectors` with `per_artifact`. All vectors are read from the file, and none is
+        kept in memory: for many queries that are asked only once.
         """
         return await self._read(scan_vectors, queries, k)
 
