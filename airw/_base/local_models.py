@@ -260,8 +260,11 @@ async def run_batches(
     return rows
 
 
-def spare_cores() -> int:
-    """Return the number of cores that this process may use, less one; at least one."""
+def usable_cores() -> int:
+    """Return the number of cores that this process may use.
+
+    A model may take all of them: it computes outside of Python, so that the thread of the event loop gets its turn
+    within milliseconds. `bench_models` measures that.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, cores - 1)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -35,7 +35,7 @@ from airw._base.local_models import (
     folder_id,
     require_folder,
     run_batches,
-    spare_cores,
+    usable_cores,
     weight_files,
 )
 from airw._base.messages import error_text
@@ -168,7 +168,7 @@ class OnnxEmbedder:
     Args:
         folder: The exported model folder, or the folder to which the export was written.
         batch_size: The number of texts in a batch; cancellation takes effect between batches.
-        threads: CPU threads, which share the texts of a batch; by default all cores but one.
+        threads: CPU threads, which share the texts of a batch; by default one a core.
 
     Raises:
         ArgumentError: If `folder` is not a path, or a count is not a whole number of at least 1.
@@ -183,7 +183,7 @@ class OnnxEmbedder:
             raise ArgumentError(f"folder must be the path of a model folder, not {folder!r}")
         self._folder = Path(folder).expanduser().absolute()
         self._batch_size = check_count("batch_size", batch_size, least=1)
-        self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
+        self._threads = usable_cores() if threads is None else check_count("threads", threads, least=1)
         self._manifest: Manifest | None = None
         self._model: _Model | None = None
         self._turns = SerialWorker(self._folder.name)

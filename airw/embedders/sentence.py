@@ -25,7 +25,7 @@ from airw._base.local_models import (
     locate_model,
     require_folder,
     run_batches,
-    spare_cores,
+    usable_cores,
     without_progress_bars,
 )
 from airw._base.messages import error_text
@@ -47,7 +47,7 @@ class SentenceTransformerEmbedder:
         model: A name on the Hugging Face hub, or a folder: a path object, or a string with a path separator. For the
             default name, the environment variable `AIRW_MODEL_DIR` may contain a folder to use instead of the hub.
         batch_size: The number of texts in a batch; cancellation takes effect between batches.
-        threads: CPU threads for torch, which has one number for the whole process; by default all cores but one.
+        threads: CPU threads for torch, which has one number for the whole process; by default one a core.
 
     Raises:
         ArgumentError: If `model` is neither a name nor a path, or a count is not a whole number of at least 1.
@@ -63,7 +63,7 @@ class SentenceTransformerEmbedder:
         self._name, self._folder = locate_model(model)
         self._fix = MODEL_FOLDER_HINT
         self._batch_size = check_count("batch_size", batch_size, least=1)
-        self._threads = spare_cores() if threads is None else check_count("threads", threads, least=1)
+        self._threads = usable_cores() if threads is None else check_count("threads", threads, least=1)
         self._model: Any = None
         self._id: str | None = None
         self._dim: int | None = None

@@ -22,7 +22,7 @@ from airw._base.local_models import (
     locate_model,
     require_folder,
     run_batches,
-    spare_cores,
+    usable_cores,
     without_progress_bars,
 )
 from airw._base.messages import error_text
@@ -160,7 +160,7 @@ class CrossEncoderReranker:
 
     def _predict(self, query: str, texts: list[str]) -> Floats:
         torch = import_module("torch")
-        torch.set_num_threads(spare_cores())  # before each batch: an embedder may have changed the process-wide count
+        torch.set_num_threads(usable_cores())  # before each batch: an embedder may have changed the process-wide count
         rows = _run_model(self._model, query, texts, torch.nn.Identity(), self._label)
         if rows.size != len(texts):
             raise RerankerError(f"{self._label} returns {rows.shape[1:]} numbers a text, not one: is it a classifier?")
