@@ -3,37 +3,39 @@
 10,000 texts of 60 words, 384 dimensions.
 """
 
-import time
+import itertools
 
 import anyio
 import numpy as np
 
 from airw.embedders import CachedEmbedder, embedder_from
+from tests.benchmarks.results import run_in_turn
 
 COUNT, DIM, ROUNDS = 10_000, 384, 5
 
 
-def test_all_hits_and_all_misses(make_texts, times, tmp_path):
+def test_all_hits_and_all_misses(make_texts, results, tmp_path):
     texts = make_texts(COUNT)
     rows = np.random.default_rng(0).standard_normal((COUNT, DIM)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     inner = embedder_from(lambda given: rows[: len(given)], id="given", dim=DIM)
+    turns = itertools.count()
 
-    async def time_call(operation, embedder):
-        start = time.perf_counter()
-        await embedder.embed_documents(texts)
-        times.note(operation, "ms", start)
+    def embed() -> None:
+        anyio.run(inner.embed_documents, texts)
 
-    async def main():
-        for turn in range(ROUNDS):
-            await time_call("without a cache", inner)
-            async with CachedEmbedder(inner, path=tmp_path / f"{turn}.cache") as embedder:
-                await time_call("all misses", embedder)
-            async with CachedEmbedder(inner, path=tmp_path / f"{turn}.cache") as embedder:
-                await time_call("all hits, just opened", embedder)
-                await time_call("all hits, again", embedder)
+    def miss() -> None:
+        anyio.run(embed_cached, tmp_path / f"{next(turns)}.cache")
 
-    anyio.run(main)
-    print()
-    for operation in ("without a cache", "all misses", "all hits, just opened", "all hits, again"):
-        print(f"{operation:24}{times.typical(operation, 'ms'):8.1f} ms")
+    def hit() -> None:
+        anyio.run(embed_cached, tmp_path / "0.cache")
+
+    async def embed_cached(path) -> None:
+        async with CachedEmbedder(inner, path=path) as embedder:
+            await embedder.embed_documents(texts)
+
+    miss()
+    rounds = run_in_turn({"no cache": embed, "all misses": miss, "all hits": hit}, rounds=ROUNDS)
+    for way, figures in rounds.items():
+        work = f"{COUNT:,} texts, {way}"
+        results.amount("How long does the embedding cache take?", work, figures, goal=None, unit="ms")

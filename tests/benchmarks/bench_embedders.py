@@ -6,16 +6,18 @@ Both make the same kind of vectors.
 import itertools
 import random
 import time
+from functools import partial
 
 import anyio
 import numpy as np
 from ir.embed import make_embedder
 
 from airw.embedders import HashingEmbedder
+from tests.benchmarks.results import run_in_turn
 
 DOCUMENTS = 10_000
 WORDS = 60
-RUNS = 3
+ROUNDS = 3
 
 
 def documents() -> list[str]:
@@ -27,43 +29,27 @@ def documents() -> list[str]:
     return [" ".join(draw.choices(words, cum_weights=weights, k=WORDS)) for _ in range(DOCUMENTS)]
 
 
-def fastest(work) -> float:
-    def one() -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
-    return min(one() for _ in range(RUNS))
-
-
-def test_light_embedders_side_by_side():
+def test_light_embedders_side_by_side(results):
     texts = documents()
-    accented = [text.replace("e", "é") for text in texts]
     theirs, _ = make_embedder("light")
     ours = HashingEmbedder()
-    print(f"\n{'10,000 texts of 60 words':<26}{'ir':>12}{'airw':>12}{'factor':>9}")
-    for name, given in (("ASCII", texts), ("accented", accented)):
-        slow, fast = (
-            fastest(lambda given=given: theirs(given)),
-            fastest(lambda given=given: anyio.run(ours.embed_documents, given)),
-        )
-        print(f"{name:<26}{DOCUMENTS / slow:>10,.0f}/s{DOCUMENTS / fast:>10,.0f}/s{slow / fast:>9.1f}")
-    like = np.corrcoef((theirs(texts[:300]) @ theirs(texts[:300]).T).ravel(), _cosines(ours, texts[:300]).ravel())[0, 1]
-    print(f"correlation of the cosines of 300 texts: {like:.2f}")
+    for name, given in (("ASCII", texts), ("accented", [text.replace("e", "é") for text in texts])):
+        ways = {"airw": partial(anyio.run, ours.embed_documents, given), "ir": partial(theirs, given)}
+        work = f"{DOCUMENTS:,} {name} texts of {WORDS} words"
+        results.compare("How fast is the light embedder?", work, run_in_turn(ways, rounds=ROUNDS), {"ir": None})
+    few = theirs(texts[:300]), anyio.run(ours.embed_documents, texts[:300])
+    # Both make vectors of one kind: the cosines between texts go up and down together.
+    assert np.corrcoef(*((rows @ rows.T).ravel() for rows in few))[0, 1] > 0.6
 
 
-def _cosines(embedder, texts):
-    vectors = anyio.run(embedder.embed_documents, texts)
-    return vectors @ vectors.T
-
-
-def test_latency_of_one_query():
+def test_latency_of_one_query(results):
     ours = HashingEmbedder()
 
-    async def queries() -> float:
+    async def embed_queries() -> float:
         start = time.perf_counter()
         for _ in range(500):
             await ours.embed_query("rotate the signing keys of the build machine")
         return (time.perf_counter() - start) / 500
 
-    print(f"\none query of 8 words: {anyio.run(queries) * 1e6:.0f} us")
+    rounds = run_in_turn({"airw": partial(anyio.run, embed_queries)}, rounds=ROUNDS, scale=1e6)
+    results.amount("How fast is the vector of a query?", "light, 8 words", rounds["airw"], goal=None, unit="us")
