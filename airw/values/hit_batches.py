@@ -53,7 +53,9 @@ class HitBatch(Sequence[SearchHit | None]):
         sources: str | Sequence[str | None] | None = None,
         surface_indexes: Sequence[int | None] | None = None,
     ) -> None:
-        self.artifact_ids, self.surface_kinds, self.scores, self.texts = artifact_ids, surface_kinds, scores, texts
+        # The collector of cycles does not look into tuples of strings, however many a consumer keeps.
+        self.artifact_ids, self.texts = tuple(artifact_ids), None if texts is None else tuple(texts)
+        self.surface_kinds, self.scores = surface_kinds, scores
         self.metadata, self.sources, self.surface_indexes = metadata, sources, surface_indexes
         self._add: Callable[[int, dict[str, Any]], None] | None = None
         self._hits: list[SearchHit | None] | None = None

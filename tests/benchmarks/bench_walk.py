@@ -1,4 +1,4 @@
-"""Cost of a walk per committed node: a policy in columns and one of lists, ir node by node, plain loops.
+"""Cost of a walk per committed node, beside ir and plain loops.
 
 The walk is a beam on a random digraph (out-degree 10, 64-dimensional unit vectors). Each step commits the `WIDTH`
 nearest nodes, or all of them. All must return the same nodes.
@@ -208,14 +208,14 @@ def test_cost_per_committed_node(results, size, budget, width):
         "shortest generator": minimal_walk,
     }
 
-    def timed(name, way):
+    def measure(name, way):
         def run():
             seconds, found[name] = way(graph, budget, width)
             return seconds / budget
 
         return run
 
-    ways = {name: timed(name, way) for name, way in {**forms, NUMPY: by_hand, IR: with_ir}.items()}
+    ways = {name: measure(name, way) for name, way in {**forms, NUMPY: by_hand, IR: with_ir}.items()}
     figures = run_in_turn(ways, rounds=ROUNDS if budget < 5_000 else 5, scale=1e6)
     for form in forms:
         work = f"{size:,} nodes, budget {budget:,}, {width or 'all'} a step, {form}"

@@ -346,7 +346,7 @@ async def test_a_batch_has_what_is_ready_and_its_hits_are_made_when_they_are_loo
 
     walk = traverse("query", None, policy=Counting(), max_depth=0)
     [batch] = [batch async for batch in walk.batches()]
-    assert (batch.artifact_ids[:2], len(batch), made) == (["0", "1"], 10, [])
+    assert (batch.artifact_ids[:2], len(batch), made) == (("0", "1"), 10, [])
     assert batch[3].metadata == {"row": 3, "walk_depth": 0, "walk_parent": None, "walk_path": [3]}
     assert made == [3]
     assert [hit is other for hit, other in zip(batch, walk.ranking, strict=True)] == [True] * 10
