@@ -64,7 +64,7 @@ def _read_first(
     bound: Mapping[str, Any],
     records: list[list[Record] | None],
 ) -> None:
-    """Store the first record of each artifact in `records`, as walks read them by the thousand."""
+    """Store the first record of each artifact in `records`; walks read thousands."""
     # In the order of their ids, artifacts often stand together in the file: fewer pages are read.
     order = sorted(range(len(artifact_ids)), key=artifact_ids.__getitem__)
     cursor = connection.execute(
