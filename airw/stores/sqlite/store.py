@@ -16,34 +16,32 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_limit
-from airw._base.concurrency import in_thread, offload_if
+from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
 from airw.protocols import (
-    AdjacencyReader,
     ArtifactVectors,
     BestRecords,
     ChangeFinder,
     IngestRun,
-    NeighborColumns,
     RunKeeper,
     RunRows,
     SchemaReader,
     Store,
     TermStatistics,
 )
-from airw.stores._indexes.adjacency import Numbers
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores._waiting import WaitingSearches
 from airw.stores.sqlite import _links, _records, _runs
-from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
+from airw.stores.sqlite._adjacency import LinkIndex
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
+from airw.stores.sqlite._link_calls import LinkCalls
 from airw.stores.sqlite._readers import Readers
 from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
@@ -55,16 +53,10 @@ from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_r
 from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import (
     ArtifactChange,
-    Direction,
-    Edge,
     LedgerEntry,
-    LinkCount,
-    LinkFilter,
-    NodeId,
     Ranking,
     Record,
     TermCounts,
-    UnresolvedLink,
 )
 from airw.values.filters import Filter
 
@@ -72,7 +64,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
-_MAX_INLINE = 1_000  # edges that are made without a thread, in less than a millisecond
 _CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,7 +78,7 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
+class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -105,8 +96,9 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
     builds them again. Until then, and without the extra, all vectors are read into memory and compared.
 
     The store keeps indexes in memory for the 32 fields last used by `matching`, each from its first use on. It also
-    does so for the 32 fields last used by filters, each from its second filter on. Two of its connections cache
-    up to 8 MiB of the file, the others 1 MiB each.
+    does so for the 32 fields last used by filters, each from its second filter on. Edges stay in memory from their
+    first use on, until a write changes them. Two of its connections cache up to 8 MiB of the file, the others 1 MiB
+    each.
 
     A write that has returned survives a kill of the process. After a power failure, the last writes may be missing, but
     what is there is whole: the state after one of the writes. With `durability="full"`, no write is missing either;
@@ -435,87 +427,6 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
         return await self._read(self._inverted_index.count_terms, queries)
 
     @override
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        request = EdgeRequest(ids, direction, links, limit)
-        return await self._read_edges(request, lambda columns: columns.to_edges(ids))
-
-    @override
-    async def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
-        await self._get_reader()
-        numbers = self._edges.find_numbers(ids)
-        if numbers is not None:
-            return numbers
-
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], Numbers]:
-            found = self._edges.number(connection, ids)
-            return lambda: found
-
-        return await self._read_index(prepare, [self._links_lock])
-
-    @override
-    async def neighbor_columns(
-        self,
-        numbers: Sequence[int] | Numbers,
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> NeighborColumns:
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return await self._read_edges(
-            EdgeRequest(self._edges.to_numbers(numbers), direction, links, limit), lambda columns: columns
-        )
-
-    async def _read_edges(self, request: EdgeRequest, finish: Callable[[NeighborColumns], R]) -> R:
-        """Return `finish(columns)` of the edges, without a thread if they are in memory and few."""
-        await anyio.lowlevel.checkpoint()
-        reader = await self._get_reader()
-        # The first call of a process has nothing in memory to be compared with the file.
-        version = await reader.read_version() if self._edges.is_used else None
-        found = self._edges.gather_at_once(request, version)
-        if found is not None:
-            return await offload_if(len(found.ends) > _MAX_INLINE, finish, found)
-
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], R]:
-            return partial(finish, self._edges.read(connection, request, version))
-
-        return await self._read_index(prepare, [self._links_lock])
-
-    @override
-    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        return await self._read(_links.resolve, refs)
-
-    @override
-    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        return await self._read(_links.referrers, nodes, LinkFilter(types=types))
-
-    @override
-    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        return await self._read(_links.fan_in, nodes, LinkFilter(types=types))
-
-    @override
-    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        links = LinkFilter(types=types)
-
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], int]:
-            largest = _links.max_fan_in(connection, self._max_fan_in, links)
-            return lambda: largest
-
-        return await self._read_index(prepare, [self._links_lock])
-
-    @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         check_limit(limit)
 
@@ -527,17 +438,6 @@ class SqliteStore(AdjacencyReader, TermStatistics, Store, RunKeeper, ChangeFinde
             return lambda: matches
 
         return await self._read_index(prepare, [self._fields_lock])
-
-    @override
-    async def unresolved_links(
-        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
-    ) -> list[UnresolvedLink]:
-        check_limit(limit)
-        return await self._read(_links.list_unresolved, artifact_ids, limit)
-
-    @override
-    async def link_counts(self) -> list[LinkCount]:
-        return await self._read(_links.link_counts)
 
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
