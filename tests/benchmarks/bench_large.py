@@ -1,4 +1,4 @@
-"""A corpus too large for exact search, beside one index of usearch and exact search in numpy.
+"""A corpus too large for exact search, beside one index of usearch and numpy.
 
 It has 300,000 records of 384 dimensions; the benchmark takes minutes. `AIRW_BENCH_ROWS` sets another number of records.
 A million takes 4 GB of disk.
@@ -68,7 +68,7 @@ async def fill(path: Path) -> None:
 
 
 class Peer:
-    """One index of all vectors in usearch, with the least effort that finds 99 % of the ten nearest."""
+    """One index of usearch, with the least effort that finds 99 % of the ten nearest."""
 
     def __init__(self, matrix, queries, expected) -> None:
         from usearch.index import Index

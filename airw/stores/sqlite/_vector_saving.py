@@ -69,7 +69,7 @@ def read_state(connection: "sqlite3.Connection") -> SavedState:
 
 
 def load_saved(connection: "sqlite3.Connection", folder: Path) -> tuple[str, SavedRows | None]:
-    """Return the mark of the database, and the saved rows that it knows; `None` if there are none."""
+    """Return the mark of the database, and the saved rows that it knows."""
     setting, mark = read_settings(connection, _KIND).get("", {}), read_corpus_mark(connection)
     return mark, _vector_file.open_saved(folder, mark, setting) if setting else None
 
