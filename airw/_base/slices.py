@@ -79,6 +79,22 @@ def consume_in_slices(items: list[T]) -> Iterator[T]:
         give_way()
 
 
+def empty_in_slices(*mappings: dict[Any, Any]) -> None:
+    """Remove all items, so that releasing the mappings takes no time at once.
+
+    Example:
+        >>> ranks = {"a": 1}
+        >>> empty_in_slices(ranks)
+        >>> ranks
+        {}
+    """
+    for mapping in mappings:
+        while mapping:
+            for _ in range(min(_PART, len(mapping))):
+                mapping.popitem()
+            give_way()
+
+
 def sort_in_slices(items: Iterable[T], *, key: Callable[[T], Any] | None = None, limit: int | None = None) -> list[T]:
     """Return the items as `sorted` does, or the first of them.
 

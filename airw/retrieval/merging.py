@@ -5,11 +5,12 @@ Nothing here does I/O.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from airw._base.slices import sort_in_slices
+from airw._base.slices import consume_in_slices, empty_in_slices, iterate_slices, sort_in_slices
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
@@ -98,16 +99,22 @@ def merge_rankings(
     best_places = _find_best_places(every)
     channel_scores = _collect_channel_scores(every)
     fused = _fuse(by_query, query)
+
+    def find_best(key: str) -> tuple[str, str]:
+        rank, number = divmod(best_places[key], len(every))
+        return every[number].ranking.record_ids[rank], every[number].ranking.artifact_ids[rank]
+
     if weigh is not None:
-        fused = [(key, score * weigh(best_places[key].artifact_id)) for key, score in fused]
+        fused = [(key, score * weigh(find_best(key)[1])) for key, score in fused]
     # First appearance already orders the ties, unless channels of one kind have equal ranks.
     if weigh is not None or len({ranking.slot for ranking in every}) < len(every):
         first_places = _find_first_places(every)
-        fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores[pair[0]]), pair[0]))
-    candidates: list[Candidate] = []
-    for key, score in fused[:limit]:
-        place = best_places[key]
-        candidates.append(Candidate(place.record_id, place.artifact_id, score, channel_scores[key]))
+        fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores, pair[0]), pair[0]))
+    candidates = [
+        Candidate(*find_best(key), score, {name: each[key] for name, each in channel_scores.items() if key in each})
+        for key, score in islice(consume_in_slices(fused), limit)
+    ]
+    empty_in_slices(best_places, *channel_scores.values())
     return candidates
 
 
@@ -127,20 +134,18 @@ def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
         yield Candidate(record_id, artifact_id, score, {})
 
 
-class _BestPlace(NamedTuple):
-    """The highest rank of a key, counted from 0, and the record that has it."""
+def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, int]:
+    """Return where each key ranks highest: the rank times the number of rankings, plus the number of the ranking.
 
-    rank: int
-    record_id: str
-    artifact_id: str
-
-
-def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, _BestPlace]:
-    places: dict[str, _BestPlace] = {}
-    for _, _, _, keys, ranking in rankings:
-        for rank, key in enumerate(keys):
-            if key not in places or rank < places[key].rank:
-                places[key] = _BestPlace(rank, ranking.record_ids[rank], ranking.artifact_ids[rank])
+    One number a key, as many tuples would take long to release.
+    """
+    places: dict[str, int] = {}
+    for number, ranking in enumerate(rankings):
+        for part in iterate_slices(enumerate(ranking.keys)):
+            for rank, key in part:
+                place = rank * len(rankings) + number
+                if place < places.get(key, place + 1):
+                    places[key] = place
     return places
 
 
@@ -153,20 +158,20 @@ def _find_first_places(rankings: Iterable[_KeyedRanking]) -> dict[str, tuple[int
     return places
 
 
-def _evidence_key(scores: Mapping[str, float]) -> tuple[float, float]:
-    """Return a key that sorts the better channel scores first."""
-    return -scores.get("lexical_score", 0.0), -scores.get("dense_score", 0.0)
+def _evidence_key(channel_scores: Mapping[str, Mapping[str, float]], key: str) -> tuple[float, float]:
+    """Return a sort key that puts the better channel scores of a key first."""
+    dense, lexical = (channel_scores.get(f"{kind}_score", {}) for kind in ("dense", "lexical"))
+    return -lexical.get(key, 0.0), -dense.get(key, 0.0)
 
 
 def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
-    """Return the best `dense_score` and `lexical_score` of each key."""
-    scores_by_key: dict[str, dict[str, float]] = {}
+    """Return the best `dense_score` and `lexical_score` of each key, by these names."""
+    scores_by_name: dict[str, dict[str, float]] = {}
     for _, kind, _, keys, ranking in rankings:
-        name = f"{kind}_score"
-        for key, score in zip(keys, ranking.scores.tolist(), strict=True):
-            scores = scores_by_key.setdefault(key, {})
-            scores[name] = max(score, scores.get(name, score))
-    return scores_by_key
+        scores = scores_by_name.setdefault(f"{kind}_score", {})
+        for part in iterate_slices(zip(keys, ranking.scores.tolist(), strict=True)):
+            scores.update((key, max(score, scores.get(key, score))) for key, score in part)
+    return scores_by_name
 
 
 def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> list[tuple[str, float]]:
@@ -194,15 +199,18 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
     """Add the weighted scores of both channels; ties in order of first appearance."""
     scores: dict[str, dict[str, float]] = {"dense": {}, "lexical": {}}
     for ranking in query_rankings:
-        scores[ranking.kind].update(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True))
+        for part in iterate_slices(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True)):
+            scores[ranking.kind].update(part)
     dense, lexical = scores["dense"], scores["lexical"]
     alpha, saturation = query.alpha or 0.0, query.bm25_sat_k
     # A channel that did not rank a key counts 0 for it.
-    blend = {
-        key: alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation)
-        for key in [*dense, *lexical]
-    }
-    return sort_in_slices(blend.items(), key=lambda pair: -pair[1])
+    blend = [
+        (key, alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation))
+        for part in iterate_slices(chain(dense, (key for key in lexical if key not in dense)))
+        for key in part
+    ]
+    empty_in_slices(dense, lexical)
+    return sort_in_slices(blend, key=lambda pair: -pair[1])
 
 
 def _saturate(score: float, saturation: float) -> float:
