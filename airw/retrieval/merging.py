@@ -135,9 +135,9 @@ def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
 
 
 def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, int]:
-    """Return where each key ranks highest: the rank times the number of rankings, plus the number of the ranking.
+    """Return where each key ranks highest, as one number.
 
-    One number a key, as many tuples would take long to release.
+    It is the rank times the number of rankings, plus the number of the ranking. Tuples would take long to release.
     """
     places: dict[str, int] = {}
     for number, ranking in enumerate(rankings):
@@ -210,7 +210,7 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
         for key in part
     ]
     empty_in_slices(dense, lexical)
-    return sort_in_slices(blend, key=lambda pair: -pair[1])
+    return sort_in_slices(consume_in_slices(blend), key=lambda pair: -pair[1])
 
 
 def _saturate(score: float, saturation: float) -> float:
