@@ -80,7 +80,7 @@ def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
 
 
 def _hold_both_locks(body: _Body[P, R]) -> _Method[P, R]:
-    """Return an async method like that of `_hold_lock`, which also holds the lock of the texts."""
+    """Return an async method like `_hold_lock` that also holds the lock of the texts."""
 
     @wraps(body)
     async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
