@@ -316,6 +316,8 @@ class DenseIndex:
 
     def _take(self, rows: _Rows) -> Floats:
         """Return copies of the vectors of rows."""
+        if not len(rows):  # without live rows, the arrays may have another width, or rows that were added since
+            return np.empty((0, self.dim or 0), np.float32)
         if self._base is None:
             return self._added.matrix[rows]
         if not self._count:

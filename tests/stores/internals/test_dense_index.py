@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
@@ -180,11 +180,13 @@ def fix(rows, numbers):
     return fixed
 
 
+ROW = ("a", "title", 0, [0, 0, 0])
 NAMES = st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)]))
 
 
 @settings(max_examples=examples(60))
 @given(CORPORA.filter(bool), st.lists(st.tuples(CORPORA, NAMES), max_size=4), st.integers(0, 4))
+@example([ROW], [([], set()), ([], set()), ([], {"a#0"}), ([ROW], set())], 4)  # frozen without rows, then a put
 def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows_at_any_time(first, steps, frozen_at):
     """A frozen index stays as it was then."""
     first = sorted(first, key=lambda row: row[0])  # the records of an artifact are consecutive
@@ -206,6 +208,7 @@ def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows
         for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
             assert to_lists(found.search(queries, 4, **options)) == to_lists(fresh.search(queries, 4, **options))
         assert found.vectors(list(expected)).tolist() == [row[3] for row in expected.values()]
+        assert found.vectors(["absent"]).shape == (1, 3 if expected else 0)
         assert found.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
         records = [found.vectors_of("abda"), fresh.vectors_of("abda")]
         assert [[sorted(ids) for ids in each.record_ids] for each in records] == 2 * [
