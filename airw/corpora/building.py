@@ -272,7 +272,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
             to replace the artifacts of the earlier one.
         batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the number
-            grows up to 1,024 while the build is quick.
+            grows up to 512 while the build is quick.
         edge_extractor: The extractor of links; the default is the source's.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
             each batch that is embedded, and each page that is written.

@@ -1,25 +1,22 @@
 """A store in memory, which is the reference for all other stores.
 
-Its methods are written as plain functions. The decorators `_hold_lock` and `_hold_lock_inline_if` make them async.
+Its methods are written as plain functions. The decorators `hold_lock` and `hold_lock_inline_if` make them async.
 """
 
 import json
-import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, wraps
+from functools import partial
 from itertools import islice
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import anyio
-import anyio.lowlevel
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import in_thread
-from airw._base.fairness import without_pause
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
@@ -44,6 +41,7 @@ from airw.stores._indexes.filter_columns import RecordNumbers
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores._waiting import WaitingSearches
 from airw.stores.memory._links import LinkTable
+from airw.stores.memory._locking import LockedStore, hold_both_locks, hold_lock, hold_lock_inline_if, prepare_under_lock
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.values import (
     DIRECTIONS,
@@ -65,70 +63,6 @@ _MAX_INLINE = 100  # records, links or vectors: this work takes less than a mill
 _CACHED_FIELDS = 32  # fields of `matching` whose value index is kept
 P = ParamSpec("P")
 R = TypeVar("R")
-_Body = Callable[Concatenate["MemoryStore", P], R]
-_Method = Callable[Concatenate["MemoryStore", P], Coroutine[Any, Any, R]]
-
-
-def _hold_lock(body: _Body[P, R]) -> _Method[P, R]:
-    """Return an async method that runs `body` in a worker thread, under the lock of the store."""
-
-    @wraps(body)
-    async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._call_locked(partial(body, self, *args, **kwargs))
-
-    return method
-
-
-def _hold_both_locks(body: _Body[P, R]) -> _Method[P, R]:
-    """Return an async method like `_hold_lock` that also holds the lock of the texts."""
-
-    @wraps(body)
-    async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._call_locked(partial(body, self, *args, **kwargs), uses_texts=True)
-
-    return method
-
-
-def _prepare_under_lock(body: _Body[P, Callable[[], R]]) -> _Method[P, R]:
-    """Return an async method that runs `body` under the lock, then the function it returns.
-
-    The lock is released in between, so a long answer holds up no other call.
-    """
-
-    @wraps(body)
-    async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._prepare_locked(partial(body, self, *args, **kwargs))
-
-    return method
-
-
-def _hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]], _Method[P, R]]:
-    """Return a decorator like `_hold_lock` that skips the thread for quick work.
-
-    The thread is skipped only if the lock is free, as waiting for it would block the event loop.
-
-    Args:
-        is_quick: Returns whether the work is quick. It is called with the arguments of the method, while the lock is
-            held, and must be quick itself.
-    """
-
-    def decorate(body: _Body[P, R]) -> _Method[P, R]:
-        @wraps(body)
-        async def method(self: "MemoryStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-            # Without a thread, the call would never yield to the event loop.
-            await anyio.lowlevel.checkpoint()
-            if self._lock.acquire(blocking=False):
-                try:
-                    self._check_open()
-                    if is_quick(self, *args, **kwargs):
-                        return body(self, *args, **kwargs)
-                finally:
-                    self._lock.release()
-            return await self._call_locked(partial(body, self, *args, **kwargs))
-
-        return method
-
-    return decorate
 
 
 def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
@@ -164,7 +98,7 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader):
+class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. One lock keeps calls apart, so a reader never sees half of a write. It is released
@@ -189,8 +123,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._texts_lock = threading.Lock()  # taken before the other one, so a lexical search holds up only its like
+        super().__init__()
         self._builder = anyio.Semaphore(1)
         self._waiting = WaitingSearches()
         self._clear()
@@ -220,49 +153,26 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         await in_thread(self._close)
 
     def _close(self) -> None:
-        with self._texts_lock, self._lock:
+        with self.texts_lock, self.lock:
             self._finalizer()
             self._clear()
 
-    async def _call_locked(self, work: Callable[[], R], *, uses_texts: bool = False) -> R:
-        """Return `work()`, called in a worker thread under the lock of the store."""
-
-        def prepare() -> Callable[[], R]:
-            result = work()
-            return lambda: result
-
-        return await self._prepare_locked(prepare, uses_texts=uses_texts)
-
-    async def _prepare_locked(self, prepare: Callable[[], Callable[[], R]], *, uses_texts: bool = False) -> R:
-        """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock.
-
-        All of it holds the lock of the texts, if it uses them.
-        """
-
-        def run() -> R:
-            with self._texts_lock if uses_texts else nullcontext():
-                with self._lock, without_pause():
-                    self._check_open()
-                    finish = prepare()
-                return finish()
-
-        return await in_thread(run)
-
-    def _check_open(self) -> None:
+    @override
+    def check_open(self) -> None:
         if not self._finalizer.alive:
             raise StoreError("the store is closed; make another MemoryStore")
 
     # Records, the ledger and settings
 
     @override
-    @_hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
+    @hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
     def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         return [
             _copy(self._records[id]) if id in self._records else None for part in iterate_slices(ids) for id in part
         ]
 
     @override
-    @_prepare_under_lock
+    @prepare_under_lock
     def records_of(
         self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
     ) -> Callable[[], list[list[Record] | None]]:
@@ -288,7 +198,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return lambda: selected
 
     @override
-    @_prepare_under_lock
+    @prepare_under_lock
     def ledger(self, ids: Sequence[str] | None = None) -> Callable[[], list[LedgerEntry | None]]:
         if ids is not None:
             entries = [self._ledger.get(id) for id in ids]
@@ -297,57 +207,57 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return lambda: [ledger[id] for part in iterate_slices(sort_in_slices(ledger)) for id in part]
 
     @override
-    @_prepare_under_lock
+    @prepare_under_lock
     def artifact_ids(self) -> Callable[[], list[str]]:
         return partial(sort_in_slices, [*self._ledger])
 
     @override
-    @_hold_lock
+    @hold_lock
     def counts(self) -> dict[str, int]:
         return {"artifacts": len(self._ledger), "records": len(self._records), **self._links.counts()}
 
     @override
-    @_hold_lock
+    @hold_lock
     def surface_kinds(self) -> list[str]:
         return sorted({record.surface_kind for record in self._records.values()})
 
     @override
-    @_hold_lock
+    @hold_lock
     def has_fields(self, paths: Sequence[str]) -> list[bool]:
         fields = [record.metadata for record in self._records.values()]
         return [any(get_field(metadata, path) is not MISSING for metadata in fields) for path in paths]
 
     @override
-    @_hold_lock
+    @hold_lock
     def field_names(self, *, limit: int = 10_000) -> list[str]:
         return sorted({name for record in islice(self._records.values(), limit) for name in record.metadata})
 
     @override
-    @_hold_lock
+    @hold_lock
     def config(self) -> dict[str, Any]:
         return dict(json.loads(self._config))
 
     @override
-    @_hold_lock
+    @hold_lock
     def set_config(self, config: Mapping[str, Any]) -> None:
         self._config = settings_json(config)
 
     @override
-    @_hold_lock
+    @hold_lock
     def calibration(self, key: str | None = None) -> dict[str, Any]:
         if key is None:
             return {name: json.loads(value) for name, value in self._calibration.items()}
         return dict(json.loads(self._calibration.get(key, "{}")))
 
     @override
-    @_hold_lock
+    @hold_lock
     def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
         self._calibration[key] = settings_json(value)
 
     # Writing
 
     @override
-    @_hold_both_locks
+    @hold_both_locks
     def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
         self._apply(puts, removals)
 
@@ -419,14 +329,14 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     # Runs
 
     @override
-    @_hold_both_locks
+    @hold_both_locks
     def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         stored_run = _StoredRun(run.mark, settings_json(row))
         self._apply([], removals)
         self._runs[run.name] = stored_run
 
     @override
-    @_hold_lock
+    @hold_lock
     def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         stored_run = self._find_run(run)
         if stored_run is None:
@@ -435,7 +345,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
 
     @override
-    @_hold_both_locks
+    @hold_both_locks
     def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
@@ -449,7 +359,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return dict(json.loads(stored_run.parts[part]))
 
     @override
-    @_hold_both_locks
+    @hold_both_locks
     def forget_run(self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
         stored_run = self._find_run(run)
         if stored_run is None:
@@ -478,7 +388,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         per_artifact: bool = False,
     ) -> list[Ranking]:
         async def search(queries: Floats) -> list[Ranking]:
-            return await self._prepare_locked(
+            return await self.prepare_locked(
                 lambda: partial(
                     self._vectors.freeze().search,
                     queries,
@@ -492,24 +402,24 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
-    @_hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
+    @hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
     def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
         return self._vectors.similarities(query, record_ids)
 
     @override
-    @_hold_lock_inline_if(lambda self, query, artifact_ids, **_: _has_few_vectors(self, artifact_ids))  # noqa: ARG005
+    @hold_lock_inline_if(lambda self, query, artifact_ids, **_: _has_few_vectors(self, artifact_ids))  # noqa: ARG005
     def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
         return self._vectors.best_of(query, artifact_ids, surfaces)
 
     @override
-    @_prepare_under_lock
+    @prepare_under_lock
     def vectors(self, ids: Sequence[str]) -> Callable[[], Floats]:
         return partial(self._vectors.freeze().vectors, ids)
 
     @override
-    @_hold_lock_inline_if(_has_few_vectors)
+    @hold_lock_inline_if(_has_few_vectors)
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         return self._vectors.vectors_of(artifact_ids)
 
@@ -525,7 +435,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         async def search(queries: Sequence[str]) -> list[Ranking]:
-            return await self._prepare_locked(
+            return await self.prepare_locked(
                 lambda: partial(
                     self._texts.rank,
                     queries,
@@ -543,7 +453,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
 
     @override
-    @_hold_both_locks
+    @hold_both_locks
     def term_statistics(self, queries: Sequence[str]) -> TermCounts:
         return self._texts.count_terms(queries)
 
@@ -554,7 +464,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
     # Links
 
     @override
-    @_hold_lock_inline_if(_has_few_links)
+    @hold_lock_inline_if(_has_few_links)
     def neighbors(
         self,
         ids: Sequence[str],
@@ -571,12 +481,12 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return self._links.neighbors(ids, direction, links, limit)
 
     @override
-    @_hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
+    @hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
     def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
         return self._links.artifact_numbers(ids)
 
     @override
-    @_hold_lock_inline_if(_has_few_edges)
+    @hold_lock_inline_if(_has_few_edges)
     def neighbor_columns(
         self,
         numbers: Sequence[int] | Numbers,
@@ -593,29 +503,29 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return self._links.neighbor_columns(numbers, direction, links, limit)
 
     @override
-    @_hold_lock
+    @hold_lock
     def resolve(self, refs: Sequence[str]) -> list[list[str]]:
         return [list(self._links.resolve(ref)) for ref in refs]
 
     @override
-    @_hold_lock
+    @hold_lock
     def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
         links = LinkFilter(types=types)
         return [sort_in_slices(self._links.referrers(node, links)) for node in nodes]
 
     @override
-    @_hold_lock
+    @hold_lock
     def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
         links = LinkFilter(types=types)
         return [len(self._links.referrers(node, links)) for node in nodes]
 
     @override
-    @_hold_lock
+    @hold_lock
     def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         return self._links.max_fan_in(LinkFilter(types=types))
 
     @override
-    @_hold_lock_inline_if(_has_few_matches)
+    @hold_lock_inline_if(_has_few_matches)
     def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         check_limit(limit)
         return match_values(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
@@ -626,7 +536,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return index
 
     @override
-    @_hold_lock
+    @hold_lock
     def unresolved_links(
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
@@ -634,7 +544,7 @@ class MemoryStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReade
         return list(islice(self._links.list_unresolved(artifact_ids), limit))
 
     @override
-    @_hold_lock
+    @hold_lock
     def link_counts(self) -> list[LinkCount]:
         return self._links.link_counts()
 
