@@ -237,17 +237,14 @@ class NumberedNodes:
         self._starts.append(start + len(answer.ids))
         return start
 
-    @property
-    def has_edges(self) -> bool:
-        """True if an answer of `expand` has edges."""
-        return self._has_edges
-
     async def edge_types(self, edges: Positions) -> list[str | None]:
         """Return the types of edges; `None` for seeds.
 
         Edges are numbered as the neighbours of the walk.
         """
         types: list[str | None] = [None] * len(edges)
+        if not self._has_edges:
+            return types
         for answer, rows, places in self._split_by_answer(edges):
             if answer.edge_types is not None:
                 with label_errors("expand", self._policy):

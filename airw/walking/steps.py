@@ -386,9 +386,9 @@ class Steps:
             nodes = self.record.commit(positions)
         edge_types = None
         if self._numbers is not None:
+            # A number does not say which edge led to it, so `edge_of` is asked in walks of lists only.
             await self._numbers.name(self.record.numbers_at(positions), self.state, self._store)
-            if self._numbers.has_edges:
-                edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
+            edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
         self.delivery.note_committed(nodes)
         self._show_progress()
         with label_errors("to_hits", self.policy):
