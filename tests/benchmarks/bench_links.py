@@ -269,7 +269,7 @@ def compare(results: object, work: str, figures: dict[str, list[float]], way: st
 def time_new_roots(
     timed: Callable[..., float], corpus: Corpus, plain: sqlite3.Connection, count: int
 ) -> dict[str, list[float]]:
-    """Return the times of both, each round from another note whose links airw has not read before."""
+    """Return the times of both, each round from a note whose links are new to airw."""
     figures = {"airw": [], "sqlite3": []}
     for number in range(COLD_ROUNDS):
         steps, edges = steps_from(plain, name((1_000 + number * STRIDE) % count)), []

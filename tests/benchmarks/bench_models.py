@@ -1,4 +1,4 @@
-"""Embedding with all-MiniLM-L6-v2, beside the bare libraries, and how long the event loop waits meanwhile.
+"""Embedding beside the bare libraries, and how long the event loop waits meanwhile.
 
 All cores serve both. The texts are passages of 20 to 120 words from the example documents. `AIRW_BENCH_TEXTS` names
 another number of them.
@@ -60,7 +60,7 @@ def make_onnx_loop(folder):
 
 
 async def embed_beside_ticker(embedder, texts, gaps: list[float]) -> np.ndarray:
-    """Embed the texts beside a task that sleeps and wakes; note its longest gap, in milliseconds."""
+    """Embed the texts beside a ticking task; note its longest gap, in milliseconds."""
     longest = 0.0
 
     async def tick():
@@ -79,7 +79,7 @@ async def embed_beside_ticker(embedder, texts, gaps: list[float]) -> np.ndarray:
 
 
 def compare(results, work, embedder, bare, texts) -> None:
-    """Compare an embedder with a bare function of another library; its name is that of the function."""
+    """Compare an embedder with a function of another library, by the name of the latter."""
     gaps: list[float] = []
     ways = {
         "airw": partial(anyio.run, embed_beside_ticker, embedder, texts, gaps),

@@ -1,4 +1,4 @@
-"""A whole process, from its start to its first answer, beside sqlite-vec and FTS5 of SQLite.
+"""A process from its start to its first answer, beside sqlite-vec and FTS5.
 
 Each process imports what it needs, opens a file, searches once and prints the ids. Both files have the same texts of 60
 words and the same vectors, and the query's vector is given. `AIRW_BENCH_ROWS` names one size instead of both.

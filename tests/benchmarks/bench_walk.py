@@ -85,7 +85,7 @@ class OneByOne:
 
 
 class InColumns(Batched):
-    """The same policy in columns, as the shipped policies are on stores that know their links by number."""
+    """The same policy in columns, as shipped policies are where links are numbers."""
 
     node_id = Policy.node_id
 

@@ -133,7 +133,7 @@ def test_an_error_is_described_in_one_line():
 PROGRAMS_ONLY = (
     "another with as_retriever",
     "artifact_ids()",
-    "call events() before",
+    "() before the first request",
     "complete() of a chat model",
     "create others with retrievers()",
     "from_mapping({}, name=...)",
