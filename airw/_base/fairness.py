@@ -58,7 +58,9 @@ def give_way() -> None:
     worked = time.thread_time() - _work.last_pause
     if worked < _WORK:
         return
-    own, recent = threading.get_ident(), time.monotonic() - _RECENT
-    if any(begun > recent for thread, begun in list(_begun.items()) if thread != own):
+    # What began before this work has ended, or is long. Often it even was a step of the same caller, who waits by now.
+    own = threading.get_ident()
+    earliest = max(_begun.get(own, 0.0), time.monotonic() - _RECENT)
+    if any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
         time.sleep(_SHARE * min(worked, _MOST))
     _work.last_pause = time.thread_time()

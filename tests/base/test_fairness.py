@@ -61,6 +61,14 @@ def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(pauses, monkey
     assert not pauses
 
 
+def test_a_step_of_the_same_caller_before_this_one_is_no_reason_to_pause(pauses):
+    begin_elsewhere()
+    with note_work():
+        work()
+        give_way()
+    assert not pauses
+
+
 def test_the_event_loop_never_pauses(pauses):
     begin_elsewhere()
     work()
