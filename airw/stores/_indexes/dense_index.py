@@ -9,7 +9,8 @@ the product alone (`bench_dense`).
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from itertools import chain
+from functools import partial
+from itertools import accumulate, chain, pairwise
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
 _CODE, _KIND, _INDEX, _NUMBER = range(4)  # columns: artifact code, surface kind, surface index, number of the record
 _LEAST = float(np.finfo(np.float32).min)
+_FOLD = 16  # rows that share a place when the lowest score of a shortlist is sought
 _MIN_DEAD = 1024  # removed rows that are kept at least, before the others are copied together
 
 
@@ -211,10 +213,11 @@ class DenseIndex:
         rows = self._find_candidates(allowed, surfaces)
         if k < 1 or not len(self) or (rows is not None and not len(rows)):
             return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
-        return [
-            self._rank(query, scores, rows, k, per_artifact=per_artifact)
-            for query, scores in zip(queries, self._score_roughly(queries, rows), strict=True)
-        ]
+        rankings: list[Ranking] = []
+        for shortlists in _take_together(self._find_shortlists(queries, rows, k, per_artifact=per_artifact)):
+            part = queries[len(rankings) : len(rankings) + len(shortlists)]
+            rankings += self._rank(part, shortlists, k, per_artifact=per_artifact)
+        return rankings
 
     def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
         """Return the cosine between the query and each record; NaN for an unknown record."""
@@ -283,6 +286,9 @@ class DenseIndex:
             return self._base.ids[row]
         return self._added.ids[row - self._start]
 
+    def _record_ids(self, rows: Sequence[int]) -> list[str]:
+        return self._base.ids.take_with(self._added.ids, rows) if self._base else [self._added.ids[row] for row in rows]
+
     def _artifact_id(self, row: int) -> str:
         if self._base is None:
             return self._added.names[int(self._added.columns[_CODE, row])]
@@ -293,9 +299,8 @@ class DenseIndex:
 
     def _artifact_ids(self, rows: Sequence[int]) -> list[str]:
         codes: list[int] = self._column(_CODE, np.array(rows, np.int64)).tolist()
-        added, names = self._added.names, self._base.names if self._base else ()
-        first = len(names)
-        return [names[code] if code < first else added[code - first] for code in codes]
+        names = self._added.names
+        return self._base.names.take_with(names, codes) if self._base else [names[code] for code in codes]
 
     def _locate(self, ids: Sequence[str]) -> _Rows:
         """Return the row of each record; -1 for an unknown one."""
@@ -365,7 +370,7 @@ class DenseIndex:
         return np.flatnonzero(mask & ~self._dead[: len(mask)])
 
     def _score_roughly(self, queries: Floats, rows: _Rows | None) -> Iterator[Floats]:
-        """Yield the approximate scores of all candidates, per query.
+        """Yield the approximate scores of all candidates, `(m, n)` for the next `m` queries.
 
         Dead rows have minus infinity.
         """
@@ -374,14 +379,15 @@ class DenseIndex:
         is_gathered = rows is not None and len(rows) * _GATHER_COST < count
         matrices = [self._take(rows)] if is_gathered and rows is not None else self._matrices()
         count = sum(map(len, matrices))
-        dead = None if is_gathered or len(self) == count else self._dead[:count]
-        # One product serves as many queries as their scores fit in memory.
-        step = max(1, _MAX_SCORES // count)
+        dead = np.flatnonzero(self._dead[: 0 if is_gathered or len(self) == count else count])
+        # One product serves as many queries as their scores fit in memory, with a copy of them.
+        selected = None if is_gathered else rows
+        step = max(1, _MAX_SCORES // (2 * count))
         for start in range(0, len(queries), step):
-            for scores in _multiply(queries[start : start + step], matrices):
-                if dead is not None:
-                    scores[dead] = -np.inf
-                yield scores if rows is None or is_gathered else scores[rows]
+            scores = _multiply(queries[start : start + step], matrices)
+            if len(dead):
+                scores[:, dead] = -np.inf
+            yield scores if selected is None else scores[:, selected]
 
     def _matrices(self) -> list[Floats]:
         """Return the vectors of all rows, in one or two parts."""
@@ -390,39 +396,80 @@ class DenseIndex:
             return [added]
         return [self._base.matrix, added] if self._count else [self._base.matrix]
 
-    def _rank(self, query: Floats, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> Ranking:
-        # Rough and exact scores each differ from the true score by at most dim * 2**-24 * |row| * |query|. So two
-        # scores can change their order only if their rough scores differ by at most four times that.
-        margin = 4 * len(query) * 2.0**-24 * self._max_norm * float(np.linalg.norm(query))
-        cut = self._find_cut(rough, rows, k, per_artifact=per_artifact) - margin
-        # Without a cut, all rows are near, but the dead ones.
-        near = np.flatnonzero(rough >= max(cut, _LEAST))
-        near = near if rows is None else rows[near]
-        # Score the shortlist again, one row at a time, and rank it by these scores.
-        exact = self._score_exactly(query, near)
-        if per_artifact:
-            best_rows = self._find_best_rows(near, self._column(_CODE, near), exact)
-            near, exact = near[best_rows], exact[best_rows]
-        order = best_first(exact, k, lambda place: self._tie_key(int(near[place])))
-        ranked_rows = near[order].tolist()
-        return Ranking(
-            [self._record_id(row) for part in iterate_slices(ranked_rows) for row in part],
-            [name for part in iterate_slices(ranked_rows) for name in self._artifact_ids(part)],
-            exact[order].astype(np.float64),
-        )
-
-    def _tie_key(self, row: int) -> tuple[str, int]:
-        return self._artifact_id(row), int(self._column(_INDEX, np.array([row]))[0])
-
-    def _find_cut(self, rough: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> float:
-        """Return the `k`-th highest rough score; minus infinity if there are fewer scores."""
+    def _find_shortlists(self, queries: Floats, rows: _Rows | None, k: int, *, per_artifact: bool) -> Iterator[_Rows]:
+        """Yield for each query the rows that can be among the best, ascending."""
+        codes = None
         if per_artifact:
             codes = self._whole_column(_CODE) if rows is None else self._column(_CODE, rows)
-            best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
-            np.maximum.at(best, codes, rough)
-            rough = best[best > -np.inf]
-        place = len(rough) - k
-        return float(np.partition(rough, place)[place]) if place > 0 else -np.inf
+        # Rough and exact scores each differ from the true score by at most dim * 2**-24 * |row| * |query|. So two
+        # scores can change their order only if their rough scores differ by at most four times that.
+        lengths = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
+        margins = 4 * queries.shape[1] * 2.0**-24 * self._max_norm * lengths
+        start = 0
+        for rough in self._score_roughly(queries, rows):
+            cuts = _find_cuts(rough, k) if codes is None else _find_cuts_per_code(rough, codes, k)
+            # Without a cut, all rows are near, but the dead ones.
+            cuts = np.maximum(cuts - margins[start : start + len(rough)], _LEAST).astype(np.float64)
+            for scores, cut in zip(rough, cuts.tolist(), strict=True):
+                near = np.flatnonzero(scores >= cut)
+                yield near if rows is None else rows[near]
+            start += len(rough)
+
+    def _rank(self, queries: Floats, shortlists: Sequence[_Rows], k: int, *, per_artifact: bool) -> list[Ranking]:
+        """Return the ranking of each query: the best of its shortlist."""
+        rows = np.concatenate(shortlists)
+        # Score the shortlists again, one row at a time, and rank them by these scores.
+        exact = self._score_shortlists(queries, rows, shortlists)
+        owners = np.repeat(np.arange(len(shortlists)), [*map(len, shortlists)])
+        if per_artifact:
+            codes = self._column(_CODE, rows)
+            best_rows = self._find_best_rows(rows, codes + owners * (int(codes.max(initial=0)) + 1), exact)
+            rows, exact, owners = rows[best_rows], exact[best_rows], owners[best_rows]
+        bounds = np.searchsorted(owners, np.arange(len(shortlists) + 1)).tolist()
+        orders = self._order(rows, exact, bounds, owners, k)
+        order = np.concatenate(orders)
+        ids, names = self._names_of(rows[order])
+        scores = exact[order].astype(np.float64)
+        ends = accumulate(map(len, orders), initial=0)
+        return [Ranking(ids[start:stop], names[start:stop], scores[start:stop]) for start, stop in pairwise(ends)]
+
+    def _order(self, rows: _Rows, exact: Floats, bounds: Sequence[int], owners: _Rows, k: int) -> list[_Rows]:
+        """Return the positions of the `k` best rows of each query, best first."""
+        order = np.lexsort((-exact, owners))
+        ordered = exact[order]
+        # Only queries with equal scores need the tie key.
+        tied = set(owners[1:][(ordered[1:] == ordered[:-1]) & (owners[1:] == owners[:-1])].tolist())
+        orders = []
+        for number, (start, stop) in enumerate(pairwise(bounds)):
+            if number in tied:
+                tie_key = partial(self._tie_key, rows[start:stop])
+                orders.append(start + best_first(exact[start:stop], k, tie_key))
+            else:
+                orders.append(order[start : min(start + k, stop)])
+        return orders
+
+    def _names_of(self, rows: _Rows) -> tuple[list[str], list[str]]:
+        """Return the record and the artifact of each row."""
+        parts = [*iterate_slices(rows.tolist())]
+        return (
+            [record_id for part in parts for record_id in self._record_ids(part)],
+            [name for part in parts for name in self._artifact_ids(part)],
+        )
+
+    def _tie_key(self, rows: _Rows, place: int) -> tuple[str, int]:
+        row = rows[place : place + 1]
+        return self._artifact_id(int(row[0])), int(self._column(_INDEX, row)[0])
+
+    def _score_shortlists(self, queries: Floats, rows: _Rows, shortlists: Sequence[_Rows]) -> Floats:
+        """Return the exact scores of all rows, which are those of all shortlists."""
+        if len(rows) > _BLOCK:
+            parts = [self._score_exactly(query, part) for query, part in zip(queries, shortlists, strict=True)]
+            return np.concatenate(parts)
+        vectors, scores = self._take(rows), np.empty(len(rows), np.float32)
+        bounds = accumulate(map(len, shortlists), initial=0)
+        for query, (start, stop) in zip(queries, pairwise(bounds), strict=True):
+            scores[start:stop] = exact_scores(vectors[start:stop], query)
+        return scores
 
     def _score_exactly(self, query: Floats, rows: _Rows) -> Floats:
         """Return the exact scores of rows, each independent of the other rows."""
@@ -454,6 +501,44 @@ def _multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
         np.matmul(queries, matrix.T, out=scores[:, start : start + len(matrix)])
         start += len(matrix)
     return scores
+
+
+def _find_cuts(rough: Floats, k: int) -> Floats:
+    """Return for each query a score that at least `k` rows have.
+
+    It is minus infinity if there are too few rows. Among many rows, it is a little less than the `k`-th highest score:
+    rows share places, and each place counts once, by its highest score.
+    """
+    places = rough.shape[1] // _FOLD
+    if places > 4 * k:
+        rough = rough[:, : _FOLD * places].reshape(len(rough), _FOLD, places).max(axis=1)
+    place = rough.shape[1] - k
+    if place <= 0:
+        return np.full(len(rough), -np.inf, np.float32)
+    return np.partition(rough, place, axis=1)[:, place]
+
+
+def _find_cuts_per_code(rough: Floats, codes: NDArray[np.int64], k: int) -> Floats:
+    """Return for each query the `k`-th highest of the best scores of each code."""
+    cuts = np.empty(len(rough), np.float32)
+    for number, scores in enumerate(rough):
+        best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
+        np.maximum.at(best, codes, scores)
+        cuts[number] = _find_cuts(best[best > -np.inf][None], k)[0]
+    return cuts
+
+
+def _take_together(shortlists: Iterator[_Rows]) -> Iterator[list[_Rows]]:
+    """Yield shortlists in groups, each with few rows, or of one shortlist."""
+    group, count = list[_Rows](), 0
+    for rows in shortlists:
+        if group and count + len(rows) > _BLOCK:
+            yield group
+            group, count = [], 0
+        group.append(rows)
+        count += len(rows)
+    if group:
+        yield group
 
 
 class _AddedRows:
