@@ -13,7 +13,7 @@ from contextlib import contextmanager
 _WORK = 0.001  # seconds of work between two pauses
 _MOST = 0.005  # seconds of work that one pause makes up for
 _SHARE = 4  # a pause is so many times as long as the work before it
-_RECENT = 0.02  # seconds; work that began longer ago is long, or over
+_SHORT = 0.02  # seconds; work that began longer ago is long, or over
 
 
 class _Work(threading.local):
@@ -49,7 +49,7 @@ def without_pause() -> Iterator[None]:
 
 
 def give_way() -> None:
-    """Pause if this thread has worked for some time, and others have short work.
+    """Pause if the work of this thread is long, and others have short work.
 
     Nothing happens outside of `note_work`, so the event loop never pauses.
     """
@@ -58,9 +58,9 @@ def give_way() -> None:
     worked = time.thread_time() - _work.last_pause
     if worked < _WORK:
         return
-    # What began before this work has ended, or is long. Often it even was a step of the same caller, who waits by now.
-    own = threading.get_ident()
-    earliest = max(_begun.get(own, 0.0), time.monotonic() - _RECENT)
-    if any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
+    # Only long work pauses. So two steps of one search, which begin together, never wait for each other.
+    own, earliest = threading.get_ident(), time.monotonic() - _SHORT
+    is_long = _begun[own] < earliest
+    if is_long and any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
         time.sleep(_SHARE * min(worked, _MOST))
     _work.last_pause = time.thread_time()

@@ -37,7 +37,7 @@ def begin_elsewhere():
 
 def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work(pauses):
     with note_work():
-        work()
+        work(0.03)
         give_way()
         assert not pauses  # nobody else
         begin_elsewhere()
@@ -52,18 +52,17 @@ def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work
         assert len(pauses) == 1
 
 
-def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(pauses, monkeypatch):
-    monkeypatch.setattr(fairness, "_RECENT", 0.0)
+def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(pauses):
+    begin_elsewhere()
     with note_work():
-        begin_elsewhere()
-        work()
+        work(0.03)
         give_way()
     assert not pauses
 
 
-def test_a_step_of_the_same_caller_before_this_one_is_no_reason_to_pause(pauses):
-    begin_elsewhere()
+def test_short_work_never_pauses(pauses):
     with note_work():
+        begin_elsewhere()
         work()
         give_way()
     assert not pauses
