@@ -13,7 +13,8 @@ from contextlib import contextmanager
 _WORK = 0.001  # seconds of work between two pauses
 _MOST = 0.005  # seconds of work that one pause makes up for
 _SHARE = 4  # a pause is so many times as long as the work before it
-_SHORT = 0.02  # seconds; work that began longer ago is long, or over
+_TOGETHER = 0.005  # seconds; the steps of one call begin within this time of each other
+_RECENT = 0.02  # seconds; work that began longer ago is long, or over
 
 
 class _Work(threading.local):
@@ -49,7 +50,7 @@ def without_pause() -> Iterator[None]:
 
 
 def give_way() -> None:
-    """Pause if the work of this thread is long, and others have short work.
+    """Pause if this thread has worked for some time, and others have begun short work meanwhile.
 
     Nothing happens outside of `note_work`, so the event loop never pauses.
     """
@@ -58,9 +59,9 @@ def give_way() -> None:
     worked = time.thread_time() - _work.last_pause
     if worked < _WORK:
         return
-    # Only long work pauses. So two steps of one search, which begin together, never wait for each other.
-    own, earliest = threading.get_ident(), time.monotonic() - _SHORT
-    is_long = _begun[own] < earliest
-    if is_long and any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
+    # The rankings of one search, which begin together, must not wait for each other.
+    own = threading.get_ident()
+    earliest = max(_begun[own] + _TOGETHER, time.monotonic() - _RECENT)
+    if any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
         time.sleep(_SHARE * min(worked, _MOST))
     _work.last_pause = time.thread_time()

@@ -60,10 +60,10 @@ def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(pauses):
     assert not pauses
 
 
-def test_short_work_never_pauses(pauses):
+def test_steps_that_begin_together_never_wait_for_each_other(pauses):
     with note_work():
         begin_elsewhere()
-        work()
+        work(0.03)
         give_way()
     assert not pauses
 
