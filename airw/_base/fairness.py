@@ -50,7 +50,7 @@ def without_pause() -> Iterator[None]:
 
 
 def give_way() -> None:
-    """Pause if this thread has worked for some time, and others have begun short work meanwhile.
+    """Pause if this thread has worked for some time, and others have begun work meanwhile.
 
     Nothing happens outside of `note_work`, so the event loop never pauses.
     """
