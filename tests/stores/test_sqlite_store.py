@@ -277,6 +277,21 @@ async def test_another_store_sees_each_write_at_its_next_call(store, path):
             assert (await other.counts())["artifacts"] == min(step + 2, 3)
 
 
+async def test_a_search_that_is_repeated_sees_the_writes_of_other_stores(store, path):
+    """It is answered from memory, unless the file has changed."""
+    query = np.ones((1, 4), np.float32)
+    async with await SqliteStore.open(path) as other:
+        for step in range(4):
+            await store.apply([change(f"n{step}", records=2)], removals=[f"n{step - 2}"])
+            expected = await store.scan_vectors(query, 9)
+            for _ in range(3):
+                [found] = await other.search_vectors(query, 9, per_artifact=True)
+                assert list(found.artifact_ids) == list(expected[0].artifact_ids)
+                await other.similarities(query[0], ["n0#0"])
+    with pytest.raises(StoreError):
+        await other.search_vectors(query, 9, per_artifact=True)
+
+
 @pytest.mark.slow
 async def test_another_process_s_writes_are_seen_at_the_next_query(store, path):
     await store.apply([change("a", "old words", metadata={"tag": "x"}), change("b", metadata={"tag": ["x", "y"]})])

@@ -23,6 +23,7 @@ from airw.stores.sqlite._segments import SHORTLIST
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.stores.sqlite._vector_file import SavedRows
 from airw.stores.sqlite._vector_saving import load_saved
+from airw.stores.sqlite._watch import FileVersion
 from airw.values import Ranking
 from airw.values.filters import Filter
 
@@ -37,6 +38,15 @@ _BLOCK = 4096  # rows per read
 _MAX_ROWS = 4 * _BLOCK  # rows to keep besides twice the best ones
 _GROWTH = 8  # factor by which more candidates are read if too few pass the filter
 _MAX_CANDIDATES = 4096  # beyond that, all rows are compared
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """An index that was searched, with its mapped files, and the version of the file that it shows if known."""
+
+    version: FileVersion | None
+    index: DenseIndex
+    saved: SavedRows | None
 
 
 class VectorIndex:
@@ -54,6 +64,7 @@ class VectorIndex:
         self._filters = filters
         self._segmented = SegmentedIndex(folder)
         self._saved: SavedRows | None = None
+        self._latest: _Latest | None = None
         self._clear()
 
     def prepare(
@@ -61,10 +72,12 @@ class VectorIndex:
         connection: "sqlite3.Connection",
         run_query: "Callable[[DenseIndex | SqlVectorSearch, Any], R]",
         filter: Filter | None = None,
+        version: FileVersion | None = None,
     ) -> Callable[[], R]:
         """Prepare `run_query(index, allowed)` on the present state of the file.
 
         `allowed` is the filter in the form that the index accepts: rowids for a matrix, an SQL condition for segments.
+        `version` is that of the file before its present state was read; `None` if it is unknown.
 
         Returns:
             A function that returns the result of the query. Others may prepare queries while it runs.
@@ -73,7 +86,7 @@ class VectorIndex:
         count = sum(live.values())
         # A large file: the matrix is dropped, and the query runs at once, as it needs the connection.
         if count > _segmented_index.EXACT_ROWS:
-            self._index, self._log = DenseIndex(), RecordLog()
+            self._index, self._log, self._latest = DenseIndex(), RecordLog(), None
             if self._saved is None or self._saved.has_changed():
                 _, self._saved = load_saved(connection, self._folder)
             self._segmented.update(connection, live, self._saved)
@@ -83,12 +96,35 @@ class VectorIndex:
         # A small file: the query needs only the matrix.
         self._update(connection, count)
         allowed = None if filter is None else self._filters.match(connection, filter)
-        return partial(run_query, self._index.freeze(), allowed)
+        index = self._index.freeze()
+        if version is not None or self._latest is None:
+            self._latest = _Latest(version, index, self._saved)
+        return partial(run_query, index, allowed)
+
+    def is_quick(self, count: int) -> bool:
+        """Return whether `count` queries may be answered by `search_at_once`."""
+        latest = self._latest
+        return latest is not None and latest.index.is_quick(count)
+
+    def search_at_once(
+        self, queries: Floats, k: int, version: FileVersion | None, *, per_artifact: bool
+    ) -> list[Ranking] | None:
+        """Return the rankings in this version of the file, without reading it.
+
+        The result is `None` if another version is in memory, or if the search takes more than about a millisecond.
+        """
+        latest = self._latest
+        if latest is None or version is None or latest.version != version:
+            return None
+        if latest.saved is not None and latest.saved.has_changed():
+            return None
+        return latest.index.search_if_quick(queries, k, per_artifact=per_artifact)
 
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)
         self._log = RecordLog()
         self._saved = None
+        self._latest = None
 
     def _update(self, connection: "sqlite3.Connection", count: int) -> None:
         if self._saved is not None and self._saved.has_changed():

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_limit
@@ -49,6 +50,7 @@ from airw.stores.sqlite._segmented_index import build_segments, plan_segments
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
 from airw.stores.sqlite._vector_saving import save_vectors
+from airw.stores.sqlite._watch import FileVersion
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import (
@@ -356,12 +358,21 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        def search(queries: Floats) -> Awaitable[list[Ranking]]:
-            return self._query_vectors(
+        async def search(queries: Floats) -> list[Ranking]:
+            version = None
+            if filter is None and surfaces is None and self._vectors.is_quick(len(queries)):
+                # Others may ask meanwhile; they are answered together, by one product.
+                await anyio.lowlevel.checkpoint()
+                version = await (await self._get_reader()).read_version()
+                found = self._vectors.search_at_once(queries, k, version, per_artifact=per_artifact)
+                if found is not None:
+                    return found
+            return await self._query_vectors(
                 lambda index, allowed: index.search(
                     queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
                 ),
                 filter,
+                version,
             )
 
         return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
@@ -522,11 +533,16 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         return Readers(self._path, connection)
 
     async def _query_vectors(
-        self, run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R], filter: Filter | None = None
+        self,
+        run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R],
+        filter: Filter | None = None,
+        version: FileVersion | None = None,
     ) -> R:
         """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
         locks = [self._vectors_lock] if filter is None else [self._filters_lock, self._vectors_lock]
-        return await self._read_index(lambda connection: self._vectors.prepare(connection, run_query, filter), locks)
+        return await self._read_index(
+            lambda connection: self._vectors.prepare(connection, run_query, filter, version), locks
+        )
 
     async def _get_reader(self) -> Readers:
         if self._reader is None:

@@ -180,13 +180,15 @@ def fix(rows, numbers):
     return fixed
 
 
-ROW = ("a", "title", 0, [0, 0, 0])
+NO_LENGTH = ("a", "title", 0, [0, 0, 0])
 NAMES = st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in range(6)]))
 
 
 @settings(max_examples=examples(60))
 @given(CORPORA.filter(bool), st.lists(st.tuples(CORPORA, NAMES), max_size=4), st.integers(0, 4))
-@example([ROW], [([], set()), ([], set()), ([], {"a#0"}), ([ROW], set())], 4)  # frozen without rows, then a put
+@example(
+    [NO_LENGTH], [([], set()), ([], set()), ([], {"a#0"}), ([NO_LENGTH], set())], 4
+)  # frozen without rows, then a put
 def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows_at_any_time(first, steps, frozen_at):
     """A frozen index stays as it was then."""
     first = sorted(first, key=lambda row: row[0])  # the records of an artifact are consecutive
@@ -214,6 +216,34 @@ def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows
         assert [[sorted(ids) for ids in each.record_ids] for each in records] == 2 * [
             [sorted(id for id in expected if id[0] == name) for name in "abda"]
         ]
+
+
+@settings(max_examples=examples(40))
+@given(CORPORA, st.lists(ROW.map(lambda row: row[3]), min_size=1, max_size=3), st.integers(1, 8), st.booleans())
+def test_a_quick_search_is_a_search(rows, queries, k, per_artifact):
+    index, queries = fill_index(rows), np.array(queries, np.float32)
+    found = index.search_if_quick(queries, k, per_artifact=per_artifact)
+    assert index.is_quick(len(queries)) == (found is not None) == bool(rows)
+    if rows:
+        assert to_lists(found) == to_lists(index.search(queries, k, per_artifact=per_artifact))
+
+
+def test_a_search_is_not_quick_with_many_rows_or_many_equal_ones():
+    index = fill_index([(f"{at}", "chunk", 0, [1.0, 0.0]) for at in range(300)])
+    assert index.is_quick(1)
+    assert index.search_if_quick(np.ones((1, 2), np.float32), 3) is None
+    assert not index.is_quick(10_000)
+
+
+def test_the_best_of_many_rows_are_found_in_any_order():
+    """Many rows share places when a shortlist is made."""
+    rows = np.random.default_rng(4).integers(-3, 4, (1_000, 5)).astype(np.float32)
+    queries = np.random.default_rng(5).integers(-3, 4, (9, 5)).astype(np.float32)
+    for order in (slice(None), np.argsort(rows @ queries[0])):
+        index = fill_index([(f"{at:04}", "chunk", 0, rows[at].tolist()) for at in np.arange(1_000)[order]])
+        for query, found in zip(queries, index.search(queries, 7), strict=True):
+            expected = sorted(range(1_000), key=lambda at: (-float(rows[at] @ query), at))[:7]
+            assert [int(name) for name in found.artifact_ids] == expected
 
 
 def test_a_put_that_cannot_be_stored_changes_nothing():
