@@ -146,12 +146,12 @@ async def main():
     limit, free = sys.argv[2], None
     if limit == "disk":
         ballast = path.with_name("ballast")
-        ballast.write_bytes(b"0" * 600_000)
+        ballast.write_bytes(b"0" * 500_000)
         free = ballast.unlink
     else:
         import resource
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, most))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, most))
         free = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     try:
         await build(source(**options), store=path, batch_size=4)
