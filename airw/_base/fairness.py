@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 _WORK = 0.001  # seconds of work between two pauses
 _MOST = 0.005  # seconds of work that one pause makes up for
@@ -25,18 +26,28 @@ class _Work(threading.local):
 
 
 _work = _Work()
-_begun: dict[int, float] = {}  # when each thread began its last work, by the id of the thread
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """A piece of work: when it began, and whether it is over."""
+
+    begun: float
+    is_over: bool = False
+
+
+_begun: dict[int, _Piece] = {}  # the last piece of work of each thread, by the id of the thread
 
 
 @contextmanager
 def note_work() -> Iterator[None]:
     """Note that this thread begins a piece of work, for as long as the block runs."""
-    _begun[threading.get_ident()] = time.monotonic()
+    piece = _begun[threading.get_ident()] = _Piece(time.monotonic())
     _work.may_pause, _work.last_pause = True, time.thread_time()
     try:
         yield
     finally:
-        _work.may_pause = False
+        _work.may_pause, piece.is_over = False, True
 
 
 @contextmanager
@@ -59,9 +70,12 @@ def give_way() -> None:
     worked = time.thread_time() - _work.last_pause
     if worked < _WORK:
         return
-    # The rankings of one search, which begin together, must not wait for each other.
-    own = threading.get_ident()
-    earliest = max(_begun[own] + _TOGETHER, time.monotonic() - _RECENT)
-    if any(begun > earliest for thread, begun in list(_begun.items()) if thread != own):
+    own, recent = threading.get_ident(), time.monotonic() - _RECENT
+    begun = _begun[own].begun
+    others = [piece for thread, piece in list(_begun.items()) if thread != own and piece.begun > recent]
+    # 1. The rankings of one search, which begin together, must not wait for each other.
+    others = [piece for piece in others if abs(piece.begun - begun) > _TOGETHER]
+    # 2. What was over before this work began may have been a step of the same caller, who waits by now.
+    if any(piece.begun > begun or not piece.is_over for piece in others):
         time.sleep(_SHARE * min(worked, _MOST))
     _work.last_pause = time.thread_time()
