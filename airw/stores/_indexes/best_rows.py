@@ -8,6 +8,7 @@ The scores of these are then computed in the order and with the arithmetic of FT
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -104,6 +105,7 @@ class Word:
     """
 
     def __init__(self, postings: Postings, weighing: Weighing, read_lengths: Callable[[Rows], Scores]) -> None:
+        self.frequency = len(postings.rows)
         self.rows = postings.rows
         self._postings = postings
         self._weighing = weighing
@@ -137,6 +139,56 @@ class Word:
         return gains
 
 
+class CommonWord:
+    """A word of a query that is in so many rows that its postings take long to read.
+
+    They are read only if many rows are looked up.
+
+    Args:
+        frequency: The number of rows that contain the word.
+        weighing: What its scores depend on.
+        read_lengths: Returns the number of words in each of some rows.
+        count: Returns how often each of some rows contains the word.
+        read: Returns the word with its postings.
+    """
+
+    def __init__(
+        self,
+        frequency: int,
+        weighing: Weighing,
+        read_lengths: Callable[[Rows], Scores],
+        *,
+        count: Callable[[Rows], NDArray[np.int32]],
+        read: Callable[[], Word],
+    ) -> None:
+        self.frequency = frequency
+        self.bound = weighing.bound
+        self._weighing = weighing
+        self._read_lengths = read_lengths
+        self._count = count
+        self._read = cache(read)
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows that contain the word."""
+        return self._read().rows
+
+    def score_all(self) -> Gains:
+        """Return the gains in all rows of the word."""
+        return self._read().score_all()
+
+    def score_rows(self, rows: Rows) -> Scores:
+        """Return the gain in each of some rows; 0 where the word is missing."""
+        lengths = self._read_lengths(rows)
+        # Reading the texts takes about as long as reading the postings of a word in as many rows as they have words.
+        if lengths.sum() > self.frequency:
+            return self._read().score_rows(rows)
+        return self._weighing.score(self._count(rows), lengths)
+
+
+AnyWord: TypeAlias = Word | CommonWord
+
+
 class RowScorer:
     """Finds the best of `row_count` rows; several threads may use it at the same time."""
 
@@ -144,7 +196,7 @@ class RowScorer:
         self._row_count = row_count
         self._zeros: list[Scores] = []  # arrays for sums, all 0 while they are here
 
-    def find_best(self, words: Sequence[Word], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
+    def find_best(self, words: Sequence[AnyWord], depth: int, is_allowed: RowTest | None) -> tuple[Rows, Scores]:
         """Return the `depth` best rows and perhaps others, with their scores.
 
         All rows that tie with the last of the best are among them. If fewer rows have any of the words, they are all
@@ -155,7 +207,7 @@ class RowScorer:
             depth: How many rows are asked for.
             is_allowed: Returns which rows may be in the result; `None` if all may.
         """
-        words = [word for word in words if len(word.rows)]
+        words = [word for word in words if word.frequency]
         others = sorted(words, key=lambda word: word.bound, reverse=True)
         rows, sums = self._merge_rarest(words, others, depth, is_allowed)
         if not others:
@@ -171,15 +223,15 @@ class RowScorer:
         return rows, scores
 
     def _merge_rarest(
-        self, words: Sequence[Word], others: list[Word], depth: int, is_allowed: RowTest | None
+        self, words: Sequence[AnyWord], others: list[AnyWord], depth: int, is_allowed: RowTest | None
     ) -> tuple[Rows, Scores]:
         """Remove the first of the other words; return their rows, with the sums of gains.
 
         Enough words are merged that no row with only the others can be among the best.
         """
-        parts: dict[Word, tuple[Rows, Scores]] = {}
+        parts: dict[AnyWord, tuple[Rows, Scores]] = {}
         floor = cut = 0.0  # `depth` rows reach the floor, and a row below the cut cannot reach it with all other words
-        while others and (cut <= 0 or len(others[0].rows) <= _FEW):
+        while others and (cut <= 0 or others[0].frequency <= _FEW):
             word = others.pop(0)
             rows, gains = word.rows, word.score_all()
             if is_allowed is None:
@@ -211,7 +263,7 @@ class RowScorer:
         return np.concatenate([rows for rows, _ in parts]), np.concatenate(sums_of_parts)
 
 
-def _add_bounds(words: Sequence[Word]) -> float:
+def _add_bounds(words: Sequence[AnyWord]) -> float:
     return sum(word.bound for word in words)
 
 

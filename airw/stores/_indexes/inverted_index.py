@@ -19,17 +19,29 @@ from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
 from airw._base.slices import consume_in_slices
 from airw.errors import ArgumentError
-from airw.stores._indexes.best_rows import Postings, Rows, RowScorer, RowTest, Scores, Weighing, Word
+from airw.stores._indexes.best_rows import (
+    AnyWord,
+    CommonWord,
+    Postings,
+    Rows,
+    RowScorer,
+    RowTest,
+    Scores,
+    Weighing,
+    Word,
+)
 from airw.stores._indexes.record_names import RankedRow, RecordNames
 from airw.stores._indexes.texts import has_split_runs, split_queries, split_words
 from airw.stores._indexes.word_tables import (
     TextState,
     check_consistent,
     parse_numbers,
+    read_frequency,
     read_lengths,
     read_lengths_of,
     read_rowids,
     read_state,
+    read_texts_of,
     read_word,
 )
 from airw.values import Ranking, TermCounts
@@ -42,6 +54,7 @@ _FORMULAS = {False: "bm25 of fts5/unicode61", True: "bm25 of fts5/unicode61, uns
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
 _FEW = 16  # lengths are read one by one for less than one in so many rows, as that takes about as long as reading all
+_SHORT = 1_000  # the postings of a word in all of so many rows are read in less than a millisecond
 _WORD_BYTES = 300  # rough memory of a word besides its rows
 _MAX_NEW_WORDS = (
     1 << 16
@@ -152,6 +165,23 @@ class _RowTable:
         return len(rows) * _FEW <= len(self.rowids)
 
 
+class _RowTexts:
+    """The words of some rows, split once for all words of a query."""
+
+    def __init__(self, connection: "sqlite3.Connection", table: _RowTable) -> None:
+        self._connection = connection
+        self._table = table
+        self._words: dict[int, list[str]] = {}
+
+    def count(self, word: str, rows: Rows) -> NDArray[np.int32]:
+        """Return how often each of these rows contains a word."""
+        missing = [row for row in rows.tolist() if row not in self._words]
+        if missing:
+            texts = read_texts_of(self._connection, self._table.rowids[missing])
+            self._words.update(zip(missing, split_words(texts, split_runs=self._table.splits_runs), strict=True))
+        return np.fromiter((self._words[row].count(word) for row in rows.tolist()), np.int32, len(rows))
+
+
 class InvertedIndex:
     """Ranks the texts of a database by BM25.
 
@@ -257,7 +287,8 @@ class InvertedIndex:
         is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
         rank, rankings = partial(self._names.rank, connection), []
         for names in words_by_query:
-            words = [self._read_word(connection, table, name, statistics) for name in names] if k > 0 else []
+            texts = _RowTexts(connection, table)
+            words = [self._read_word(connection, table, texts, name, statistics) for name in names if k > 0]
             best = _find_best(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact)
             ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
             scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
@@ -284,6 +315,7 @@ class InvertedIndex:
 
     def _clear_postings(self) -> None:
         self._postings: dict[str, _PostingList] = {}  # least recently used first
+        self._counted: set[str] = set()  # common words of earlier queries whose postings were not read
         self._bytes = self._new_words = 0
 
     def _open(
@@ -327,6 +359,7 @@ class InvertedIndex:
             return
         # All reads come before the first change that rankings depend on, so that an interrupted call can be repeated.
         self._add_new_words(connection, new_lengths)
+        self._counted.clear()
         lengths = np.concatenate([old.lengths, new_lengths])
         self._table = _RowTable(state, count, word_count, splits_runs, rowids, is_live, lengths, RowScorer(len(rowids)))
 
@@ -348,22 +381,50 @@ class InvertedIndex:
                     self._postings[word].new.append((row, count))
 
     def _read_word(
-        self, connection: "sqlite3.Connection", table: _RowTable, name: str, statistics: TermCounts | None
-    ) -> Word:
+        self,
+        connection: "sqlite3.Connection",
+        table: _RowTable,
+        texts: _RowTexts,
+        name: str,
+        statistics: TermCounts | None,
+    ) -> AnyWord:
         """Return a word with its postings and weight.
 
         The weight is the same for statistics of several indexes, so that scores equal those of one index with all rows.
         """
-        postings = self._find_postings(connection, table, name)
+        common = self._count_common(connection, table, name)
+        postings = None if common else self._find_postings(connection, table, name)
+        frequency = common if postings is None else len(postings.rows)
         if statistics is None:
-            weighing = Weighing.of(len(postings.rows), table.count, table.word_count)
+            weighing = Weighing.of(frequency, table.count, table.word_count)
         else:
             weighing = Weighing.of(statistics.frequencies[name], statistics.records, statistics.words)
-        word = Word(postings, weighing, lambda rows: table.read_lengths(connection, rows))
+        read_lengths = partial(table.read_lengths, connection)
+        if postings is None:
+
+            def read() -> Word:
+                return Word(self._find_postings(connection, table, name), weighing, read_lengths)
+
+            return CommonWord(frequency, weighing, read_lengths, count=partial(texts.count, name), read=read)
+        word = Word(postings, weighing, read_lengths)
         # The exact gains of a word are a better bound than its weight. But do not read many lengths only for that.
         if weighing.matters and table.has_few(postings.rows):
             word.score_all()
         return word
+
+    def _count_common(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> int:
+        """Return the number of rows with a word that is in half of them; 0 for others, and from the second query on.
+
+        The first query of a process need not wait for such long postings. Later ones are faster with them.
+        """
+        with self._lock:
+            if table.count <= _SHORT or word in self._postings or word in self._counted:
+                return 0
+            frequency = read_frequency(connection, word)
+            if 2 * frequency < table.count:
+                return 0
+            self._counted.add(word)
+            return frequency
 
     def _find_postings(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> Postings:
         """Return the postings of a word in these rows; evict others above `_MAX_BYTES` in all."""
@@ -424,7 +485,7 @@ def _join_tests(is_allowed: RowTest | None, is_kind: RowTest | None) -> RowTest 
 
 def _find_best(
     table: _RowTable,
-    words: Sequence[Word],
+    words: Sequence[AnyWord],
     k: int,
     is_allowed: RowTest | None,
     *,
@@ -436,7 +497,7 @@ def _find_best(
     Rows with scores are put in order by `rank`.
     """
     # Start with `k` rows; per artifact that may be too few, as one artifact may own many of them.
-    most = sum(len(word.rows) for word in words)
+    most = sum(word.frequency for word in words)
     depth = min(k, most)
     while depth > 0:
         rows, scores = table.scorer.find_best(words, depth, is_allowed)

@@ -83,14 +83,17 @@ def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]
 def prepare_texts(connection: "sqlite3.Connection") -> None:
     """Prepare a connection for `TEXT_TABLES` and `InvertedIndex`.
 
-    It registers the function that the triggers call, and creates the virtual table `temp.record_word`, which lists each
-    occurrence of each word in the index.
+    It registers the function that the triggers call, and creates two virtual tables: `temp.record_word` lists each
+    occurrence of each word in the index, and `temp.record_frequency` the number of rows with each.
     """
     connection.create_function("airw_words", 1, _prepare_text, deterministic=True)
     # Triggers of files from before runs were split call this one; see `has_split_runs`.
     connection.create_function("airw_composed", 1, _compose, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
+    )
+    connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_frequency USING fts5vocab (main, record_text, row)"
     )
 
 

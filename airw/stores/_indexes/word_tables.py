@@ -85,6 +85,22 @@ def read_lengths_of(connection: "sqlite3.Connection", rowids: NDArray[np.int64])
     return lengths
 
 
+def read_frequency(connection: "sqlite3.Connection", word: str) -> int:
+    """Return the number of rows that contain a word, in a tenth of the time of `read_word`."""
+    row = connection.execute("SELECT doc FROM temp.record_frequency WHERE term = ?", [word]).fetchone()
+    return int(row[0]) if row else 0
+
+
+def read_texts_of(connection: "sqlite3.Connection", rowids: NDArray[np.int64]) -> list[str]:
+    """Return the texts of these rows, in their order."""
+    texts = connection.execute(
+        "SELECT text FROM json_each(?) AS wanted CROSS JOIN record ON record.rowid = wanted.value ORDER BY wanted.key",
+        [dump_in_slices(rowids.tolist())],
+    ).fetchall()
+    check_consistent(len(texts) == len(rowids) and all(isinstance(text, str) for (text,) in texts))
+    return [text for (text,) in texts]
+
+
 def read_word(connection: "sqlite3.Connection", word: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the rowids of the rows that contain a word, ascending, and how often each does."""
     # FTS5 lists the rowid of a row once per occurrence of the word, one after the other. So the length of each run is

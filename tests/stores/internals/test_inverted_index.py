@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from airw.errors import ArgumentError
 from airw.stores import MemoryStore, SqliteStore
+from airw.stores._indexes import best_rows, word_tables
 from airw.stores._indexes import inverted_index as inverted_index_module
-from airw.stores._indexes import word_tables
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
 from airw.stores._indexes.unspaced import space_query, space_text
@@ -214,6 +214,27 @@ def test_a_word_is_read_once_and_after_a_write_only_new_rows_are_read():
         ]
         connection.set_trace_callback(None)
         check(postings, connection, ["one two w3", "three"])
+
+
+@pytest.mark.parametrize("text", ["one two", "one — two öné"])
+def test_a_common_word_is_counted_in_the_few_rows_left_until_its_second_query(monkeypatch, text):
+    monkeypatch.setattr(inverted_index_module, "_SHORT", 0)
+    monkeypatch.setattr(best_rows, "_FEW", 0)
+    rare = [f"{text} {text} one rare rare rare", f"{text} rare", "rare and other words", f"rare {text} two"]
+    with closing(make_database()) as connection:
+        postings = InvertedIndex()
+        add(connection, [*rare, *[text] * 30, "one", "two two"])
+        statements = trace_statements(connection)
+        postings.rank(connection, ["rare one two"], 3)
+        assert not [each for each in statements if "record_word" in each and "'rare'" not in each]
+        connection.set_trace_callback(None)
+        for query in ("rare one two", "one", "two one"):
+            for k in (0, 1, 3, 50):
+                for scope in ({}, {"per_artifact": True}, {"allowed": {1, 3, 4, 9}}):
+                    check(InvertedIndex(), connection, [query], k, **scope)  # the first query
+                    check(postings, connection, [query], k, **scope)
+        add(connection, ["rare one", *[text] * 3])
+        check(postings, connection, ["rare one two", "two rare"], 3)
 
 
 def test_an_unchanged_file_is_not_read_again():
