@@ -413,9 +413,10 @@ class InvertedIndex:
         return word
 
     def _count_common(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> int:
-        """Return the number of rows with a word that is in half of them; 0 for others, and from the second query on.
+        """Return the number of rows with a word that is in half of them.
 
-        The first query of a process need not wait for such long postings. Later ones are faster with them.
+        It is 0 for other words, and from the second query on. The first query need not wait for such long
+        postings. Later ones are faster with them.
         """
         with self._lock:
             if table.count <= _SHORT or word in self._postings or word in self._counted:
