@@ -14,7 +14,7 @@ A = TypeVar("A")
 _MAX_TOGETHER = 64  # questions in one call: more would make each wait longer, and hardly save time
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Request(Generic[Q]):
     """A question that waits for its answer, or for its turn to ask.
 
@@ -35,7 +35,7 @@ class _Request(Generic[Q]):
     answers: list[Any] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _Line(Generic[Q]):
     """The requests of one kind: how many calls run, and which requests wait."""
 

@@ -55,7 +55,7 @@ class Weighing(NamedTuple):
         return scores
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Gains:
     """What a word adds to the score of each row that contains it.
 
@@ -78,7 +78,7 @@ class Gains:
         return known[1]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Postings:
     """The rows that contain a word, ascending, and how often each does.
 

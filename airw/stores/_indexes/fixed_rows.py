@@ -14,7 +14,7 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class TextBlock:
     """Texts in one block of bytes.
 
@@ -89,7 +89,7 @@ class TextBlock:
         return self.data[self.ends[position - 1] if position else 0 : self.ends[position]].tobytes()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FixedRows:
     """The vectors and columns of rows, ordered by number.
 

@@ -65,7 +65,7 @@ class _Outdated(Exception):
     """The index follows a later state of the database than the connection sees."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _PostingList:
     """The postings of one word.
 
@@ -88,7 +88,7 @@ class _PostingList:
         return self.current.size + _WORD_BYTES
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _RowTable:
     """All rows in one state of the database.
 

@@ -24,7 +24,7 @@ _QUICK_EDGES = 5_000  # edges that are gathered in a fraction of a millisecond
 _MAX_CHANGES = 1_000  # changed artifacts; if there are more, all rows are read again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EdgeRequest:
     """What is asked about edges; see `AdjacencyReader.neighbor_columns`.
 

@@ -28,7 +28,7 @@ _MAX_BYTES = 1 << 28  # memory of all columns; the same for all cached scans
 _CACHED_SCANS = 32  # filters whose matching records are cached
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class _CachedScan:
     """The records that matched a filter in SQL, and the state of the file at that time.
 

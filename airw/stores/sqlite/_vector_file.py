@@ -52,7 +52,7 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SavedRows:
     """The rows in the files of a database.
 

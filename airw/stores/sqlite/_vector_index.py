@@ -161,7 +161,7 @@ class VectorIndex:
             self._index.put(ids, numbers, artifact_ids, kinds, indexes, vectors=decode_vectors(*stored))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SqlVectorSearch:
     """Vector search in one snapshot of a large file, with the methods of `DenseIndex`.
 

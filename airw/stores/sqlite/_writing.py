@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MAX_TOMBSTONES = 100_000  # ids of removed records that are kept; an index that has missed more is read again
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ArtifactRows:
     """The rows of checked artifacts, ready to be inserted."""
 
