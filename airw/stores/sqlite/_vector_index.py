@@ -42,7 +42,7 @@ _MAX_CANDIDATES = 4096  # beyond that, all rows are compared
 
 @dataclass(frozen=True, slots=True)
 class _Latest:
-    """An index that was searched, with its mapped files, and the version of the file that it shows if known."""
+    """An index that was searched, with its mapped files and the version it shows, if known."""
 
     version: FileVersion | None
     index: DenseIndex
