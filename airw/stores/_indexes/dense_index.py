@@ -21,6 +21,7 @@ from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreError
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._indexes.fixed_rows import FixedRows
+from airw.stores._indexes.rough_scores import find_cuts, find_cuts_per_code, multiply
 from airw.values import Ranking
 
 _Rows: TypeAlias = NDArray[np.int64]  # positions in the matrix
@@ -30,7 +31,6 @@ _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
 _CODE, _KIND, _INDEX, _NUMBER = range(4)  # columns: artifact code, surface kind, surface index, number of the record
 _LEAST = float(np.finfo(np.float32).min)
-_FOLD = 16  # rows that share a place when the lowest score of a shortlist is sought
 _QUICK_PRODUCT, _QUICK_ROWS = 1 << 22, 256  # multiplications, and rows to rank, in about half a millisecond
 _MIN_DEAD = 1024  # removed rows that are kept at least, before the others are copied together
 
@@ -400,7 +400,7 @@ class DenseIndex:
         selected = None if is_gathered else rows
         step = max(1, _MAX_SCORES // (2 * count))
         for start in range(0, len(queries), step):
-            scores = _multiply(queries[start : start + step], matrices)
+            scores = multiply(queries[start : start + step], matrices)
             if len(dead):
                 scores[:, dead] = -np.inf
             yield scores if selected is None else scores[:, selected]
@@ -423,7 +423,7 @@ class DenseIndex:
         margins = 4 * queries.shape[1] * 2.0**-24 * self._max_norm * lengths
         start = 0
         for rough in self._score_roughly(queries, rows):
-            cuts = _find_cuts(rough, k) if codes is None else _find_cuts_per_code(rough, codes, k)
+            cuts = find_cuts(rough, k) if codes is None else find_cuts_per_code(rough, codes, k)
             # Without a cut, all rows are near, but the dead ones.
             cuts = np.maximum(cuts - margins[start : start + len(rough)], _LEAST).astype(np.float64)
             for scores, cut in zip(rough, cuts.tolist(), strict=True):
@@ -505,43 +505,6 @@ class DenseIndex:
         starts = np.ones(len(order), np.bool_)
         starts[1:] = np.diff(codes[order]) != 0
         return order[starts]
-
-
-def _multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
-    """Return the products of all queries with the rows of all matrices."""
-    if len(matrices) == 1:
-        return queries @ matrices[0].T
-    scores = np.empty((len(queries), sum(map(len, matrices))), np.float32)
-    start = 0
-    for matrix in matrices:
-        np.matmul(queries, matrix.T, out=scores[:, start : start + len(matrix)])
-        start += len(matrix)
-    return scores
-
-
-def _find_cuts(rough: Floats, k: int) -> Floats:
-    """Return for each query a score that at least `k` rows have.
-
-    It is minus infinity if there are too few rows. Among many rows, it is a little less than the `k`-th highest score:
-    rows share places, and each place counts once, by its highest score.
-    """
-    places = rough.shape[1] // _FOLD
-    if places > 4 * k:
-        rough = rough[:, : _FOLD * places].reshape(len(rough), _FOLD, places).max(axis=1)
-    place = rough.shape[1] - k
-    if place <= 0:
-        return np.full(len(rough), -np.inf, np.float32)
-    return np.partition(rough, place, axis=1)[:, place]
-
-
-def _find_cuts_per_code(rough: Floats, codes: NDArray[np.int64], k: int) -> Floats:
-    """Return for each query the `k`-th highest of the best scores of each code."""
-    cuts = np.empty(len(rough), np.float32)
-    for number, scores in enumerate(rough):
-        best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
-        np.maximum.at(best, codes, scores)
-        cuts[number] = _find_cuts(best[best > -np.inf][None], k)[0]
-    return cuts
 
 
 def _take_together(shortlists: Iterator[_Rows]) -> Iterator[list[_Rows]]:
