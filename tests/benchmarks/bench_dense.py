@@ -198,7 +198,7 @@ def test_first_answer_of_a_process(files, results):
         return start
 
     rounds = run_in_turn({name: run(name) for name in programs}, rounds=7)
-    question = "How long until a new process answers?"
+    question = "How fast is the first answer of a new process?"
     results.compare(question, f"dense, {len(matrix):,}", rounds, {"sqlite-vec": 1.5})
     results.compare(question, f"dense, {len(matrix):,}, without imports", searches, {"sqlite-vec": None})
 

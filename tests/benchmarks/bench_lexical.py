@@ -23,7 +23,7 @@ SIZES = [10_000, 100_000] if os.environ.get("AIRW_BENCH_SIZE") is None else [int
 QUERIES, ROUNDS, STARTS, K, PAGE = 25, 9, 7, 10, 2_000
 GOALS = {"common": 1.5, "rare": 2.0}
 TOGETHER = "How fast are searches by words that wait together?"
-WARM, COLD = "How fast is a search by words?", "How long does a new process take to its first answer?"
+WARM, COLD = "How fast is a search by words?", "How fast is the first answer of a new process?"
 
 
 def change(number, text):

@@ -64,7 +64,7 @@ async def slow_walk(corpus, factor):
     The depth is that of the next hit.
     """
     store = Slow(corpus.store, CALL)
-    policy = Eager(select_k=None, start_k=4 * factor, adjacent_k=20 * factor)
+    policy = Eager(select_k=None, start_k=4 * factor, adjacent_k=20 * factor, seeding="dense")
     slow, budget = replace(corpus, store=store), 64 * factor
     start = time.perf_counter()
     first, depths, noted, steps = None, 0, 0, []

@@ -1,4 +1,4 @@
-"""The approximate scores of all rows, by matrix products, and the scores that the best rows have at least."""
+"""The approximate scores of all rows, and the scores that the best rows have at least."""
 
 from collections.abc import Sequence
 
