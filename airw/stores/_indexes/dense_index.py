@@ -278,9 +278,9 @@ class DenseIndex:
         ids = [[self._record_id(row) for row in groups[name].tolist()] for name in artifact_ids]
         return ArtifactVectors(ids, self._take(np.concatenate([rows[:0], *(groups[name] for name in artifact_ids)])))
 
-    def count_records(self, artifact_id: str) -> int:
-        """Return the number of records of one artifact."""
-        return len(self._rows_of([artifact_id])[0])
+    def count_records(self, artifact_ids: Sequence[str]) -> int:
+        """Return the number of records of these artifacts."""
+        return len(self._rows_of(artifact_ids)[0])
 
     def _rows_of(self, artifact_ids: Sequence[str]) -> tuple[_Rows, NDArray[np.int64]]:
         """Return the rows of these artifacts, and for each the position of its artifact."""

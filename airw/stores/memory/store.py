@@ -66,8 +66,7 @@ R = TypeVar("R")
 
 
 def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
-    count_records = store._vectors.count_records  # noqa: SLF001
-    return len(artifact_ids) <= _MAX_INLINE and sum(map(count_records, artifact_ids)) <= _MAX_INLINE
+    return len(artifact_ids) <= _MAX_INLINE and store._vectors.count_records(artifact_ids) <= _MAX_INLINE  # noqa: SLF001
 
 
 def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:
