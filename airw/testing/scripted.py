@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from airw.errors import ArgumentError
-from airw.protocols import SchemaReader, Store, TermStatistics
+from airw.protocols import AdjacencyReader, SchemaReader, Store, TermStatistics
 
 T = TypeVar("T")
 
@@ -22,12 +22,19 @@ Failures: TypeAlias = Exception | Sequence[Exception | None]
 """Errors: one for all calls, or a list for the first calls, in which `None` lets a call succeed."""
 
 
-class _ScriptableStore(TermStatistics, SchemaReader, Store, Protocol):
+class _ScriptableStore(AdjacencyReader, TermStatistics, SchemaReader, Store, Protocol):
     """A store with all methods that a script may name."""
 
 
 _METHODS = tuple(name for name in dir(_ScriptableStore) if not name.startswith("_"))
-_OPTIONAL_METHODS = ("term_statistics", "surface_kinds", "has_fields", "field_names")
+_OPTIONAL_METHODS = (
+    "term_statistics",
+    "surface_kinds",
+    "has_fields",
+    "field_names",
+    "artifact_numbers",
+    "neighbor_columns",
+)
 
 
 class Call(NamedTuple):

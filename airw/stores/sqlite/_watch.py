@@ -7,7 +7,7 @@ from airw.stores.sqlite._schema import read_immutable_state
 
 
 class FileWatch:
-    """Tells versions of an open file apart, in microseconds and without waiting.
+    """A look at the version of an open file, in microseconds and without waiting.
 
     It has a connection of its own, which no thread uses. Close it before the other connections to the file.
     """
