@@ -238,7 +238,7 @@ class Builder:
 
     async def _run_stages(self, pages: SourcePages, streams: ExitStack) -> None:
         # While the embedder works on one page, the next one is planned and the previous one is written. Each stream
-        # holds one waiting page. So memory grows only by the ids, about 300 bytes per record (`bench_build_memory`).
+        # holds one waiting page. So memory grows little with the records (`bench_build_memory`).
         items_sender, items_receiver = anyio.create_memory_object_stream[list[Item]](1)
         pages_sender, pages_receiver = anyio.create_memory_object_stream[Page](1)
         changes_sender, changes_receiver = anyio.create_memory_object_stream[tuple[Page, list[ArtifactChange]]](1)
