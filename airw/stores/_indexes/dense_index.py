@@ -10,7 +10,7 @@ the product alone (`bench_dense`).
 from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -246,20 +246,26 @@ class DenseIndex:
     def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
         """Return the best record of each artifact; `None` and NaN for an artifact without records."""
         query = check_queries(query[None], self.dim)[0]
-        best_ids: list[str | None] = [None] * len(artifact_ids)
-        best_scores = np.full(len(artifact_ids), np.nan, np.float32)
         distinct_ids = [*dict.fromkeys(artifact_ids)]
         rows, owners = self._rows_of(distinct_ids)
-        is_wanted = self._match_kinds(rows, surfaces)
-        rows, owners = rows[is_wanted], owners[is_wanted]
+        if surfaces is not None:
+            is_wanted = self._match_kinds(rows, surfaces)
+            rows, owners = rows[is_wanted], owners[is_wanted]
         scores = self._score_exactly(query, rows)
-        best_rows = self._find_best_rows(rows, owners, scores).tolist()
-        best = {distinct_ids[owners[place]]: place for place in best_rows}
-        for position, name in enumerate(artifact_ids):
-            if name in best:
-                best_ids[position] = self._record_id(int(rows[best[name]]))
-                best_scores[position] = scores[best[name]]
-        return BestRecords(best_ids, best_scores)
+        # Artifacts with one record each are common, and need no sorting.
+        if not (owners[1:] > owners[:-1]).all():
+            best_rows = self._find_best_rows(rows, owners, scores)
+            rows, owners, scores = rows[best_rows], owners[best_rows], scores[best_rows]
+        best_ids: list[str | None] = [None] * len(distinct_ids)
+        best_scores = np.full(len(distinct_ids), np.nan, np.float32)
+        best_scores[owners] = scores
+        for owner, record_id in zip(owners.tolist(), self._record_ids(rows.tolist()), strict=True):
+            best_ids[owner] = record_id
+        if len(distinct_ids) == len(artifact_ids):
+            return BestRecords(best_ids, best_scores)
+        place_of = {name: place for place, name in enumerate(distinct_ids)}
+        places = [place_of[name] for name in artifact_ids]
+        return BestRecords([best_ids[place] for place in places], best_scores[places])
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Return the vector of each record; a row of NaN for an unknown record."""
@@ -272,35 +278,38 @@ class DenseIndex:
         """Return the record ids of each artifact, ordered by number, with all their vectors."""
         distinct_ids = [*dict.fromkeys(artifact_ids)]
         rows, owners = self._rows_of(distinct_ids)
-        rows = rows[np.lexsort((self._column(_NUMBER, rows), owners))]
+        if not (owners[1:] > owners[:-1]).all():
+            rows = rows[np.lexsort((self._column(_NUMBER, rows), owners))]
+        groups: list[list[str]] = [[] for _ in distinct_ids]
+        for owner, record_id in zip(owners.tolist(), self._record_ids(rows.tolist()), strict=True):
+            groups[owner].append(record_id)
+        if len(distinct_ids) == len(artifact_ids):
+            return ArtifactVectors(groups, self._take(rows))
         bounds = np.searchsorted(owners, np.arange(len(distinct_ids) + 1)).tolist()
-        groups = {name: rows[start:stop] for name, start, stop in zip(distinct_ids, bounds, bounds[1:], strict=False)}
-        ids = [[self._record_id(row) for row in groups[name].tolist()] for name in artifact_ids]
-        return ArtifactVectors(ids, self._take(np.concatenate([rows[:0], *(groups[name] for name in artifact_ids)])))
+        place_of = {name: place for place, name in enumerate(distinct_ids)}
+        places = [place_of[name] for name in artifact_ids]
+        repeated = np.concatenate([rows[:0], *(rows[bounds[place] : bounds[place + 1]] for place in places)])
+        return ArtifactVectors([[*groups[place]] for place in places], self._take(repeated))
 
-    def count_records(self, artifact_ids: Sequence[str]) -> int:
-        """Return the number of records of these artifacts."""
-        return len(self._rows_of(artifact_ids)[0])
+    def has_few(self, artifact_ids: Sequence[str], most: int) -> bool:
+        """Return whether these artifacts have at most this number of rows."""
+        return len(artifact_ids) <= most and len(self._rows_of(artifact_ids)[0]) <= most
 
     def _rows_of(self, artifact_ids: Sequence[str]) -> tuple[_Rows, NDArray[np.int64]]:
         """Return the rows of these artifacts, and for each the position of its artifact."""
-        groups: list[list[int]] = [[] for _ in artifact_ids]
+        # A frozen index does not see the rows that were added since.
+        added = [*map(self._added.places_of.get, artifact_ids, repeat(()))]
+        counts = np.fromiter(map(len, added), np.intp, len(added))
+        places = np.fromiter(chain.from_iterable(added), np.int64, int(counts.sum()))
+        is_known = places < self._count
+        rows, owners = self._start + places[is_known], np.repeat(np.arange(len(added)), counts)[is_known]
         if self._base is not None:
-            for group, run in zip(groups, self._base.names.find(artifact_ids), strict=True):
-                if run >= 0:
-                    group.extend(range(*self._base.starts[run : run + 2].tolist()))
-        for name, group in zip(artifact_ids, groups, strict=True):
-            # A frozen index does not see the rows that were added since.
-            group.extend(self._start + place for place in self._added.places_of.get(name, ()) if place < self._count)
-        rows = np.array([*chain.from_iterable(groups)], np.int64)
-        owners = np.repeat(np.arange(len(groups)), [*map(len, groups)])
+            base_rows, base_owners = self._base.rows_of(artifact_ids)
+            # The rows of an artifact stand together, those of the base first.
+            order = np.argsort(np.concatenate([base_owners, owners]), kind="stable")
+            rows, owners = np.concatenate([base_rows, rows])[order], np.concatenate([base_owners, owners])[order]
         is_live = ~self._dead[rows]
         return rows[is_live], owners[is_live]
-
-    def _record_id(self, row: int) -> str:
-        if self._base is not None and row < self._start:
-            return self._base.ids[row]
-        return self._added.ids[row - self._start]
 
     def _record_ids(self, rows: Sequence[int]) -> list[str]:
         return self._base.ids.take_with(self._added.ids, rows) if self._base else [self._added.ids[row] for row in rows]

@@ -125,6 +125,16 @@ class FixedRows:
         """Return the number of rows, with the dead ones."""
         return len(self.numbers)
 
+    def rows_of(self, artifact_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the rows of these artifacts, dead ones too, and for each the position of its artifact."""
+        runs = np.fromiter(self.names.find(artifact_ids), np.int64, len(artifact_ids))
+        found = np.flatnonzero(runs >= 0)
+        starts = self.starts[runs[found]]
+        counts = self.starts[runs[found] + 1] - starts
+        before = np.cumsum(counts) - counts
+        rows = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+        return rows, np.repeat(found, counts)
+
     def is_whole(self) -> bool:
         """Return whether no position in a column is outside of another one."""
         count, runs = len(self.numbers), len(self.names)

@@ -59,14 +59,15 @@ from airw.values import (
 )
 from airw.values.filters import MISSING, Filter, get_field
 
-_MAX_INLINE = 100  # records, links or vectors: this work takes less than a millisecond
+_MAX_INLINE = 100  # records or links: this work takes less than a millisecond
+_MAX_VECTORS_INLINE = 256  # vectors, the same
 _CACHED_FIELDS = 32  # fields of `matching` whose value index is kept
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
-    return len(artifact_ids) <= _MAX_INLINE and store._vectors.count_records(artifact_ids) <= _MAX_INLINE  # noqa: SLF001
+    return store._vectors.has_few(artifact_ids, _MAX_VECTORS_INLINE)  # noqa: SLF001
 
 
 def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:

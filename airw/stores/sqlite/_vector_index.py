@@ -106,6 +106,18 @@ class VectorIndex:
         latest = self._latest
         return latest is not None and latest.index.is_quick(count)
 
+    @property
+    def is_used(self) -> bool:
+        """True if an index is in memory."""
+        return self._latest is not None
+
+    def find_latest(self, version: FileVersion | None) -> DenseIndex | None:
+        """Return the index in memory, if it shows this version of the file."""
+        latest = self._latest
+        if latest is None or version is None or latest.version != version:
+            return None
+        return None if latest.saved is not None and latest.saved.has_changed() else latest.index
+
     def search_at_once(
         self, queries: Floats, k: int, version: FileVersion | None, *, per_artifact: bool
     ) -> list[Ranking] | None:
@@ -113,12 +125,8 @@ class VectorIndex:
 
         The result is `None` if another version is in memory, or if the search takes more than about a millisecond.
         """
-        latest = self._latest
-        if latest is None or version is None or latest.version != version:
-            return None
-        if latest.saved is not None and latest.saved.has_changed():
-            return None
-        return latest.index.search_if_quick(queries, k, per_artifact=per_artifact)
+        index = self.find_latest(version)
+        return None if index is None else index.search_if_quick(queries, k, per_artifact=per_artifact)
 
     def _clear(self, room: int = 0) -> None:
         self._index = DenseIndex(room)

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
 _CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
+_MAX_INLINE = 256  # vectors that are compared without a thread, in less than a millisecond
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -385,7 +386,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     async def best_of(
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
-        return await self._query_vectors(lambda index, _: index.best_of(query, artifact_ids, surfaces))
+        return await self._query_few(artifact_ids, lambda index: index.best_of(query, artifact_ids, surfaces))
 
     async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]:
         """Return the `k` best artifacts of each query, without an index.
@@ -401,7 +402,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     @override
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        return await self._query_vectors(lambda index, _: index.vectors_of(artifact_ids))
+        return await self._query_few(artifact_ids, lambda index: index.vectors_of(artifact_ids))
 
     @override
     async def search_text(
@@ -543,6 +544,20 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         return await self._read_index(
             lambda connection: self._vectors.prepare(connection, run_query, filter, version), locks
         )
+
+    async def _query_few(
+        self, artifact_ids: Sequence[str], run_query: "Callable[[DenseIndex | SqlVectorSearch], R]"
+    ) -> R:
+        """Return `run_query(index)`, without a thread if the vectors of these artifacts are in memory and few."""
+        version = None
+        if len(artifact_ids) <= _MAX_INLINE and self._vectors.is_used:
+            # Without a thread, the call would never yield to the event loop.
+            await anyio.lowlevel.checkpoint()
+            version = await (await self._get_reader()).read_version()
+            index = self._vectors.find_latest(version)
+            if index is not None and index.has_few(artifact_ids, _MAX_INLINE):
+                return run_query(index)
+        return await self._query_vectors(lambda index, _: run_query(index), version=version)
 
     async def _get_reader(self) -> Readers:
         if self._reader is None:
