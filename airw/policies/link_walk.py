@@ -11,7 +11,6 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_choice, check_count
 from airw._base.concurrency import offload_if
-from airw._base.json import deep_copy
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError
@@ -349,7 +348,7 @@ async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corp
         ["" if record is None else record.surface_kind for record in records],
         scores,
         ["" if record is None else record.text for record in records],
-        lambda row: {name: deep_copy(value) for name, value in fields[row].items()},
+        lambda row: {**fields[row]},  # what a store returns is the caller's own, so values need no copy
         corpus.name,
         [None if record is None else record.surface_index for record in records],
     )

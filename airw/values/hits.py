@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from numbers import Real
@@ -45,8 +45,8 @@ class _ReadLater:
     Python calls `__getattr__` only for an attribute that is not set. So it costs nothing once the fields are there.
     """
 
-    __slots__ = ("_read_row", "_row")
-    _read_row: Callable[[int], Sequence[Any]] | None
+    __slots__ = ("_make_hit", "_row")
+    _make_hit: Callable[[int], None] | None
     _row: int
 
     if not TYPE_CHECKING:  # a type checker would accept every name
@@ -54,16 +54,14 @@ class _ReadLater:
         def __getattr__(self, name: str) -> Any:
             if name not in _FIELDS:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            with _READING:  # of two threads, one makes the metadata
-                if self._read_row is not None:
-                    for set_field, value in zip(_SETTERS, self._read_row(self._row), strict=True):
-                        set_field(self, value)
-                    _set_reader(self, None)
+            with _MAKING:  # of two threads, one makes the metadata
+                if self._make_hit is not None:
+                    self._make_hit(self._row)
             return object.__getattribute__(self, name)
 
 
-_READING = RLock()
-_set_reader, _set_row = (vars(_ReadLater)[name].__set__ for name in ("_read_row", "_row"))
+_MAKING = RLock()
+_set_maker, _set_row = (vars(_ReadLater)[name].__set__ for name in ("_make_hit", "_row"))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -174,23 +172,32 @@ _FIELDS = [item.name for item in fields(SearchHit)]
 _SETTERS = tuple(getattr(SearchHit, name).__set__ for name in _FIELDS)
 
 
-def make_unread_hits(read_row: Callable[[int], Sequence[Any]], count: int) -> list[SearchHit]:
-    """Return hits whose fields are read when the first of them is looked at.
+def make_unread_hits(make_hit: Callable[[int], None], count: int) -> list[SearchHit]:
+    """Return hits whose fields are made when the first of them is looked at.
 
     Args:
-        read_row: A function that returns the fields of the hit in a row.
+        make_hit: A function that calls `set_hit_fields` for the hit in a row, perhaps also for others.
         count: The number of rows.
 
     Example:
-        >>> hits = make_unread_hits(lambda row: ("a.md", "chunk", row, "text", {}, None, row), 2)
+        >>> def make_hit(row):
+        ...     set_hit_fields([hits[row]], [["a.md"], ["chunk"], [row], ["text"], [{}], [None], [row]])
+        >>> hits = make_unread_hits(make_hit, 2)
         >>> hits[1].score
         1
     """
     hits = list(map(SearchHit.__new__, repeat(SearchHit, count)))
     # Each line is one loop in C: a walk makes thousands of hits, and few of them are looked at.
-    deque(map(_set_reader, hits, repeat(read_row)), maxlen=0)
+    deque(map(_set_maker, hits, repeat(make_hit)), maxlen=0)
     deque(map(_set_row, hits, range(count)), maxlen=0)
     return hits
+
+
+def set_hit_fields(hits: Sequence[SearchHit], columns: Iterable[Iterable[Any]]) -> None:
+    """Set the fields of unread hits: one column per field, in the order of the fields."""
+    for set_field, column in zip(_SETTERS, columns, strict=True):
+        deque(map(set_field, hits, column), maxlen=0)  # a loop in C
+    deque(map(_set_maker, hits, repeat(None)), maxlen=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The provenance of hits: how the walk reached each of them."""
 
 from collections.abc import Hashable, Sequence
+from itertools import repeat
 from numbers import Real
 from typing import Any
 
@@ -51,13 +52,13 @@ class Provenance:
             seed = hits[row]
             self._name_seed(id, None if seed is None else seed.key)
         asks_edge = edge_types is None and getattr(self._policy.edge_of, "__func__", None) is not Policy.edge_of
-        origins, nodes = _Origins(self, self._record, committed, edge_types), committed.nodes
-        for row, hit in enumerate(hits):
-            if hit is not None:
-                origins.write(row, hit.metadata)
-                edge = find_edge(self._policy, nodes[row]) if asks_edge else None
-                if edge is not None:
-                    hit.metadata["walk_edge"] = edge.type
+        nodes, rows = committed.nodes, [row for row, hit in enumerate(hits) if hit is not None]
+        metadata = [hit.metadata for hit in hits if hit is not None]
+        _Origins(self, self._record, committed, edge_types).write(rows, metadata)
+        for row, fields in zip(rows, metadata, strict=True) if asks_edge else ():
+            edge = find_edge(self._policy, nodes[row])
+            if edge is not None:
+                fields["walk_edge"] = edge.type
 
     def annotate_batch(
         self, committed: CommittedNodes, hits: HitBatch, edge_types: Sequence[str | None] | None
@@ -88,14 +89,19 @@ class Provenance:
         """Return what hits call a seed."""
         return self._seed_names[id]
 
-    def path_to(self, position: int, id: Hashable, depth: int, parent: int) -> tuple[Hashable, ...]:
-        """Return the ids from the seed to a committed node, or the seed alone if there are many."""
-        if depth == 0:
-            return (id,)
-        above = self._paths.get(parent)
-        if above is None:
-            above = self._paths[parent] = self._climb(parent, depth - 1)
-        path = self._paths[position] = (*above, id) if depth <= _PATH_DEPTH else above[:1]
+    def path_to(self, position: int, id: Hashable | None, depth: int) -> tuple[Hashable, ...]:
+        """Return the ids from the seed to a node, or the seed alone if there are many.
+
+        They are kept, for the nodes that were reached from this one.
+        """
+        path = self._paths.get(position)
+        if path is None:
+            above = self._paths.get(self._record.parent_at(position))
+            if above is None:
+                path = self._climb(position, depth)
+            else:
+                path = (*above, id) if depth <= _PATH_DEPTH else above[:1]
+            self._paths[position] = path
         return path
 
     def _climb(self, position: int, depth: int) -> tuple[Hashable, ...]:
@@ -130,25 +136,27 @@ class _Origins:
     ) -> None:
         self._provenance, self._record, self._committed = provenance, record, committed
         self._edge_types = edge_types
-        self._rows: list[tuple[int, Hashable, int, int, Hashable | None]] | None = None
+        self._rows: list[tuple[Hashable, int, int, Hashable | None, str | None]] | None = None
 
-    def write(self, row: int, metadata: dict[str, Any]) -> None:
-        """Write how the walk reached the node of a row into the metadata of its hit."""
+    def write(self, rows: Sequence[int], metadata: Sequence[dict[str, Any]]) -> None:
+        """Write how the walk reached the nodes of some rows into the metadata of their hits."""
         if self._rows is None:
             self._rows = self._read_rows()
-        position, id, depth, parent, parent_id = self._rows[row]
-        path = self._provenance.path_to(position, id, depth, parent)
-        metadata["walk_depth"] = depth
-        metadata["walk_parent"] = parent_id
-        if depth <= _PATH_DEPTH:
-            metadata["walk_path"] = list(path)
-        if depth and "seed" not in metadata:  # a policy may have written a seed of its own
-            metadata["seed"] = self._provenance.name_of_seed(path[0])
-        edge_type = None if self._edge_types is None else self._edge_types[row]
-        if edge_type is not None:
-            metadata["walk_edge"] = edge_type
+        path_to, name_of_seed = self._provenance.path_to, self._provenance.name_of_seed
+        for row, fields in zip(rows, metadata, strict=True):
+            id, depth, parent, parent_id, edge_type = self._rows[row]
+            path_above = path_to(parent, parent_id, depth - 1) if depth else ()
+            fields["walk_depth"] = depth
+            fields["walk_parent"] = parent_id
+            if depth <= _PATH_DEPTH:
+                fields["walk_path"] = [*path_above, id]
+            if depth and "seed" not in fields:  # a policy may have written a seed of its own
+                fields["seed"] = name_of_seed(path_above[0])
+            if edge_type is not None:
+                fields["walk_edge"] = edge_type
 
-    def _read_rows(self) -> list[tuple[int, Hashable, int, int, Hashable | None]]:
-        nodes, positions = self._committed, self._committed.positions
-        parents = self._record.parents_at(positions).tolist()
-        return list(zip(positions.tolist(), nodes.ids, nodes.depths.tolist(), parents, nodes.parents, strict=True))
+    def _read_rows(self) -> list[tuple[Hashable, int, int, Hashable | None, str | None]]:
+        nodes, record = self._committed, self._record
+        parents, edge_types = record.parents_at(nodes.positions).tolist(), self._edge_types
+        columns = (nodes.ids, nodes.depths.tolist(), parents, nodes.parents)
+        return list(zip(*columns, repeat(None, len(parents)) if edge_types is None else edge_types, strict=True))

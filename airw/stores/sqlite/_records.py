@@ -10,6 +10,7 @@ from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
+from airw.values.artifacts import make_records
 
 if TYPE_CHECKING:
     import sqlite3
@@ -118,14 +119,13 @@ def _find_artifacts(
 
 def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
     """Return the records of rows of a position and the columns `_RECORD`."""
-    metadata = parse_metadata([row[-1] for row in rows])
+    if not rows:
+        return []
+    _, _, *columns, metadata = zip(*rows, strict=True)
     # SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
-    if not {tuple(map(type, row[2:7])) for row in rows} <= {(str, str, str, int, str)}:
+    if [{*map(type, column)} for column in columns] != [{str}, {str}, {str}, {int}, {str}]:
         raise DamagedValue("a record has a value of another type")
-    return [
-        Record(record_id, artifact_id, kind, index, text, fields)
-        for (_, _, record_id, artifact_id, kind, index, text, _), fields in zip(rows, metadata, strict=True)
-    ]
+    return make_records(len(rows), [*columns, parse_metadata(metadata)])
 
 
 def parse_value(text: str) -> Any:
