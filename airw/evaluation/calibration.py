@@ -16,8 +16,8 @@ from airw._base.concurrency import in_thread, map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_corpus
-from airw.errors import ArgumentError, ArgumentKindError
-from airw.evaluation.cases import DiscoveryCase
+from airw.errors import ArgumentError
+from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
@@ -355,7 +355,7 @@ async def calibrate_min_score(
     if persist:
         setting = await in_thread(_describe_search, query, "")
         check_storable(setting["rerank"], setting["rescaled"])
-    checked = _check_cases(cases)
+    checked = check_cases(cases)
     grid = None if floor_grid is None else check_floors(floor_grid)
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
@@ -417,14 +417,6 @@ def _describe_search(query: SearchQuery, embedder_id: str) -> dict[str, Any]:
     """Return the fields of a calibration that describe its searches."""
     key, tag = query.scale(embedder_id)
     return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaling_options}
-
-
-def _check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
-    checked = list(cases)
-    for case in checked:
-        if not isinstance(case, DiscoveryCase):
-            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases returns them, not {short_repr(case)}")
-    return cast("list[DiscoveryCase]", checked)
 
 
 async def _collect_best_scores(

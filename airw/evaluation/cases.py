@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from airw._base.checks import check_query, check_strings
 from airw._base.json import json_clean
@@ -153,6 +153,39 @@ def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
     except OSError as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
     return list(_parse_cases(file.name, lines))
+
+
+def check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
+    """Return the cases as a list if all are `DiscoveryCase` objects.
+
+    Raises:
+        ArgumentKindError: If one is not.
+    """
+    checked = list(cases)
+    for case in checked:
+        if not isinstance(case, DiscoveryCase):
+            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases returns them, not {short_repr(case)}")
+    return cast("list[DiscoveryCase]", checked)
+
+
+def to_qrels(
+    cases: Iterable[DiscoveryCase], *, grade: float = 1.0
+) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+    """Return the queries and the grades of the cases with an answer, each by a query id.
+
+    Other tools for evaluation read this form. The id is `q` and the position of the case, with five digits.
+
+    Args:
+        cases: The cases.
+        grade: The grade of every answer.
+
+    Example:
+        >>> to_qrels([DiscoveryCase("who won?"), DiscoveryCase("bread", "b.md")])
+        ({'q00001': 'bread'}, {'q00001': {'b.md': 1.0}})
+    """
+    answered = {f"q{index:05d}": case for index, case in enumerate(check_cases(cases)) if not case.gold_is_none}
+    queries = {id: case.query for id, case in answered.items()}
+    return queries, {id: dict.fromkeys(case.gold, grade) for id, case in answered.items()}
 
 
 def _parse_cases(name: str, lines: Iterable[bytes]) -> Iterator[DiscoveryCase]:
