@@ -4,6 +4,7 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import check_count
@@ -189,8 +190,14 @@ def _typical(column: str, values: Sequence[float | None]) -> float | None:
     return statistics.median(known) if column.endswith("_ms") else statistics.fmean(known)
 
 
-def tabulate_evaluations(evaluations: Sequence[Evaluation]) -> str:
+def tabulate_evaluations(
+    evaluations: Sequence[Evaluation], *, more: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
     """Return a table with a row per system: its mean measures, then the cost of a query.
+
+    Args:
+        evaluations: The results of the systems.
+        more: Further columns after the measures: the cell of each system, by the header of the column.
 
     Example:
         >>> row = QueryRow(DiscoveryCase("keys", "a"), ("x", "a"), cost=Cost(3, 2, 2, 0, 1.0, 1.0))
@@ -204,16 +211,19 @@ def tabulate_evaluations(evaluations: Sequence[Evaluation]) -> str:
     names = list(map(str, evaluations[0].measures)) if evaluations else []
     if any(list(map(str, each.measures)) != names for each in evaluations):
         raise ArgumentError("the evaluations of one table must have the same measures")
-    header = [
-        "system",
-        *names,
-        *(name.replace("first_ms", "first ms").replace("last_ms", "last ms") for name in COST_COLUMNS),
+    costs = [name.replace("_", " ") for name in COST_COLUMNS]
+    rows = [
+        [*_measure_cells(each, names), *(cells[index] for cells in more.values()), *_cost_cells(each)]
+        for index, each in enumerate(evaluations)
     ]
-    return format_table(header, [_cells(each, names) for each in evaluations])
+    return format_table(["system", *names, *more, *costs], rows)
 
 
-def _cells(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
-    means: Mapping[str, float] = evaluation.means()
+def _measure_cells(evaluation: Evaluation, names: Sequence[str]) -> list[str]:
+    means = evaluation.means()
+    return [evaluation.label, *(format_number(means.get(name)) for name in names)]
+
+
+def _cost_cells(evaluation: Evaluation) -> list[str]:
     costs = evaluation.costs()
-    numbers = [format_number(means.get(name)) for name in names]
-    return [evaluation.label, *numbers, *(format_number(costs[name], 1) for name in COST_COLUMNS)]
+    return [format_number(costs[name], 1) for name in COST_COLUMNS]
