@@ -1,6 +1,6 @@
 """The base class of policies that admit only some neighbours in each step."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -130,6 +130,8 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         if self.max_traverse is not None:
             to_expand = to_expand[: self.max_traverse - state.memory.traverse_count]
             state.memory.traverse_count += len(to_expand)
+        if len(to_expand) == len(committed):
+            return await super().expand(state, committed, store)
         neighbors = await super().expand(state, to_expand, store)
         neighbors_of = dict(zip((entry.id for entry in to_expand), neighbors, strict=True))
         return [neighbors_of.get(entry.id, []) for entry in committed]
@@ -160,13 +162,12 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         memory = state.memory
         last_neighbors, not_admitted, memory.last_neighbors = memory.last_neighbors, memory.not_admitted, {}
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
-        reached_again = {id: not_admitted.pop(id) for id in last_neighbors if id in not_admitted}
-        candidates = reached_again | {frontier.ids[position]: position for position in fresh}
-        positions = np.array(sorted(candidates.values()), np.intp)
-        ids = [frontier.ids[position] for position in positions.tolist()]
+        reached_again = {not_admitted.pop(id): id for id in last_neighbors if id in not_admitted}
+        id_of = dict(sorted(reached_again.items())) | dict(zip(fresh, map(frontier.ids.__getitem__, fresh), strict=True))
+        positions, ids = np.fromiter(id_of, np.intp, len(id_of)), list(id_of.values())
         # 3. The nearest are admitted, ties in order of discovery.
         order = np.argsort(-memory.cosines(ids), kind="stable")
-        limit = self._admission_limit(state, last_neighbors, candidates)
+        limit = self._admission_limit(state, last_neighbors, set(ids))
         rest = order[len(order) if limit is None else limit :].tolist()
         # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
         #    once more.
@@ -176,13 +177,15 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             frontier.drop(positions[rest].tolist())
         return positions[order[:limit]]
 
-    def _admission_limit(self, state: WalkState[B], neighbors: Iterable[Id], candidates: Container[Id]) -> int | None:
+    def _admission_limit(self, state: WalkState[B], neighbors: Collection[Id], candidates: Container[Id]) -> int | None:
         """Return how many candidates `adjacent_k` admits; `None` for all.
 
         With `edges`, artifacts that were reached before count towards `adjacent_k`, as in graph-retriever.
         """
         if self.adjacent_k is None or self.edges is None:
             return self.adjacent_k
+        if len(neighbors) <= self.adjacent_k:
+            return None
         scored = [id for id in neighbors if id in state.memory.best_surfaces]
         ids = [id for id, excluded in zip(scored, self._are_excluded(state, scored), strict=True) if not excluded]
         nearest = np.argsort(-state.memory.cosines(ids), kind="stable")[: self.adjacent_k]

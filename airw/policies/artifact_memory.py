@@ -117,8 +117,10 @@ class ArtifactMemory:
         """Return the permissions of an artifact; all if the scope was not applied to it."""
         return self.permissions.get(id, _ALLOWED)
 
-    def filter_crossable(self, committed: Iterable[CommittedNode]) -> list[CommittedNode]:
+    def filter_crossable(self, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
         """Return the committed nodes that the walk may cross."""
+        if not self.permissions:
+            return committed
         return [entry for entry in committed if self.permissions_of(entry.id).cross]
 
     def are_excluded(self, ids: Sequence[Id], *, is_start: bool) -> list[bool]:
@@ -135,11 +137,11 @@ class ArtifactMemory:
         self, committed: Sequence[CommittedNode], corpus: OpenCorpus[RecordLookup]
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as a hit; `None` if it has none or may not be kept."""
-        to_keep = [entry for entry in committed if self.permissions_of(entry.id).keep]
-        best_records = await self.best_records([entry.node.id for entry in to_keep], corpus)
-        record_of = dict(zip((entry.id for entry in to_keep), best_records, strict=True))
-        pairs = [(entry, record_of.get(entry.id)) for entry in committed]
-        return [None if record is None else record.as_hit(entry.score, corpus.name) for entry, record in pairs]
+        rows = [(entry.node.id, entry.score) for entry in committed]
+        kept_ids = [id for id, _ in rows if self.permissions_of(id).keep] if self.permissions else [id for id, _ in rows]
+        record_of = dict(zip(kept_ids, await self.best_records(kept_ids, corpus), strict=True))
+        pairs = [(record_of.get(id), score) for id, score in rows]
+        return [None if record is None else record.as_hit(score, corpus.name) for record, score in pairs]
 
     async def best_vectors(self, ids: Sequence[Id], corpus: OpenCorpus[object], store: VectorSearch) -> Floats:
         """Return the vector of each artifact's best surface, and remember surface and cosine.
@@ -148,6 +150,12 @@ class ArtifactMemory:
         """
         query = await self.embed_query(corpus)
         record_ids, rows = await store.vectors_of(ids)
+        # Artifacts with one surface each are common, and need no choice.
+        if set(map(len, record_ids)) == {1}:
+            scores = await offload_if(rows.size > _OFFLOAD_ABOVE, exact_scores, rows, query)
+            for id, [record_id], score in zip(ids, record_ids, scores.tolist(), strict=True):
+                self.best_surfaces.setdefault(id, (record_id, score))
+            return rows
         best_rows, scores = await offload_if(rows.size > _OFFLOAD_ABOVE, _find_best_rows, rows, query, record_ids)
         # If the search for the start has chosen the best surface of an artifact, that choice stands.
         first_row = 0
@@ -175,9 +183,6 @@ def _find_best_rows(
     The rows of an artifact are adjacent, in the order of `record_ids`. An artifact without rows has row -1 and NaN.
     """
     counts = np.array([len(surfaces) for surfaces in record_ids], np.intp)
-    # Artifacts with one surface each are common, and need no sorting.
-    if len(rows) and (counts == 1).all():
-        return np.arange(len(record_ids)), exact_scores(rows, query)
     has_rows, first_rows = counts > 0, np.cumsum(counts) - counts
     best_rows = np.full(len(record_ids), -1, np.intp)
     best_scores = np.full(len(record_ids), np.nan, np.float32)

@@ -112,6 +112,8 @@ class ArtifactPolicy(Policy[A]):
         """Return the neighbours of each artifact that may be crossed; one store call."""
         crossable = state.memory.filter_crossable(committed)
         neighbors = await self._neighbors(state, crossable, store)
+        if len(crossable) == len(committed):
+            return neighbors
         neighbors_of = dict(zip((entry.id for entry in crossable), neighbors, strict=True))
         return [neighbors_of.get(entry.id, []) for entry in committed]
 

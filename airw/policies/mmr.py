@@ -38,7 +38,7 @@ class Pool:
         """Start an empty pool; `weight` is `lambda_mult`."""
         self._weight = weight
         self.count = 0
-        self._columns = np.empty((3, 0))  # position, relevance, redundancy
+        self._columns = np.empty((3, 0))  # position, weighted relevance, redundancy
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._chosen_rows: Floats = np.empty((0, 0), np.float32)
         self._pick_count = 0
@@ -65,7 +65,9 @@ class Pool:
         self._rows = reserve(self._rows if len(self._rows) else rows[:0], end)
         self._columns = reserve(self._columns, end, axis=1)
         self._rows[self.count : end] = rows
-        self._columns[:, self.count : end] = positions, relevance, redundancy
+        with np.errstate(invalid="ignore"):  # 0 times -inf, of an artifact without surfaces
+            weighted = np.where(np.isneginf(relevance), -np.inf, self._weight * relevance)
+        self._columns[:, self.count : end] = positions, weighted, redundancy
         self.count = end
 
     def pick(self, least: float) -> Pick | None:
@@ -75,10 +77,8 @@ class Pool:
         """
         if not self.count:
             return None
-        position, relevance, redundancy = self._columns[:, : self.count]
-        with np.errstate(invalid="ignore"):  # 0 times -inf, of an artifact without surfaces
-            scores = self._weight * relevance - (1 - self._weight) * redundancy
-        scores[np.isneginf(relevance)] = -np.inf
+        position, weighted, redundancy = self._columns[:, : self.count]
+        scores = weighted - (1 - self._weight) * redundancy
         best = scores.max()
         if best < least:
             return None
