@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,25 @@ MISTAKES = """
 """
 
 
+@pytest.fixture(scope="module")
+def both_corpora(tmp_path_factory):
+    """Build two corpora with two notes each, `notes` and `other`, and return their home."""
+    base = tmp_path_factory.mktemp("wording")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRW_HOME", str(base / "home"))
+        for name in ("notes", "other"):
+            folder = base / name
+            folder.mkdir()
+            (folder / "bread.md").write_text("# Bread\n\nFlour.\n", encoding="utf-8")
+            (folder / "vault.md").write_text("# Vault\n\nKeys.\n", encoding="utf-8")
+            assert main(["build", str(folder), "--embedder", "light"]) == 0
+    return base / "home"
+
+
 @pytest.fixture
-def corpora(tmp_path, capsys):
-    """Build two corpora with two notes each, `notes` and `other`."""
-    for name in ("notes", "other"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "bread.md").write_text("# Bread\n\nFlour.\n", encoding="utf-8")
-        (folder / "vault.md").write_text("# Vault\n\nKeys.\n", encoding="utf-8")
-        assert main(["build", str(folder), "--embedder", "light"]) == 0
+def corpora(both_corpora, home, capsys):
+    """Copy the two corpora into the home of this test."""
+    shutil.copytree(both_corpora, home)
     capsys.readouterr()
 
 

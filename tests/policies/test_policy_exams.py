@@ -57,7 +57,7 @@ def maker(strategy, way):
 
 
 EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES for way in WAYS}
-SOONER = ("links", "all")
+SOONER = ("Eager-links", "Scored-all", "Scored-scorer-links", "Mmr-all")
 
 
 def params_of(names, *ways):

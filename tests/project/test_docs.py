@@ -5,7 +5,8 @@ so has each docstring. What runs:
 
 - `python` blocks; `await`, `async for` and `async with` may stand at the top level. A `text` block that follows at once
   must equal what the block prints.
-- `console` blocks: each line that starts with `$ ` runs in a shell; the lines below it must equal its output.
+- `console` blocks: each line that starts with `$ ` runs in a shell; the lines below it must equal its output. A
+  command of `airw` alone runs in this process: each start of Python would take longer than most commands.
 - `>>>` examples in docstrings.
 
 In expected output `...` matches anything, and times in ms are not compared. No block can be exempted.
@@ -21,6 +22,7 @@ import io
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from pathlib import Path
 import pytest
 
 import airw
+from airw.cli import main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,6 +45,8 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
+PLAIN_COMMAND = re.compile(r"airw [^|&;<>$`*?~#\\]+")  # in which a shell has nothing to do but to split it
+SHELL = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 @dataclass(frozen=True)
@@ -94,17 +99,33 @@ def check_mention(command: str) -> None:
     assert set(",".join(INSTALLS.findall(command)).split(",")) <= {*extras, ""}
 
 
-def run_console(body: str) -> None:
+def run_airw(command: str) -> str:
+    """Run a command of `airw` in this process, and return what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.MonkeyPatch.context() as patch:
+        for name, value in SHELL.items():
+            patch.setenv(name, value)
+        assert main(shlex.split(command)[1:]) == 0, f"$ {command}\n{printed.getvalue()}"
+    return printed.getvalue()
+
+
+def run_in_shell(command: str) -> str:
+    """Run a command in a shell, and return what it prints."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "NO_COLOR": "1"}
+    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)} | SHELL
+    done = subprocess.run(command, shell=True, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def run_console(body: str) -> None:
     for command, output in commands_of(body):
         if command.startswith(("make ", "pip install ", "git clone ")):
             check_mention(command)
             continue
-        done = subprocess.run(command, shell=True, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        printed = run_airw(command) if PLAIN_COMMAND.fullmatch(command) else run_in_shell(command)
         if output.strip():
-            assert_output(output, done.stdout)
+            assert_output(output, printed)
 
 
 @dataclass

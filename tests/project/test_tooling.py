@@ -5,31 +5,25 @@ import json
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import airw
+from tests.support.syntax import FUNCTIONS, forget_trees, statements_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 MODULES = sorted((ROOT / "airw").rglob("*.py"))
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50
 
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _clear_cache():
+def _forget_trees():
     yield
-    tree_of.cache_clear()
+    forget_trees()
 
 
 def relative_path(path: Path) -> str:
@@ -94,14 +88,14 @@ def length_of(function) -> int:
 
 
 def test_no_function_is_too_long():
-    functions = [(path, node) for path in MODULES for node in ast.walk(tree_of(path)) if isinstance(node, FUNCTIONS)]
+    functions = [(path, node) for path in MODULES for node in statements_of(path) if isinstance(node, FUNCTIONS)]
     assert [f"{path}:{n.lineno} {n.name}" for path, n in functions if length_of(n) > LONGEST_FUNCTION] == []
 
 
 def imports_of(path: Path) -> set[str]:
     """Return the modules that a file imports, and the names from them, with dots."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in statements_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import airw
+from tests.support.syntax import FUNCTIONS, forget_trees, statements_of
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "airw").rglob("*.py"))
@@ -25,7 +26,6 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 GLOSSARY = ROOT / "docs" / "glossary.md"
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DOCUMENTED = (ast.Module, ast.ClassDef, *FUNCTIONS)
 
 LONGEST_FIRST_LINE = 88
@@ -54,15 +54,11 @@ RETIRED = {
 }
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _clear_cache():
+def _forget_trees():
     yield
-    tree_of.cache_clear()
+    docstrings.cache_clear()
+    forget_trees()
 
 
 def relative_path(path: Path) -> str:
@@ -70,16 +66,19 @@ def relative_path(path: Path) -> str:
 
 
 def nodes_of(paths, kinds) -> Iterator[tuple[Path, ast.AST]]:
-    return ((path, node) for path in paths for node in ast.walk(tree_of(path)) if isinstance(node, kinds))
+    return ((path, node) for path in paths for node in statements_of(path) if isinstance(node, kinds))
 
 
-def docstrings() -> Iterator[tuple[str, ast.AST, str]]:
-    """Yield where each docstring stands, its node, and its text."""
+@cache
+def docstrings() -> list[tuple[str, ast.AST, str]]:
+    """Return where each docstring stands, its node, and its text."""
+    found = []
     for path, node in nodes_of([*MODULES, *TESTS], DOCUMENTED):
         text = ast.get_docstring(node)
         if text:
             name = getattr(node, "name", "module")
-            yield f"{relative_path(path)}:{getattr(node, 'lineno', 1)} {name}", node, text
+            found.append((f"{relative_path(path)}:{getattr(node, 'lineno', 1)} {name}", node, text))
+    return found
 
 
 def is_participle(name: str) -> bool:
@@ -104,9 +103,11 @@ def test_functions_are_not_named_by_a_participle():
     """
     faults = []
     for path, node in nodes_of([*OWN_NAMES, *TESTS], FUNCTIONS):
+        if not is_participle(node.name):
+            continue
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
         is_field = decorators & {"property", "cached_property", f"{node.name}.setter"} and not node.name.startswith("_")
-        if is_participle(node.name) and not is_field:
+        if not is_field:
             faults.append(f"{relative_path(path)}:{node.lineno} {node.name}")
     assert faults == []
 
