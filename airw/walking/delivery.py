@@ -37,9 +37,10 @@ class Delivery:
         self._is_hit: list[bool] | None = None  # None: each node is one
         self.next = self.end = self.quick_end = self.rest_at = self._next_to_count = 0
         self.to_expand: list[CommittedNodes] = []
-        # What the state of the policy shows. These are copies, because a policy may change them.
-        self._shown_ids: set[Hashable] = set()
-        self._shown_hits: list[SearchHit] = []
+        # What the state of the policy shows, once it was looked at. These are copies, because a policy may change them.
+        self._shown_ids: set[Hashable] | None = None
+        self._shown_hits: list[SearchHit] | None = None
+        self._shown_count = 0
         self._unshown: list[CommittedNodes] = []
         # The delivered hits and their positions, as far as they were asked for.
         self._listed: list[SearchHit] = []
@@ -144,19 +145,31 @@ class Delivery:
 
     # What was delivered.
 
+    def show_progress(self) -> None:
+        """Bring up to date what a policy has looked at, because it may have kept it."""
+        if self._shown_ids is not None:
+            _ = self.visited
+        if self._shown_hits is not None:
+            _ = self.results
+
     @property
     def visited(self) -> set[Hashable]:
         """The ids committed so far, for the state of the policy."""
-        if self._unshown:
-            for nodes in self._unshown:
-                self._shown_ids.update(nodes.ids)
-            self._unshown.clear()
+        if self._shown_ids is None:
+            self._shown_ids = set()
+        for nodes in self._unshown:
+            self._shown_ids.update(nodes.ids)
+        self._unshown.clear()
         return self._shown_ids
 
     @property
     def results(self) -> list[SearchHit]:
         """The hits delivered so far, for the state of the policy."""
+        if self._shown_hits is None:
+            self._shown_hits = []
         self._list_hits()
+        self._shown_hits += self._listed[self._shown_count :]
+        self._shown_count = len(self._listed)
         return self._shown_hits
 
     @property
@@ -180,7 +193,6 @@ class Delivery:
             ):
                 if hit is not None:
                     self._listed.append(hit)
-                    self._shown_hits.append(hit)
                     self._listed_positions.append(position)
             if is_last:
                 self._listed_rows = rows.stop

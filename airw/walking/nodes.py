@@ -1,17 +1,17 @@
-"""What is behind the numbers of nodes: listed nodes, or names.
+"""The nodes of a walk by id: listed nodes in dicts, numbered nodes in arrays.
 
-The walk record counts, compares and orders nodes by number. A policy that returns lists has its nodes numbered here, by
-their ids. A policy in columns returns numbers.
+Both know the node at each position, and what became of it: whether it waits, or is committed. A policy that returns
+lists has its nodes here by their ids. A policy in columns returns numbers, and an array has a place for each.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Iterator, Sequence
 from inspect import isawaitable
-from itertools import count
-from typing import Any
+from itertools import chain, count, islice, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._base.arrays import NDArray
+from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw._base.notes import add_note
 from airw.errors import PolicyError
@@ -20,47 +20,63 @@ from airw.walking.columns import Columns
 from airw.walking.policy import Policy, WalkPolicy, WalkState
 from airw.walking.slips import await_answer, label_errors, require_edge, require_plain
 
-MAX_NUMBER = 2**28  # the record has a few bytes for each number up to the highest
+MAX_NUMBER = 2**28  # there are a few bytes for each number up to the highest
+_UNKNOWN, _WAITING, _VISITED = 0, 1, 2
+_INITIAL_ROWS = 1_024
+_USUAL_IDS = frozenset({str, int, tuple})
 Positions = NDArray[np.intp]
+
+
+class ListedNeighbors(NamedTuple):
+    """Neighbours that were read from lists, in a row.
+
+    Args:
+        nodes: The nodes.
+        ids: Their ids.
+        parents: The position of the node that each follows; -1 for a seed.
+    """
+
+    nodes: Sequence[Any]
+    ids: Sequence[Hashable]
+    parents: Positions
+
+
+class NumberedNeighbors(NamedTuple):
+    """Neighbours that were read in columns, in a row.
+
+    Args:
+        numbers: The number of each.
+        edges: The number of the edge that led to it, among all neighbours of the walk; -1 for a seed.
+        parents: The position of the node that it follows; -1 for a seed.
+    """
+
+    numbers: Positions
+    edges: Positions
+    parents: Positions
 
 
 class ListedNodes:
     """Nodes that a policy returns in lists.
 
-    Each id gets a number: how many ids were read before it.
+    Most steps of such a walk are small, and dicts are faster than arrays of few items.
     """
 
     def __init__(self, policy: WalkPolicy) -> None:
         """Start without nodes."""
         self._policy = policy
-        self._numbers: dict[Hashable, int] = {}
-        self.bound = 0  # all numbers are below
+        self._scores_paths = policy.scores_paths
         self.nodes: list[Any] = []  # by position
         self.ids: list[Hashable] = []  # by position
+        # Each neighbour that is read has a place, counted from the first. By position: the place of the node.
+        self._places = np.empty(_INITIAL_ROWS, np.intp)
+        self._read_count = 0
+        self._visited: dict[Hashable, int] = {}  # the position of each committed node
+        self._waiting: dict[Hashable, int] = {}  # the place of each waiting node
+        self._paths: dict[Hashable, list[int]] = {}  # with `scores_paths`: all positions of each waiting node
 
-    def number(self, nodes: Sequence[Any], *, are_ids: bool = False) -> tuple[Positions, Sequence[Hashable]]:
-        """Return the numbers of nodes, and their ids.
+    # Ids.
 
-        Args:
-            nodes: Nodes, or their ids.
-            are_ids: Whether `nodes` are ids.
-
-        Raises:
-            PolicyError: If an id cannot be a key of a dict.
-        """
-        ids = nodes if are_ids else self._identify(nodes)
-        # An id that is new gets the number of its place among all ids that were read.
-        places = map(self._numbers.setdefault, ids, count(self.bound))
-        try:
-            numbers = np.fromiter(places, np.intp, len(ids))
-        except Exception:
-            # Checking every id beforehand would cost time; one that fails is looked for only now.
-            self._check_ids(nodes, ids)
-            raise
-        self.bound += len(ids)
-        return numbers, ids
-
-    def _identify(self, nodes: Sequence[Any]) -> list[Hashable]:
+    def identify(self, nodes: Sequence[Any]) -> list[Hashable]:
         """Return the id of each node, by one pass of `node_id`."""
         ids: list[Hashable] = []
         try:
@@ -71,7 +87,7 @@ class ListedNodes:
         if len(ids) < len(nodes):
             raise StopIteration  # `node_id` raised it, and `map` ended early; `label_errors` reports it
         # What an `async def` or a generator function returns is hashable: each would be a node of its own.
-        if ids and isinstance(ids[0], Awaitable | Generator | AsyncGenerator):
+        if ids and type(ids[0]) not in _USUAL_IDS and isinstance(ids[0], Awaitable | Generator | AsyncGenerator):
             for id in ids:
                 require_plain("node_id", self._policy, id)
             raise PolicyError(f"{self._name}.node_id returned {short_repr(ids[0])}; write `def` and `return`")
@@ -79,10 +95,12 @@ class ListedNodes:
 
     def _check_ids(self, nodes: Sequence[Any], ids: Sequence[Any]) -> None:
         """Raise an error that names the first node whose id cannot be a key of a dict."""
+        others: set[Hashable] = set()
         for node, id in zip(nodes, ids, strict=True):
             try:
                 hashable = _is_hashable(id)
-                _ = hashable and id in self._numbers  # comparing may fail, too
+                # Comparing may fail, too.
+                _ = hashable and (id in self._visited or id in self._waiting or others.add(id))  # type: ignore[func-returns-value]
             except Exception as error:
                 add_note(error, f"for node {short_repr(node)}")
                 raise
@@ -92,38 +110,176 @@ class ListedNodes:
                     "return something hashable"
                 )
 
-    def keep(self, nodes: Sequence[Any], ids: Sequence[Hashable], indexes: Positions) -> None:
-        """Append the nodes at `indexes`, which the record has admitted, as the next positions."""
-        admitted = indexes.tolist()
-        self.nodes += map(nodes.__getitem__, admitted)
-        self.ids += map(ids.__getitem__, admitted)
-
-    def require_stable(self, positions: Positions, numbers: Positions) -> None:
-        """Check that the ids at positions are still found.
+    def require_stable(self, positions: Positions) -> None:
+        """Check that the ids of committed nodes are still found.
 
         Raises:
             PolicyError: If one has another hash, or equals other ids, than when it was stored.
         """
-        ids, expected = self.ids_at(positions, numbers), numbers.tolist()
-        found = list(map(self._numbers.get, ids))
+        ids = self.ids_at(positions)
+        self._compare(ids, list(map(self._visited.get, ids)), positions.tolist())
+
+    def _compare(self, ids: Sequence[Hashable], found: Sequence[int | None], expected: Sequence[int]) -> None:
         if found != expected:
-            id = next(id for id, number, other in zip(ids, found, expected, strict=True) if number != other)
+            id = next(id for id, position, other in zip(ids, found, expected, strict=True) if position != other)
             raise PolicyError(
                 f"{self._name}.node_id returned {short_repr(id)}, whose hash has changed since; return an id that "
                 "stays the same, such as a string or a tuple"
             )
 
-    def nodes_at(self, positions: Positions, numbers: Positions) -> list[Any]:
+    # Admitting.
+
+    def admit(self, found: ListedNeighbors, room: int, first: int) -> tuple[Positions, int]:
+        """Append the nodes that are new as the positions from `first` on, which wait.
+
+        A node is admitted once, or once per path if the policy scores paths. Return the indexes of the admitted
+        neighbours, and how many are refused for want of room. A node that is refused counts as often as it is reached.
+
+        Raises:
+            PolicyError: If an id cannot be a key of a dict.
+        """
+        try:
+            kept, refused = (
+                self._admit_paths(found, room, first) if self._scores_paths else self._admit_nodes(found, room)
+            )
+        except Exception:
+            # Checking every id beforehand would cost time; one that fails is looked for only now.
+            self._check_ids(found.nodes, found.ids)
+            raise
+        end = first + len(kept)
+        self._places = reserve(self._places, end)
+        self._places[first:end] = kept
+        kept -= self._read_count
+        self._read_count += len(found.ids)
+        self.nodes += map(found.nodes.__getitem__, kept.tolist())
+        return kept, refused
+
+    def _admit_nodes(self, found: ListedNeighbors, room: int) -> tuple[Positions, int]:
+        """Return the places of the new nodes.
+
+        These passes run over all neighbours and are most of what a walk of lists costs (`bench_walk`).
+        """
+        ids, new, refused = found.ids, dict[Hashable, int](), 0
+        list(map(new.setdefault, ids, count(self._read_count)))  # an id that occurs again keeps its first place
+        for known in (self._visited, self._waiting):
+            if known:
+                for id in list(filter(known.__contains__, new)):
+                    del new[id]
+        if len(new) > room:
+            out = set(islice(new, room, None))
+            refused = sum(map(out.__contains__, ids))
+            new = dict(islice(new.items(), room))
+        self.ids += new
+        self._waiting.update(new)
+        return np.fromiter(new.values(), np.intp, len(new)), refused
+
+    def _admit_paths(self, found: ListedNeighbors, room: int, first: int) -> tuple[Positions, int]:
+        """Return the places of the paths to nodes that are not committed."""
+        places = [place for place, id in enumerate(found.ids, self._read_count) if id not in self._visited]
+        kept = places[:room]
+        ids = [found.ids[place - self._read_count] for place in kept]
+        self.ids += ids
+        for position, (place, id) in enumerate(zip(kept, ids, strict=True), first):
+            self._waiting.setdefault(id, place)
+            self._paths.setdefault(id, []).append(position)
+        return np.array(kept, np.intp), len(places) - len(kept)
+
+    def find_known(self, found: ListedNeighbors, kept: Positions, first: int) -> NDArray[np.bool_]:
+        """Return which neighbours were reached before.
+
+        Those at the indexes `kept` were just admitted as the positions from `first` on.
+        """
+        ids, visited, waiting, start = found.ids, self._visited, self._waiting, self._read_count - len(found.ids)
+        known = (id in visited or waiting.get(id, place) != place for place, id in enumerate(ids, start))
+        return np.fromiter(known, np.bool_, len(ids))
+
+    def waiting_positions(self, found: ListedNeighbors, size: int) -> Positions:
+        """Return the position at which each neighbour waits; -1 if it does not."""
+        places = np.fromiter(map(self._waiting.get, found.ids, repeat(-1)), np.intp, len(found.ids))
+        # Places rise with the positions.
+        return np.where(places < 0, -1, np.searchsorted(self._places[:size], places))
+
+    def replace(self, position: int, found: ListedNeighbors, index: int) -> None:
+        """Enter a neighbour at a position where its node waits already."""
+        self.nodes[position] = found.nodes[index]
+
+    # Dropping and committing.
+
+    def drop(self, positions: Positions, live: Positions) -> None:
+        """Note that nodes wait no more at positions; those that wait are `live`."""
+        for position in positions.tolist():
+            id = self.ids[position]
+            others = [other for other in self._paths.get(id, ()) if other != position]
+            if others:  # the node itself waits as long as one path to it does
+                self._paths[id], self._waiting[id] = others, int(self._places[others[0]])
+            else:
+                self._paths.pop(id, None)
+                self._waiting.pop(id, None)
+
+    def drop_others(self, fresh: slice, positions: Positions) -> None:
+        """Note that of the nodes at `fresh` only those at positions still wait."""
+        ids = self.ids_at(positions)
+        self._waiting = dict(zip(ids, self._places[positions].tolist(), strict=True))
+        if self._scores_paths:
+            self._paths = {id: [position] for id, position in zip(ids, positions.tolist(), strict=True)}
+
+    def commit(self, positions: Positions, live: Positions) -> Positions:
+        """Note that nodes are committed; return all positions where they no longer wait.
+
+        Raises:
+            PolicyError: If an id is not found any more.
+        """
+        ids, listed = self.ids_at(positions), positions.tolist()
+        found = [self._waiting.pop(id, None) for id in ids]
+        self._visited.update(zip(ids, listed, strict=True))
+        if not self._scores_paths:
+            self._compare(ids, found, self._places[positions].tolist())
+            return positions
+        paths = [self._paths.pop(id, []) for id in ids]
+        found = [position if position in own else None for own, position in zip(paths, listed, strict=True)]
+        self._compare(ids, found, listed)
+        return np.fromiter(chain.from_iterable(paths), np.intp)
+
+    # Look-ups.
+
+    def find_unreached(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
+        """Return the ids of nodes that are neither committed nor waiting.
+
+        Args:
+            nodes: Nodes, or their ids.
+            are_ids: Whether `nodes` are ids.
+
+        Raises:
+            PolicyError: If an id cannot be a key of a dict.
+        """
+        ids = nodes if are_ids else self.identify(nodes)
+        try:
+            return {id for id in ids if id not in self._visited and id not in self._waiting}
+        except Exception:
+            self._check_ids(nodes, ids)
+            raise
+
+    def fresh(self, start: int, size: int) -> list[Any]:
+        """Return the nodes from position `start` on."""
+        return self.nodes[start:]
+
+    def nodes_at(self, positions: Positions) -> list[Any]:
         """Return the nodes at positions."""
         return list(map(self.nodes.__getitem__, positions.tolist()))
 
-    def ids_at(self, positions: Positions, numbers: Positions) -> list[Hashable]:
+    def ids_at(self, positions: Positions) -> list[Hashable]:
         """Return the ids at positions."""
         return list(map(self.ids.__getitem__, positions.tolist()))
 
-    def number_of(self, id: Hashable) -> int | None:
-        """Return the number of an id; `None` if it was not read."""
-        return self._numbers.get(id)
+    keys_at = ids_at
+
+    def position_of(self, id: Hashable) -> int | None:
+        """Return the position of a waiting or committed node; `None` for any other id."""
+        if id in self._visited or id not in self._waiting:
+            return self._visited.get(id)
+        if self._scores_paths:
+            return self._paths[id][0]
+        return int(np.searchsorted(self._places[: len(self.ids)], self._waiting[id]))
 
     @property
     def _name(self) -> str:
@@ -137,16 +293,24 @@ class NumberedNodes:
     """
 
     def __init__(self, policy: WalkPolicy) -> None:
-        """Start without names."""
+        """Start without nodes."""
         self._policy = policy
+        self._scores_paths = policy.scores_paths
         self._name_nodes = getattr(policy, "name_nodes", None)
+        self.has_names = self._name_nodes is not None
         self._names: dict[int, Hashable] = {}
-        self._numbers: dict[Hashable, int] = {}  # by name
-        self.bound = 0  # all numbers are below
+        self._numbers_by_name: dict[Hashable, int] = {}
+        self._bound = 0  # all numbers are below
+        # By position: the number of each node, and of the edge that led to it.
+        self._numbers = np.empty(_INITIAL_ROWS, np.intp)
+        self._edges = np.empty(_INITIAL_ROWS, np.intp)
+        # By number: what became of the node, and its position, that of its first path if it waits with several.
+        self._status = np.zeros(0, np.uint8)
+        self._positions = np.empty(0, np.intp)
         # The answers of `expand`, and where the neighbours of each begin among all neighbours of the walk.
         self._answers: list[Columns] = []
         self._starts = [0]
-        self._has_edges = False
+        self.has_edges = False
 
     def check(self, numbers: Any, method: str) -> Positions:
         """Return an array of numbers as one of positions in the record.
@@ -170,7 +334,7 @@ class NumberedNodes:
                     f"{type(self._policy).__name__}.{method} returned node {wrong}; "
                     f"return numbers from 0 to {MAX_NUMBER - 1}"
                 )
-            self.bound = max(self.bound, highest + 1)
+            self._bound = max(self._bound, highest + 1)
         return checked
 
     def check_list(self, nodes: list[Any]) -> Positions:
@@ -181,6 +345,141 @@ class NumberedNodes:
         """
         wrong = next((node for node in nodes if not isinstance(node, int | np.integer)), None)
         return self.check(np.array(nodes, np.int64) if wrong is None else wrong, "expand")
+
+    # Admitting.
+
+    def _make_room(self) -> None:
+        count = len(self._status)
+        if self._bound > count:
+            self._status = reserve(self._status, self._bound)
+            positions = np.empty(len(self._status), np.intp)
+            positions[:count] = self._positions
+            self._positions = positions
+
+    def admit(self, found: NumberedNeighbors, room: int, first: int) -> tuple[Positions, int]:
+        """Append the nodes that are new; see `ListedNodes.admit`."""
+        kept, refused = self._choose(found, room)
+        end = first + len(kept)
+        if end > len(self._numbers):
+            self._numbers, self._edges = reserve(self._numbers, end), reserve(self._edges, end)
+        numbers = found.numbers[kept]
+        self._numbers[first:end] = numbers
+        self._edges[first:end] = found.edges[kept]
+        positions = np.arange(first, end)
+        if self._scores_paths:
+            is_new = self._status[numbers] == _UNKNOWN
+            self._positions[numbers[is_new][::-1]] = positions[is_new][::-1]
+        else:
+            self._positions[numbers] = positions
+        self._status[numbers] = _WAITING
+        return kept, refused
+
+    def _choose(self, found: NumberedNeighbors, room: int) -> tuple[Positions, int]:
+        """Return the indexes of the neighbours to admit, and how many are refused."""
+        self._make_room()
+        numbers = found.numbers
+        before = self._status[numbers]
+        if self._scores_paths:
+            new: Positions = (before != _VISITED).nonzero()[0]
+            return new[:room], max(0, len(new) - room)
+        new = (before == _UNKNOWN).nonzero()[0]
+        # The last number written to a place stays. So, written backwards, each place has its first occurrence.
+        new_numbers, order = numbers[new], np.arange(len(new))
+        self._positions[new_numbers[::-1]] = order[::-1]
+        is_first = self._positions[new_numbers] == order
+        firsts: Positions = new[is_first]
+        if len(firsts) <= room:
+            return firsts, 0
+        admitted = np.zeros(len(new), np.bool_)
+        admitted[is_first.nonzero()[0][:room]] = True
+        return firsts[:room], int(np.count_nonzero(~admitted[self._positions[new_numbers]]))
+
+    def find_known(self, found: NumberedNeighbors, kept: Positions, first: int) -> NDArray[np.bool_]:
+        """Return which neighbours were reached before; see `ListedNodes.find_known`."""
+        is_known: NDArray[np.bool_] = self._status[found.numbers] != _UNKNOWN
+        is_known[kept[self._positions[found.numbers[kept]] == np.arange(first, first + len(kept))]] = False
+        return is_known
+
+    def waiting_positions(self, found: NumberedNeighbors, size: int) -> Positions:
+        """Return the position at which each neighbour waits; -1 if it does not."""
+        waits: NDArray[np.bool_] = self._status[found.numbers] == _WAITING
+        positions: Positions = np.where(waits, self._positions[found.numbers], -1)
+        return positions
+
+    def replace(self, position: int, found: NumberedNeighbors, index: int) -> None:
+        """Enter a neighbour at a position where its node waits already."""
+        self._edges[position] = found.edges[index]
+
+    # Dropping and committing.
+
+    def drop(self, positions: Positions, live: Positions) -> None:
+        """Note that nodes wait no more at positions; those that wait are `live`."""
+        self._status[self._numbers[positions]] = _UNKNOWN
+        if self._scores_paths:  # the node itself waits as long as one path to it does
+            self._status[self._numbers[live]] = _WAITING
+            self._positions[self._numbers[live[::-1]]] = live[::-1]
+
+    def drop_others(self, fresh: slice, positions: Positions) -> None:
+        """Note that of the nodes at `fresh` only those at positions still wait."""
+        numbers = self._numbers[positions]
+        self._status[self._numbers[fresh]] = _UNKNOWN
+        self._status[numbers] = _WAITING
+        if self._scores_paths:
+            self._positions[numbers] = positions
+
+    def commit(self, positions: Positions, live: Positions) -> Positions:
+        """Note that nodes are committed; return all positions where they no longer wait."""
+        numbers = self._numbers[positions]
+        self._status[numbers] = _VISITED
+        if not self._scores_paths:
+            return positions
+        self._positions[numbers] = positions
+        stopped: Positions = live[self._status[self._numbers[live]] == _VISITED]
+        return stopped
+
+    # Look-ups.
+
+    def count_unreached(self, numbers: Positions) -> int:
+        """Return how many different nodes among these are neither committed nor waiting."""
+        self._make_room()
+        new = numbers[self._status[numbers] == _UNKNOWN]
+        order = np.arange(len(new))
+        self._positions[new] = order
+        return int(np.count_nonzero(self._positions[new] == order))
+
+    def fresh(self, start: int, size: int) -> Positions:
+        """Return the numbers at positions from `start` on, read-only."""
+        numbers: Positions = to_read_only(self._numbers, size)[start:]
+        return numbers
+
+    def fresh_edges(self, start: int, size: int) -> Positions:
+        """Return the numbers of the edges that led to these nodes; -1 for seeds."""
+        return self._edges[start:size]
+
+    def nodes_at(self, positions: Positions) -> Positions:
+        """Return the numbers at positions."""
+        return self._numbers[positions]
+
+    def ids_at(self, positions: Positions) -> list[Hashable]:
+        """Return the names at positions."""
+        return self.names_of(self._numbers[positions])
+
+    def keys_at(self, positions: Positions) -> list[int]:
+        """Return the numbers at positions as a list."""
+        keys: list[int] = self._numbers[positions].tolist()
+        return keys
+
+    def position_of(self, id: Hashable) -> int | None:
+        """Return the position of a waiting or committed node; `None` for any other name."""
+        number: Any = id
+        if self._name_nodes is not None:
+            number = self._numbers_by_name.get(id)
+        if not isinstance(number, int | np.integer) or not 0 <= number < len(self._status):
+            return None
+        return None if self._status[number] == _UNKNOWN else int(self._positions[number])
+
+    def require_stable(self, positions: Positions) -> None:
+        """Do nothing: a number stays the same."""
 
     # Names.
 
@@ -204,28 +503,15 @@ class NumberedNodes:
                     f"{type(self._policy).__name__}.name_nodes returned {short_repr(names)}; return a list with one "
                     f"name per number ({len(unnamed)})"
                 )
-            self._numbers.update(zip(names, unnamed, strict=True))
+            self._numbers_by_name.update(zip(names, unnamed, strict=True))
             names_of.update(zip(unnamed, names, strict=True))
 
-    def ids_at(self, positions: Positions, numbers: Positions) -> list[Hashable]:
+    def names_of(self, numbers: Positions) -> list[Hashable]:
         """Return the names of nodes; those without a name are named by their number."""
         if self._name_nodes is None:
             ids: list[Hashable] = numbers.tolist()
             return ids
         return [self._names.get(number, number) for number in numbers.tolist()]
-
-    def nodes_at(self, positions: Positions, numbers: Positions) -> Positions:
-        """Return the numbers themselves."""
-        return numbers
-
-    def number_of(self, id: Hashable) -> int | None:
-        """Return the number of a name; `None` if no committed node has it."""
-        if self._name_nodes is not None:
-            return self._numbers.get(id)
-        return int(id) if isinstance(id, int | np.integer) and 0 <= id < self.bound else None
-
-    def require_stable(self, positions: Positions, numbers: Positions) -> None:
-        """Do nothing: a number stays the same."""
 
     # Edges.
 
@@ -233,18 +519,14 @@ class NumberedNodes:
         """Keep an answer of `expand` for its edges, and return where its neighbours begin."""
         start = self._starts[-1]
         self._answers.append(answer)
-        self._has_edges = self._has_edges or answer.edges is not None or answer.edge_types is not None
+        self.has_edges = self.has_edges or answer.edges is not None or answer.edge_types is not None
         self._starts.append(start + len(answer.ids))
         return start
 
-    async def edge_types(self, edges: Positions) -> list[str | None]:
-        """Return the types of edges; `None` for seeds.
-
-        Edges are numbered as the neighbours of the walk.
-        """
+    async def edge_types(self, positions: Positions) -> list[str | None]:
+        """Return the types of the edges that led to positions; `None` for seeds."""
+        edges = self._edges[positions]
         types: list[str | None] = [None] * len(edges)
-        if not self._has_edges:
-            return types
         for answer, rows, places in self._split_by_answer(edges):
             if answer.edge_types is not None:
                 with label_errors("expand", self._policy):
@@ -320,3 +602,11 @@ def _is_hashable(id: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def to_read_only(column: NDArray[Any], size: int) -> NDArray[Any]:
+    """Return a view of the first rows of a column that nobody can make writable.
+
+    Of a read-only array a policy could set the write flag again, but not of a read-only buffer.
+    """
+    return np.frombuffer(memoryview(column.data).toreadonly(), column.dtype, size)

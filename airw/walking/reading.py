@@ -5,7 +5,7 @@ They check each answer, read it lazily and within the limits, and close it befor
 
 import sys
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence, Sized
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -33,7 +33,8 @@ _CLOSE_SECONDS = 1.0  # how long the clean-up of an async iterator may take afte
 _NODES_PER_PORTION = 4_096
 _LONG = 20_000  # handling an array of this length takes about a millisecond
 _copy = itemgetter(slice(None))
-_LIST_TYPES = frozenset({list, tuple, LazyNeighbors})
+_PLAIN_TYPES = frozenset({list, tuple})
+_LIST_TYPES = _PLAIN_TYPES | {LazyNeighbors}
 
 
 class _ReadResult(NamedTuple):
@@ -50,11 +51,11 @@ class _ReadResult(NamedTuple):
 class ReadColumns(NamedTuple):
     """The neighbours read from an answer in columns.
 
-    `counts` has the number of neighbours of each committed node, `places` their places in the answer.
+    `counts` has the number of neighbours of each committed node, `places` their places in the answer; `None` for all.
     """
 
     counts: Positions
-    places: Positions
+    places: Positions | None
 
 
 def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -> list[T]:
@@ -65,6 +66,8 @@ def read_exactly(answer: Iterable[T], count: int, method: str, policy: object) -
     Raises:
         PolicyError: If it contains fewer or more items, or is no iterable.
     """
+    if type(answer) is list and len(answer) == count:
+        return answer[:]
     where = f"{type(policy).__name__}.{method}"
     required = f"return a list with one item per committed node ({count})"
     if not is_iterable(answer) or isinstance(answer, str | bytes):
@@ -190,7 +193,7 @@ class NeighborReader:
         if total <= self._edges_left and (not count or np.maximum.reduce(sizes) <= self._limits.max_fanout):
             self._edges_left -= total
             self._counts.edges += total
-            return ReadColumns(sizes, np.arange(total))
+            return ReadColumns(sizes, None)
         # 1. Of each node `max_fanout` neighbours, in the order of the nodes, while there is room for edges.
         within = np.minimum(sizes, self._limits.max_fanout)
         read = np.clip(self._edges_left - (np.cumsum(within) - within), 0, within)
@@ -202,6 +205,26 @@ class NeighborReader:
         self._edges_left -= len(places)
         self._counts.edges += len(places)
         return ReadColumns(read, places)
+
+    async def read_in_row(
+        self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the neighbours of all nodes in a row, and how many each node has; see `read`."""
+        if _PLAIN_TYPES.issuperset(map(type, sources)):
+            sizes: list[int] = list(map(len, sources))  # type: ignore[arg-type]
+            if sum(sizes) < _NODES_PER_PORTION and self._takes_all(sizes):
+                return list(chain.from_iterable(sources)), sizes  # type: ignore[arg-type]
+        neighbors = await self.read(sources, entries)
+        return list(chain.from_iterable(neighbors)), list(map(len, neighbors))
+
+    def _takes_all(self, sizes: Sequence[int]) -> bool:
+        """Charge the neighbours of some nodes to the limits, if that leaves none of them out."""
+        total = sum(sizes)
+        fits = max(sizes, default=0) <= self._limits.max_fanout and total <= self._edges_left
+        if fits:
+            self._edges_left -= total
+            self._counts.edges += total
+        return fits
 
     async def read(self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         """Return the neighbours of each committed node, in the order of `entries`.
@@ -265,8 +288,7 @@ class NeighborReader:
         if len(neighbors) < len(sources):
             raise StopIteration  # a source raised it, and `map` ended early; `label_errors` reports it
         if fits:
-            self._edges_left -= sum(sizes)
-            self._counts.edges += sum(sizes)
+            self._takes_all(sizes)
         return neighbors
 
     def _read_list(self, source: Any, size: int) -> list[Any]:

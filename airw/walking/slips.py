@@ -5,7 +5,7 @@ A slip is a method that cannot be called as the walk calls it, or an answer that
 
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Iterable
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any, TypeVar
 
 from airw._base.messages import one_line, short_repr
@@ -78,7 +78,7 @@ async def await_answer(method: str, policy: object, answer: Awaitable[T]) -> T:
     Raises:
         PolicyError: If the answer cannot be awaited: the method is not an `async def`, or an async generator.
     """
-    if not inspect.isawaitable(answer):
+    if type(answer) is not CoroutineType and not inspect.isawaitable(answer):
         where = f"{type(policy).__name__}.{method}"
         raise PolicyError(
             f"{where} returned {short_repr(answer)}, which cannot be awaited; write `async def` and `return`"

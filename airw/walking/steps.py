@@ -3,21 +3,26 @@
 import inspect
 from collections.abc import Awaitable, Hashable, Sequence
 from functools import partial
-from itertools import chain, groupby
-from operator import itemgetter
-from typing import Any, NamedTuple, cast
+from itertools import chain, compress, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.concurrency import Pacer, offload_if
+from airw._base.concurrency import Pacer, in_thread, offload_if
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Edge, HitBatch, Limits, SearchHit, StopReason
 from airw.walking.columns import Columns
 from airw.walking.committed import CommittedNode, CommittedNodes
 from airw.walking.delivery import Delivery
-from airw.walking.nodes import ListedNodes, NumberedNodes, speaks_in_numbers
+from airw.walking.nodes import (
+    ListedNeighbors,
+    ListedNodes,
+    NumberedNeighbors,
+    NumberedNodes,
+    speaks_in_numbers,
+)
 from airw.walking.policy import LazyNeighbors, Neighbors, Policy, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
@@ -29,13 +34,13 @@ from airw.walking.reading import (
     read_selection,
     split_columns,
 )
-from airw.walking.record import Neighborhood, WalkRecord
+from airw.walking.record import WalkRecord
 from airw.walking.slips import await_answer, label_error, label_errors, require_plain
 from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
 
 Positions = NDArray[np.intp]
 _NO_POSITIONS = np.empty(0, np.intp)
-_NODES_PER_BATCH = 2_048  # numbering this many nodes takes about a millisecond
+_NODES_PER_BATCH = 2_048  # entering this many listed nodes takes about a millisecond
 _LONG = 20_000  # handling arrays of this length takes about a millisecond
 
 
@@ -83,7 +88,9 @@ class Steps:
         self.counts = WalkCounts()
         self.record = WalkRecord(policy, limits.max_frontier, self.counts)
         self.asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
-        self._numbers: NumberedNodes | None = None  # the nodes of a walk in columns; `None` in a walk of lists
+        # The nodes of the record: listed, or numbers if this is a walk in columns.
+        self._listed: ListedNodes = self.record.nodes  # type: ignore[assignment]
+        self._numbers: NumberedNodes | None = None
         self.delivery = Delivery(self.counts, has_quick_hits=not self.asks_stop)
         self.state = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
         self._reader = NeighborReader(policy, limits, self.counts)
@@ -156,7 +163,7 @@ class Steps:
         if self._stop_answer is None:
             if not self.asks_stop:
                 return False
-            self._show_progress()
+            self.delivery.show_progress()
             try:
                 self._stop_answer = self.policy.stop(self.state)
             except Exception as error:
@@ -191,7 +198,7 @@ class Steps:
             PolicyError: If the policy returns an unusable answer; its own errors pass through.
         """
         self.delivery.count()
-        self._show_progress()
+        self.delivery.show_progress()
         if self._corpora is not None:
             self._corpora.leave_out_lost()
         # Hits beyond `max_hits` are withheld here, and not when they are created: the policy may stop the
@@ -210,14 +217,6 @@ class Steps:
         else:
             await self._discover()
         return True
-
-    def _show_progress(self) -> None:
-        """Update the state, of which a policy may keep parts.
-
-        A walk in columns does it only when the state is looked at.
-        """
-        if self._numbers is None:
-            _ = self.delivery.visited, self.delivery.results
 
     async def _discover(self) -> None:
         """Seed the walk, or expand the nodes of the last step unless a limit is reached."""
@@ -239,8 +238,9 @@ class Steps:
                 nodes = self._numbers = self.record.nodes = NumberedNodes(self.policy)
                 numbers = nodes.check(seeds, "seed")
                 self.counts.refuse("max_frontier", len(numbers) - self._limits.max_frontier)
-                none = np.full(min(len(numbers), self._limits.max_frontier), -1)
-                await self._admit(Neighborhood(numbers[: len(none)], none, none))
+                numbers = numbers[: self._limits.max_frontier]
+                none = np.full(len(numbers), -1)
+                await self._admit_numbers(nodes, NumberedNeighbors(numbers, none, none))
                 return
             listed = await read_seeds(seeds, self.policy, self._limits, self.counts)
         await self._admit_listed(listed, np.full(len(listed), -1))
@@ -262,22 +262,27 @@ class Steps:
         with label_errors("expand", self.policy):
             answer = await self._call_expand(committed)
             if isinstance(answer, Columns) and self._numbers is not None:
-                await self._admit(self._read_columns(answer, positions, self._numbers))
+                await self._admit_numbers(self._numbers, self._read_columns(answer, positions, self._numbers))
                 return
-            neighbors = await self._reader.read(self._to_lists(answer, len(positions)), committed)
+            nodes, counts = await self._reader.read_in_row(self._to_lists(answer, len(positions)), committed)
+        parents = np.repeat(positions, counts)
+        if self._numbers is not None:
+            numbers = self._numbers.check_list(nodes)
+            await self._admit_numbers(self._numbers, NumberedNeighbors(numbers, np.full(len(nodes), -1), parents))
+            return
         with label_errors("node_id", self.policy):
-            self.record.require_stable(positions)
-        counts = list(map(len, neighbors))
-        await self._admit_listed(list(chain.from_iterable(neighbors)), np.repeat(positions, counts))
+            self._listed.require_stable(positions)
+        await self._admit_listed(nodes, parents)
 
-    def _read_columns(self, answer: Columns, positions: Positions, nodes: NumberedNodes) -> Neighborhood:
+    def _read_columns(self, answer: Columns, positions: Positions, nodes: NumberedNodes) -> NumberedNeighbors:
         """Return the neighbours from an answer in columns, as far as the limits allow."""
         numbers = nodes.check(answer.ids, "expand")
         counts, places = self._reader.read_columns(answer, len(positions))
-        self._first_edge = nodes.add_answer(answer)
-        is_whole = len(places) == len(numbers)
+        self._first_edge = start = nodes.add_answer(answer)
         parents = np.repeat(positions, counts)
-        return Neighborhood(numbers if is_whole else numbers[places], parents, places + self._first_edge)
+        if places is None:
+            return NumberedNeighbors(numbers, np.arange(start, start + len(numbers)), parents)
+        return NumberedNeighbors(numbers[places], places + start, parents)
 
     def _to_lists(self, answer: Columns | list[Neighbors], count: int) -> Sequence[Neighbors]:
         return split_columns(answer, count, self.policy) if isinstance(answer, Columns) else answer
@@ -306,42 +311,32 @@ class Steps:
         return answer if isinstance(answer, Columns) else read_exactly(answer, len(committed), "expand", self.policy)
 
     async def _admit_listed(self, nodes: list[Any], parents: Positions) -> None:
-        """Enter discovered nodes of lists in the walk record."""
-        none = np.full(len(nodes), -1)
-        if self._numbers is not None:
-            await self._admit(Neighborhood(self._numbers.check_list(nodes), parents, none))
-            return
-        numbers, ids = await self._number(nodes)
-        with label_errors("node_id", self.policy):
-            await self._admit(Neighborhood(numbers, parents, none, nodes, ids))
-
-    async def _number(self, nodes: Sequence[Any], *, are_ids: bool = False) -> tuple[Positions, list[Hashable]]:
-        """Return the numbers of nodes and their ids, in batches between which other tasks may run."""
-        numbers, ids = [_NO_POSITIONS], cast("list[Hashable]", [])
+        """Enter listed nodes in the walk record, in batches between which other tasks may run."""
+        compares = self.read_edges is not None and self.counts.steps > 0  # seeds are not read from edges
         for start in range(0, len(nodes), _NODES_PER_BATCH):
+            part = slice(start, start + _NODES_PER_BATCH)
             with label_errors("node_id", self.policy):
-                part = cast("ListedNodes", self.record.nodes).number(
-                    nodes[start : start + _NODES_PER_BATCH], are_ids=are_ids
-                )
-            numbers.append(part[0])
-            ids += part[1]
+                batch = nodes[part]
+                found = ListedNeighbors(batch, self._listed.identify(batch), parents[part])
+                is_known = self.record.admit(found, compares=compares)
+            if is_known is not None and self.read_edges is not None:
+                sources = self.record.ids_at(found.parents)
+                self.read_edges.append(ReadEdges(sources, found.ids, is_known.tolist(), batch, None))
             await self._pacer.pace()
-        return np.concatenate(numbers), ids
 
-    async def _admit(self, found: Neighborhood) -> None:
-        """Enter discovered nodes in the walk record, and note the edges for events."""
-        has_readers = self.read_edges is not None and self.counts.steps > 0  # seeds are not read from edges
-        admit = partial(self.record.admit, compares=has_readers)
-        is_known = await offload_if(len(found.numbers) > _LONG, admit, found)
-        if self.read_edges is None or not has_readers or is_known is None:
+    async def _admit_numbers(self, nodes: NumberedNodes, found: NumberedNeighbors) -> None:
+        """Enter numbered nodes in the walk record, and note the edges for events."""
+        compares = self.read_edges is not None and self.counts.steps > 0
+        is_long = len(found.numbers) > _LONG
+        admit = partial(self.record.admit, found, compares=compares)
+        is_known = await in_thread(admit) if is_long else admit()
+        if is_known is None or self.read_edges is None:
             return
-        ids, edges = found.ids, None
-        if self._numbers is not None:
-            await self._numbers.name(found.numbers, self.state, self._store)
-            ids = self._numbers.ids_at(found.numbers, found.numbers)
-            edges = await self._numbers.edges(found.edges)
-        sources = await offload_if(len(ids) > _LONG, self.record.ids_at, found.parents)
-        self.read_edges.append(ReadEdges(sources, ids, is_known.tolist(), found.nodes, edges))
+        if nodes.has_names:
+            await nodes.name(found.numbers, self.state, self._store)
+        sources = await offload_if(is_long, self.record.ids_at, found.parents)
+        targets, edges = nodes.names_of(found.numbers), await nodes.edges(found.edges)
+        self.read_edges.append(ReadEdges(sources, targets, is_known.tolist(), (), edges))
 
     async def _score_and_select(self) -> None:
         """Score the nodes discovered in this step, and select from all that wait."""
@@ -362,7 +357,7 @@ class Steps:
         nodes = self.record.fresh_nodes()
         if len(nodes):
             if self._numbers is not None and self.counts.steps:
-                self.state.fresh_edges = self.record.fresh_edges() - self._first_edge
+                self.state.fresh_edges = self.record.fresh_edges(self._numbers) - self._first_edge
             with label_errors("score", self.policy):
                 answer = self.policy.score(self.state, nodes, self._store)
                 self.record.score_fresh(await await_answer("score", self.policy, answer))
@@ -387,10 +382,12 @@ class Steps:
         edge_types = None
         if self._numbers is not None:
             # A number does not say which edge led to it, so `edge_of` is asked in walks of lists only.
-            await self._numbers.name(self.record.numbers_at(positions), self.state, self._store)
-            edge_types = await self._numbers.edge_types(self.record.edges_at(positions))
+            if self._numbers.has_names:
+                await self._numbers.name(self._numbers.nodes_at(positions), self.state, self._store)
+            no_types = [None] * len(positions)
+            edge_types = await self._numbers.edge_types(positions) if self._numbers.has_edges else no_types
         self.delivery.note_committed(nodes)
-        self._show_progress()
+        self.delivery.show_progress()
         with label_errors("to_hits", self.policy):
             answer = await await_answer("to_hits", self.policy, self.policy.to_hits(self.state, nodes, self._store))
             if isinstance(answer, HitBatch):
@@ -447,43 +444,57 @@ class Steps:
         if not self._limits.count_beyond_limits:
             self.counts.unknown.update(unexpanded)
             return
-        # 1. One call for the nodes of all limits. The ids of lazy neighbours are enough: no nodes are created.
+        # 1. One call for the nodes of all limits.
         committed = self._join(list(unexpanded.values()))
         counts = WalkCounts()  # its own counts: this is not part of the walk
         reader = NeighborReader(self.policy, self._limits, counts)
+        sizes = list(map(len, unexpanded.values()))
         with label_errors("expand", self.policy):
             answer = await self._call_expand(committed)
             if isinstance(answer, Columns) and self._numbers is not None:
-                numbers = self._numbers.check(answer.ids, "expand")
-                sizes, places = reader.read_columns(answer, len(committed))
-                numbers = numbers[places]
+                unreached = await self._count_columns(answer, sizes, reader, self._numbers)
             else:
-                sizes, numbers = await self._read_ids(self._to_lists(answer, len(committed)), committed, reader)
+                unreached = await self._count_lists(self._to_lists(answer, len(committed)), committed, sizes, reader)
         # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
-        start = end = 0
-        ends = np.cumsum(sizes)
-        for limit, group in unexpanded.items():
-            end += len(group)
-            stop = int(ends[end - 1])
-            part = numbers[start:stop]
-            self.counts.refuse(limit, await offload_if(len(part) > _LONG, self.record.count_unreached, part))
-            start = stop
+        for limit, count in zip(unexpanded, unreached, strict=True):
+            self.counts.refuse(limit, count)
             if counts.left_out:
                 self.counts.at_least.add(limit)
 
-    async def _read_ids(
-        self, sources: Sequence[Neighbors], committed: CommittedNodes, reader: NeighborReader
-    ) -> tuple[Positions, Positions]:
-        """Return how many neighbours each node has, and the numbers of all of them in a row."""
+    async def _count_columns(
+        self, answer: Columns, sizes: Sequence[int], reader: NeighborReader, nodes: NumberedNodes
+    ) -> list[int]:
+        """Return how many nodes behind each limit were not reached, from an answer in columns."""
+        numbers = nodes.check(answer.ids, "expand")
+        counts, places = reader.read_columns(answer, sum(sizes))
+        numbers = numbers if places is None else numbers[places]
+        ends = np.cumsum(counts)[np.cumsum(sizes) - 1].tolist()
+        parts = [numbers[start:end] for start, end in pairwise([0, *ends])]
+        return [await offload_if(len(part) > _LONG, self.record.count_unreached, nodes, part) for part in parts]
+
+    async def _count_lists(
+        self, sources: Sequence[Neighbors], committed: CommittedNodes, sizes: Sequence[int], reader: NeighborReader
+    ) -> list[int]:
+        """Return how many nodes behind each limit were not reached, from an answer in lists."""
+        # The ids of lazy neighbours are enough: no nodes are created.
         are_ids = [isinstance(source, LazyNeighbors) for source in sources]
         plain = [source.ids if isinstance(source, LazyNeighbors) else source for source in sources]
         neighbors = await reader.read(plain, committed)
-        sizes = np.array(list(map(len, neighbors)), np.intp)
+        unreached, start = [], 0
+        for size in sizes:
+            part = slice(start, start := start + size)
+            unreached.append(await self._count_listed(neighbors[part], are_ids[part]))
+        return unreached
+
+    async def _count_listed(self, neighbors: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> int:
+        """Return how many nodes the walk has not reached, among nodes and ids."""
         if self._numbers is not None:
-            return sizes, self._numbers.check_list(list(chain.from_iterable(neighbors)))
-        # Runs of nodes and runs of ids in turn, so that the order stays.
-        numbers = [_NO_POSITIONS]
-        for is_ids, run in groupby(zip(are_ids, neighbors, strict=True), key=itemgetter(0)):
-            row = list(chain.from_iterable(items for _, items in run))
-            numbers.append((await self._number(row, are_ids=is_ids))[0])
-        return sizes, np.concatenate(numbers)
+            return self._numbers.count_unreached(self._numbers.check_list(list(chain.from_iterable(neighbors))))
+        unreached: set[Hashable] = set()
+        for as_ids in (False, True):
+            nodes = list(chain.from_iterable(compress(neighbors, (is_ids is as_ids for is_ids in are_ids))))
+            for start in range(0, len(nodes), _NODES_PER_BATCH):
+                with label_errors("node_id", self.policy):
+                    unreached |= self._listed.find_unreached(nodes[start : start + _NODES_PER_BATCH], are_ids=as_ids)
+                await self._pacer.pace()
+        return len(unreached)

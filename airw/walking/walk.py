@@ -257,7 +257,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
                 f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
             )
         position = self._positions[key]
-        self._steps.record.require_stable(np.array([position]))
+        self._steps.record.nodes.require_stable(np.array([position]))
         return self._steps.record.path_to(position)
 
     def events(self) -> WalkEvents:
@@ -343,7 +343,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
         """Return the next hit; `None` at the end of the walk."""
         run, steps = self._run, self._steps
         # 1. The policy may stop the walk after each hit, before any further work is done for it.
-        if await run.should_end():
+        if steps.call_stop() is not False and await run.should_end():
             return None
         # 2. A hit that is ready needs no work, so the deadline does not apply to it.
         if steps.has_ready_node:
