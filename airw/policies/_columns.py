@@ -1,11 +1,22 @@
-"""The check that a policy can walk in columns."""
+"""The checks that a policy can walk in columns, and over which stores it does."""
 
-from airw.walking import Policy, WalkPolicy
+from typing import TypeGuard
+
+from airw.protocols import AdjacencyReader
+from airw.walking import Policy
 
 _METHODS = ("seed", "score", "select", "expand", "node_id", "edge_of", "to_hits")
 
 
-def speaks_columns(policy: WalkPolicy) -> bool:
+def has_numbers(store: object) -> TypeGuard[AdjacencyReader]:
+    """Return whether a store itself numbers its artifacts.
+
+    The numbers of the start cost a call, which may take long if the store is behind an object that passes calls on.
+    """
+    return hasattr(type(store), "artifact_numbers")
+
+
+def speaks_columns(policy: object) -> bool:
     """Return whether all classes that define the methods of a policy know columns.
 
     A class says so by `speaks_columns = True`. A subclass that overrides a method without saying so is called with

@@ -9,6 +9,7 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray, reserve
 from airw._base.checks import MAX_HITS, check_count
 from airw._base.overriding import override
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, require
 from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges, find_artifacts
@@ -102,6 +103,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     start_k: int = 4
     adjacent_k: int | None = 10
     max_traverse: int | None = None
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -111,30 +113,25 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if value is not None or name == "start_k":
                 check_count(name, value, most=MAX_HITS)
 
-    async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
+    async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode] | Numbers:
         """Return the start: the artifacts of one search, and the roots."""
-        return await self._find_start(state, store, self.start_k)
+        start = await self._find_start(state, store, self.start_k)
+        return await self._to_seeds(state.memory, start, store)
 
     async def _keep_vectors(
-        self, state: WalkState[B], nodes: Sequence[ArtifactNode], store: OpenCorpus[object], setting: str = ""
+        self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: OpenCorpus[object], setting: str = ""
     ) -> None:
         """Store the vector of each artifact's best surface in memory, by position; one store call."""
         vectors = require(store, "vectors_of", self._name, setting)
-        state.memory.add_rows(await state.memory.best_vectors([node.id for node in nodes], store, vectors))
+        state.memory.add_rows(await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors))
 
-    async def expand(
-        self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
-        """Return the neighbours of each artifact, within `max_traverse`; one store call."""
-        to_expand = state.memory.filter_crossable(committed)
+    @override
+    def _filter_crossable(self, memory: B, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
+        to_expand = super()._filter_crossable(memory, committed)
         if self.max_traverse is not None:
-            to_expand = to_expand[: self.max_traverse - state.memory.traverse_count]
-            state.memory.traverse_count += len(to_expand)
-        if len(to_expand) == len(committed):
-            return await super().expand(state, committed, store)
-        neighbors = await super().expand(state, to_expand, store)
-        neighbors_of = dict(zip((entry.id for entry in to_expand), neighbors, strict=True))
-        return [neighbors_of.get(entry.id, []) for entry in committed]
+            to_expand = to_expand[: self.max_traverse - memory.traverse_count]
+            memory.traverse_count += len(to_expand)
+        return to_expand
 
     @override
     async def _neighbors_by_fields(
@@ -163,7 +160,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         last_neighbors, not_admitted, memory.last_neighbors = memory.last_neighbors, memory.not_admitted, {}
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
         reached_again = {not_admitted.pop(id): id for id in last_neighbors if id in not_admitted}
-        id_of = dict(sorted(reached_again.items())) | dict(zip(fresh, map(frontier.ids.__getitem__, fresh), strict=True))
+        id_of = dict(sorted(reached_again.items())) | dict(zip(fresh, memory.ids_at(frontier, fresh), strict=True))
         positions, ids = np.fromiter(id_of, np.intp, len(id_of)), list(id_of.values())
         # 3. The nearest are admitted, ties in order of discovery.
         order = np.argsort(-memory.cosines(ids), kind="stable")

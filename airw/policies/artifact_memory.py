@@ -6,19 +6,20 @@ Artifacts are identified by the ids of their store. Policies compare ids and loo
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
+from airw.links.columns import LinkColumnReader, Numbers
 from airw.policies._capabilities import embed
 from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Permissions, Scope
 from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSearch
 from airw.values import Record, SearchHit
-from airw.walking import CommittedNode, Frontier
+from airw.walking import CommittedNode, CommittedNodes, Frontier
 
 _OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
 _ALLOWED = Permissions(start=True, cross=True, keep=True)
@@ -41,6 +42,7 @@ class ArtifactMemory:
         permissions: What the walk may do with each artifact, as far as the scope was applied.
         artifacts_by_value: The artifacts that each field value leads to, by the key of the `FieldValue`.
         unchecked_roots: The roots of which nobody knows yet whether they exist.
+        reader: Reads the links of a walk in columns, and names its nodes; `None` in any other walk.
     """
 
     query: str
@@ -52,6 +54,28 @@ class ArtifactMemory:
     permissions: dict[Id, Permissions] = field(default_factory=dict)
     artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
     unchecked_roots: list[Id] = field(default_factory=list)
+    reader: LinkColumnReader | None = None
+
+    def ids_of(self, nodes: Sequence[Any] | Numbers) -> list[Id]:
+        """Return the ids of nodes; in a walk in columns these are numbers."""
+        if isinstance(nodes, np.ndarray):
+            return self._name(nodes)
+        return [node.id for node in nodes]
+
+    def ids_at(self, frontier: Frontier, positions: Sequence[int]) -> list[Id]:
+        """Return the ids at positions of the frontier."""
+        if self.reader is None:
+            return [frontier.ids[position] for position in positions]
+        return self._name(cast("Numbers", frontier.nodes)[np.array(positions, np.intp)])
+
+    def ids_of_committed(self, committed: Sequence[CommittedNode]) -> list[Id]:
+        """Return the ids of committed nodes."""
+        if self.reader is None:
+            return [entry.node.id for entry in committed]
+        return cast("CommittedNodes", committed).ids
+
+    def _name(self, numbers: Numbers) -> list[Id]:
+        return cast("LinkColumnReader", self.reader).find_ids(numbers)
 
     async def embed_query(self, corpus: OpenCorpus[object]) -> Floats:
         """Return the query's vector, `(dim,) float32`; it is embedded once per walk."""
@@ -134,14 +158,14 @@ class ArtifactMemory:
         return [not (may.cross or may.keep) or (is_start and not may.start) for may in permissions]
 
     async def make_hits(
-        self, committed: Sequence[CommittedNode], corpus: OpenCorpus[RecordLookup]
+        self, committed: Sequence[CommittedNode], scores: Sequence[float], corpus: OpenCorpus[RecordLookup]
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as a hit; `None` if it has none or may not be kept."""
-        rows = [(entry.node.id, entry.score) for entry in committed]
-        kept_ids = [id for id, _ in rows if self.permissions_of(id).keep] if self.permissions else [id for id, _ in rows]
+        ids = self.ids_of_committed(committed)
+        kept_ids = [id for id in ids if self.permissions_of(id).keep] if self.permissions else ids
         record_of = dict(zip(kept_ids, await self.best_records(kept_ids, corpus), strict=True))
-        pairs = [(record_of.get(id), score) for id, score in rows]
-        return [None if record is None else record.as_hit(score, corpus.name) for record, score in pairs]
+        rows = zip(map(record_of.get, ids), scores, strict=True)
+        return [None if record is None else record.as_hit(score, corpus.name) for record, score in rows]
 
     async def best_vectors(self, ids: Sequence[Id], corpus: OpenCorpus[object], store: VectorSearch) -> Floats:
         """Return the vector of each artifact's best surface, and remember surface and cosine.
@@ -195,13 +219,15 @@ def _find_best_rows(
     return best_rows, best_scores
 
 
-def selectable(frontier: Frontier, are_excluded: Callable[[Sequence[Id]], list[bool]]) -> NDArray[np.intp]:
+def selectable(
+    memory: ArtifactMemory, frontier: Frontier, are_excluded: Callable[[Sequence[Id]], list[bool]]
+) -> NDArray[np.intp]:
     """Return the live positions that are not excluded, and drop the excluded ones.
 
     Only the positions of this step are checked: earlier ones were checked in their own step.
     """
     fresh = frontier.fresh
-    excluded = list(compress(fresh, are_excluded(frontier.ids[fresh.start : fresh.stop])))
+    excluded = list(compress(fresh, are_excluded(memory.ids_at(frontier, fresh))))
     if not excluded:
         return frontier.live
     frontier.drop(excluded)

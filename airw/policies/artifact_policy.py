@@ -2,7 +2,8 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -10,16 +11,19 @@ from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count, check_strings
 from airw._base.overriding import override
 from airw.errors import ArgumentError
+from airw.links.columns import LinkColumnReader, Numbers
+from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import Walkable, require
+from airw.policies._columns import has_numbers, speaks_columns
 from airw.policies._roots import check_roots
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
-from airw.policies.artifact_memory import A, selectable
+from airw.policies.artifact_memory import A, ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup
-from airw.values import DIRECTIONS, Direction, Edge, NodeIdLike, SearchHit
-from airw.walking import CommittedNode, Frontier, Policy, WalkState
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike, SearchHit
+from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, Policy, WalkState
 
 
 class ArtifactNode(NamedTuple):
@@ -60,6 +64,7 @@ class ArtifactPolicy(Policy[A]):
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL
     max_depth: int | None = None
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -100,22 +105,57 @@ class ArtifactPolicy(Policy[A]):
         )
         return [ArtifactNode(id) for id in ids]
 
-    async def score(self, state: WalkState[A], nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
+    async def _to_seeds(self, memory: ArtifactMemory, nodes: list[Any], corpus: Walkable) -> list[Any] | Numbers:
+        """Return the start of the walk as numbers if it is to be in columns, else as it is."""
+        if self.edges is None and has_numbers(corpus.store) and speaks_columns(self):
+            links = FollowedLinks(direction=self.direction, filter=LinkFilter(types=self.types), inverses=None)
+            reader = LinkColumnReader(corpus.store, links, str)
+            numbers = await reader.find_numbers([node.id for node in nodes])
+            if len(numbers) == len(nodes):  # else a root is unknown
+                memory.reader = reader
+                return numbers
+        return nodes
+
+    async def score(
+        self, state: WalkState[A], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
+    ) -> NDArray[np.float64]:
         """Score by the cosine of the best surface; one store call if an artifact is new."""
-        ids = [node.id for node in nodes]
+        ids = state.memory.ids_of(nodes)
         scores = await state.memory.score(ids, store)
         await check_roots(state.memory, store)
         await state.memory.apply_scope(ids, store)
         return scores
 
-    async def expand(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
+    async def expand(
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[Any]] | Columns:
         """Return the neighbours of each artifact that may be crossed; one store call."""
-        crossable = state.memory.filter_crossable(committed)
+        crossable = self._filter_crossable(state.memory, committed)
+        if state.memory.reader is not None:
+            return await self._read_columns(state.memory, crossable, cast("CommittedNodes", committed))
         neighbors = await self._neighbors(state, crossable, store)
         if len(crossable) == len(committed):
             return neighbors
         neighbors_of = dict(zip((entry.id for entry in crossable), neighbors, strict=True))
         return [neighbors_of.get(entry.id, []) for entry in committed]
+
+    def _filter_crossable(self, memory: A, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
+        """Return the committed nodes whose neighbours are to be read."""
+        return memory.filter_crossable(committed)
+
+    async def _read_columns(self, memory: A, crossable: Sequence[CommittedNode], committed: CommittedNodes) -> Columns:
+        """Return the neighbours of the artifacts that may be crossed, as columns."""
+        reader, numbers = cast("LinkColumnReader", memory.reader), cast("Numbers", committed.nodes)
+        if len(crossable) < len(committed):
+            # The number -1 has no neighbours.
+            crossable_ids = {entry.id for entry in crossable}
+            numbers = np.where([id in crossable_ids for id in committed.ids], numbers, -1)
+        links, offsets = await reader.read(numbers)
+        return Columns(links.ends, offsets, partial(reader.make_edges, links), partial(reader.find_types, links))
+
+    async def name_nodes(self, state: WalkState[A], numbers: Numbers, store: Walkable) -> list[NodeId]:
+        """Return the ids of artifacts by their numbers in a walk in columns."""
+        return state.memory.ids_of(numbers)
 
     async def _neighbors(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
@@ -160,7 +200,7 @@ class ArtifactPolicy(Policy[A]):
         """Return the live positions that are not excluded, and drop the excluded ones."""
         if not self._reads_fields:
             return frontier.live
-        return selectable(frontier, lambda ids: self._are_excluded(state, ids))
+        return selectable(state.memory, frontier, lambda ids: self._are_excluded(state, ids))
 
     def _are_excluded(self, state: WalkState[A], ids: Sequence[Id]) -> list[bool]:
         """Return for each artifact whether it is excluded.
@@ -184,7 +224,7 @@ class ArtifactPolicy(Policy[A]):
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as its hit; one store call."""
-        return await state.memory.make_hits(committed, store)
+        return await state.memory.make_hits(committed, [entry.score for entry in committed], store)
 
 
 def to_nodes(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[ArtifactNode]:

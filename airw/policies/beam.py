@@ -1,8 +1,8 @@
 """The policy `Beam`: the best few paths of each step."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -10,11 +10,12 @@ from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.values import Edge
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, WalkState
 
 _OFFLOAD_ABOVE = 2_000  # paths; comparing this many takes about a millisecond
 
@@ -37,11 +38,24 @@ class PathNode(NamedTuple):
     total: float = 0.0
 
 
-State: TypeAlias = WalkState[ArtifactMemory]
+@dataclass(slots=True, eq=False)
+class BeamMemory(ArtifactMemory):
+    """The memory of one walk of `Beam`; paths are used in a walk in columns only.
+
+    Args:
+        paths: The fields `before` and `total` of the path at each position, `(2, n) float64`.
+        next_paths: The same for each neighbour that was read last.
+    """
+
+    paths: NDArray[np.float64] = field(default_factory=lambda: np.empty((2, 0)))
+    next_paths: NDArray[np.float64] = field(default_factory=lambda: np.empty((2, 0)))
+
+
+State: TypeAlias = WalkState[BeamMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam(ArtifactPolicy[ArtifactMemory]):
+class Beam(ArtifactPolicy[BeamMemory]):
     """Start from a search and keep in each step the `width` artifacts with the best paths.
 
     A path scores by the mean cosine of its artifacts to the query. An artifact scores by the best path to it that goes
@@ -86,6 +100,7 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
     width: int = 4
     seed_k: int = 4
     max_depth: int | None = 3
+    speaks_columns = True
     scores_paths = True  # with Beam's scores the first path is the best one; a subclass may score differently
 
     def __post_init__(self) -> None:
@@ -95,21 +110,30 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
         check_count("seed_k", self.seed_k, most=MAX_HITS)
 
     @override
-    def begin(self, state: State) -> ArtifactMemory:
-        return ArtifactMemory(state.query, self.scope, self._reads_fields)
+    def begin(self, state: State) -> BeamMemory:
+        return BeamMemory(state.query, self.scope, self._reads_fields)
 
-    async def seed(self, state: State, store: Walkable) -> list[PathNode]:
+    async def seed(self, state: State, store: Walkable) -> list[PathNode] | Numbers:
         """Return the start: the artifacts of one search, and the roots."""
-        return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
+        start = [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
+        return await self._to_seeds(state.memory, start, store)
 
-    async def score(self, state: State, nodes: Sequence[Any], store: Walkable) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[Any] | Numbers, store: Walkable) -> NDArray[np.float64]:
         """Score by the mean cosine of each path; one store call.
 
         Several paths to one artifact do not cost more.
         """
-        await super().score(state, list({node.id: node for node in nodes}.values()), store)
-        totals = state.memory.cosines(node.id for node in nodes) + np.array([node.total for node in nodes])
-        means: NDArray[np.float64] = totals / np.array([node.before + 1 for node in nodes])
+        memory = state.memory
+        if isinstance(nodes, np.ndarray):
+            await super().score(state, np.unique(nodes), store)
+            seeds = np.zeros((2, len(nodes)))
+            paths = memory.next_paths[:, state.fresh_edges] if len(state.fresh_edges) else seeds
+            memory.paths = np.concatenate([memory.paths, paths], axis=1)
+        else:
+            await super().score(state, list({node.id: node for node in nodes}.values()), store)
+            paths = np.array([[node.before for node in nodes], [node.total for node in nodes]])
+        before, totals = paths
+        means: NDArray[np.float64] = (memory.cosines(memory.ids_of(nodes)) + totals) / (before + 1)
         return means
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
@@ -129,10 +153,18 @@ class Beam(ArtifactPolicy[ArtifactMemory]):
                 break
         return list(best.values())
 
-    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
+    async def expand(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[Any]] | Columns:
         """Return the paths that lead on from each artifact; one store call."""
-        neighbors = await super().expand(state, committed, store)
-        best_surfaces = state.memory.best_surfaces
+        memory, neighbors = state.memory, await super().expand(state, committed, store)
+        if isinstance(neighbors, Columns):
+            nodes = cast("CommittedNodes", committed)
+            before, totals = memory.paths[:, nodes.positions]
+            longer = np.array([before + 1, totals + memory.cosines(nodes.ids)])
+            memory.next_paths = np.repeat(longer, np.diff(neighbors.offsets), axis=1)
+            return neighbors
+        best_surfaces = memory.best_surfaces
         return [
             _extend(entry.node, best_surfaces[entry.node.id][1], nodes)
             for entry, nodes in zip(committed, neighbors, strict=True)

@@ -33,6 +33,8 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
         True
     """
 
+    speaks_columns = True
+
     @property
     def keeps_frontier(self) -> bool:  # type: ignore[override] # it depends on a parameter
         """True with `edges`: artifacts that were not admitted wait for another field value."""

@@ -57,11 +57,9 @@ class LinkMemory(ArtifactMemory):
     """The memory of one walk along links.
 
     Args:
-        reader: Reads the links of a walk in columns; `None` in any other walk.
         hops: In a walk in columns, the hops from the start to the artifacts discovered last.
     """
 
-    reader: LinkColumnReader | None = None
     hops: int = 0
 
 
@@ -251,7 +249,7 @@ class LinkWalk(Policy[LinkMemory]):
     def _positions_to_commit(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         live = frontier.live
         if self.scope != ALLOW_ALL:
-            live = selectable(frontier, partial(state.memory.are_excluded, is_start=not state.visited))
+            live = selectable(state.memory, frontier, partial(state.memory.are_excluded, is_start=not state.visited))
         return _select_cheapest(frontier, live) if self.weighted and len(live) else live
 
     async def expand(

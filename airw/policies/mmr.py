@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
-from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import CommittedNode, CommittedNodes, Frontier, WalkState
 
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
 _OFFLOAD_ABOVE = 1 << 19  # numbers; comparing this many takes about a millisecond
@@ -107,10 +107,10 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class MmrMemory(AdmittingMemory):
-    """The memory of one walk of `Mmr`: the candidates, and the choice made for each artifact."""
+    """The memory of one walk of `Mmr`: the candidates, and the choices by position."""
 
     pool: Pool = field(kw_only=True)
-    picks: dict[Id, Pick] = field(default_factory=dict)
+    picks: dict[int, Pick] = field(default_factory=dict)
 
 
 State: TypeAlias = WalkState[MmrMemory]
@@ -146,6 +146,7 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     lambda_mult: float = 0.5
     min_mmr_score: float = -np.inf
     keeps_frontier = True
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -159,7 +160,9 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     def begin(self, state: State) -> MmrMemory:
         return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))
 
-    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
+    async def score(
+        self, state: State, nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
+    ) -> NDArray[np.float64]:
         """Score by the cosine of the best surface, and keep its vector; one store call."""
         await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
@@ -184,7 +187,7 @@ class Mmr(AdmittingPolicy[MmrMemory]):
             if pick is None:
                 break
             chosen.append(pick.position)
-            memory.picks[frontier.ids[pick.position]] = pick
+            memory.picks[pick.position] = pick
             if state.max_depth is None or frontier.depths[pick.position] < state.max_depth:
                 break
         return chosen or self._select_nothing(state, frontier)
@@ -198,9 +201,9 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with the numbers of its choice; one store call."""
         hits = await super().to_hits(state, committed, store)
-        for entry, hit in zip(committed, hits, strict=True):
+        for position, hit in zip(cast("CommittedNodes", committed).positions.tolist(), hits, strict=True):
             if hit is not None:
-                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[entry.id]
+                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[position]
         return hits
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:

@@ -4,7 +4,8 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from itertools import pairwise
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.vectors import best_first
 from airw.errors import ArgumentError
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, require
 from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
 from airw.policies._roots import check_roots, find_roots
@@ -26,7 +28,7 @@ from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL
 from airw.protocols import OpenCorpus
 from airw.values import Direction, SearchHit
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, WalkState
 
 Weighting: TypeAlias = Literal["uniform", "score"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
@@ -40,18 +42,38 @@ class PushMemory(ArtifactMemory):
     """The memory of one walk of `PersonalizedPageRank`.
 
     Args:
-        numbers: The node number of each discovered artifact, in order of discovery.
+        numbers: The node number of each discovered artifact, in order of discovery. In a walk in columns those of
+            scored artifacts.
         push: The forward push; unset if the walk has no seeds.
         number_at: The node number of the artifact at each position of the walk record.
+        columns: In a walk in columns, the node number of each number of the store; -1 if it was not discovered.
+        count: The number of discovered artifacts in a walk in columns.
     """
 
     numbers: dict[Id, int] = field(default_factory=dict)
     push: ForwardPush = field(init=False)
     number_at: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    columns: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    count: int = 0
 
-    def numbers_of(self, ids: Sequence[Id]) -> NDArray[np.intp]:
-        """Return the node numbers of discovered artifacts."""
+    def numbers_of(self, ids: Sequence[Id] | Numbers) -> NDArray[np.intp]:
+        """Return the node numbers of artifacts, by their ids or the numbers of the store."""
+        if isinstance(ids, np.ndarray):
+            return self.columns[ids]
         return np.fromiter(map(self.numbers.__getitem__, ids), np.intp, len(ids))
+
+    def number(self, nodes: Numbers) -> NDArray[np.intp]:
+        """Return the node numbers of nodes in a walk in columns; new ones get the next numbers."""
+        bound = int(nodes.max(initial=-1)) + 1
+        if bound > len(self.columns):
+            grown = np.full(max(bound, 2 * len(self.columns)), -1, np.intp)
+            grown[: len(self.columns)] = self.columns
+            self.columns = grown
+        new = nodes[self.columns[nodes] < 0]
+        new = new[np.sort(np.unique(new, return_index=True)[1])]
+        self.columns[new] = np.arange(self.count, self.count + len(new))
+        self.count += len(new)
+        return self.columns[nodes]
 
 
 State: TypeAlias = WalkState[PushMemory]
@@ -121,6 +143,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     title_weight: float = 0.0
     direction: Direction = "both"
     keeps_frontier = True
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -138,7 +161,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
     def begin(self, state: State) -> PushMemory:
         return PushMemory(state.query, self.scope, self._reads_fields)
 
-    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
+    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode] | Numbers:
         """Return the artifacts with mass: from the search, the roots and the query's names."""
         memory = state.memory
         if self.edges is not None:
@@ -153,7 +176,10 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         if masses:
             memory.numbers = {id: number for number, id in enumerate(masses)}
             memory.push = ForwardPush.start(list(masses.values()), self.restart)
-        return [ArtifactNode(id) for id in masses]
+        seeds = await self._to_seeds(memory, [ArtifactNode(id) for id in masses], store)
+        if isinstance(seeds, np.ndarray):
+            memory.number(seeds)
+        return seeds
 
     async def _masses(self, memory: PushMemory, corpus: Walkable) -> dict[Id, float]:
         """Return the mass of each seed, in order of discovery."""
@@ -183,13 +209,18 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             for id in artifacts:
                 masses[id] += self.title_weight / (len(artifacts) * max(1, fan_in[id]))
 
-    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
+    async def score(
+        self, state: State, nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
+    ) -> NDArray[np.float64]:
         """Score by the lower bound at discovery; no store call without a scope."""
+        memory = state.memory
         if self.scope != ALLOW_ALL:
             await super().score(state, nodes, store)
-        return self._lower_bounds(state.memory, [node.id for node in nodes])
+            if isinstance(nodes, np.ndarray):
+                memory.numbers.update(zip(memory.ids_of(nodes), memory.numbers_of(nodes).tolist(), strict=True))
+        return self._lower_bounds(memory, nodes if isinstance(nodes, np.ndarray) else memory.ids_of(nodes))
 
-    def _lower_bounds(self, memory: PushMemory, ids: Sequence[Id]) -> NDArray[np.float64]:
+    def _lower_bounds(self, memory: PushMemory, ids: Sequence[Id] | Numbers) -> NDArray[np.float64]:
         """Return the lower bounds of artifacts that are not explored, and so have no estimate yet."""
         return self.restart * memory.push.residual[memory.numbers_of(ids)]
 
@@ -215,6 +246,20 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             memory.push = await offload_if(is_long, _explore, memory, ids, neighbors)
         return neighbors
 
+    @override
+    async def _read_columns(
+        self, memory: PushMemory, crossable: Sequence[CommittedNode], committed: CommittedNodes
+    ) -> Columns:
+        neighbors = await super()._read_columns(memory, crossable, committed)
+        if crossable:
+            crossable_ids = {entry.id for entry in crossable}
+            is_crossable = np.array([id in crossable_ids for id in committed.ids])
+            nodes, counts = cast("Numbers", committed.nodes)[is_crossable], np.diff(neighbors.offsets)[is_crossable]
+            is_long = len(memory.push.targets) + len(neighbors.ids) > _OFFLOAD_ABOVE
+            ends = cast("Numbers", neighbors.ids)
+            memory.push = await offload_if(is_long, _explore_columns, memory, nodes, counts, ends)
+        return neighbors
+
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
@@ -222,12 +267,13 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
 
         At most two store calls.
         """
-        ids = [entry.node.id for entry in committed]
-        await state.memory.score(ids, store)
-        await check_roots(state.memory, store)
-        scores = self._lower_bounds(state.memory, ids).tolist()
-        with_scores = [entry._replace(score=score) for entry, score in zip(committed, scores, strict=True)]
-        return await super().to_hits(state, with_scores, store)
+        memory, ids = state.memory, state.memory.ids_of_committed(committed)
+        await memory.score(ids, store)
+        await check_roots(memory, store)
+        if memory.reader is not None:
+            numbers = memory.numbers_of(cast("Numbers", cast("CommittedNodes", committed).nodes))
+            memory.numbers.update(zip(ids, numbers.tolist(), strict=True))
+        return await memory.make_hits(committed, self._lower_bounds(memory, ids).tolist(), store)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits by their last estimate, with bounds and proven ranks in their metadata."""
@@ -279,6 +325,19 @@ def _explore(memory: PushMemory, ids: Sequence[Id], neighbors: Sequence[Sequence
     distinct_ids = [dict.fromkeys(node.id for node in nodes) for nodes in neighbors]
     neighbor_numbers = [[numbers.setdefault(id, len(numbers)) for id in distinct] for distinct in distinct_ids]
     return memory.push.explore([numbers[id] for id in ids], neighbor_numbers, len(numbers)).push_roughly()
+
+
+def _explore_columns(memory: PushMemory, nodes: Numbers, counts: Numbers, ends: Numbers) -> ForwardPush:
+    """Do the same in a walk in columns.
+
+    `ends` are the neighbours, and `counts` how many of them each node has.
+    """
+    owners = np.repeat(np.arange(len(nodes)), counts)
+    first = np.sort(np.unique(owners * (ends.max(initial=0) + 1) + ends, return_index=True)[1])
+    numbers, degrees = memory.number(ends[first]).tolist(), np.bincount(owners[first], minlength=len(nodes))
+    bounds = pairwise([0, *np.cumsum(degrees).tolist()])
+    neighbors = [numbers[start:stop] for start, stop in bounds]
+    return memory.push.explore(memory.numbers_of(nodes).tolist(), neighbors, memory.count).push_roughly()
 
 
 async def _drop_missing(

@@ -233,7 +233,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         if self.scope == ALLOW_ALL:
             return super().select(state, frontier)
         are_excluded = partial(state.memory.are_excluded, is_start=not state.visited)
-        allowed = set(selectable(frontier, are_excluded).tolist())
+        allowed = set(selectable(state.memory, frontier, are_excluded).tolist())
         return [position for position in frontier.best_first().tolist() if position in allowed]
 
     async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[_Dependents]:
@@ -259,7 +259,7 @@ class ReverseDependency(Policy[DependencyMemory]):
 
         One store call.
         """
-        hits = await state.memory.make_hits(committed, store)
+        hits = await state.memory.make_hits(committed, [entry.score for entry in committed], store)
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None:
                 hit.metadata["fan_in"] = len(state.memory.referrers[entry.id])

@@ -16,12 +16,12 @@ from airw._base.messages import short_repr
 from airw._base.notes import add_note
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
-from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import CommittedNode, CommittedNodes, Frontier, WalkState
 
 _OFFLOAD_ABOVE = 5_000  # artifacts; sorting this many takes about a millisecond
 
@@ -33,12 +33,12 @@ class ScoredMemory(AdmittingMemory):
     Args:
         corpus: The walked corpus; `select` needs it and does not receive it.
         pool: The score at each position that was admitted and not selected.
-        selected_scores: The score of each artifact that was selected.
+        selected_scores: The score at each position that was selected.
     """
 
     corpus: Walkable = field(init=False)
     pool: dict[int, float] = field(default_factory=dict)
-    selected_scores: dict[Id, float] = field(default_factory=dict)
+    selected_scores: dict[int, float] = field(default_factory=dict)
 
 
 State: TypeAlias = WalkState[ScoredMemory]
@@ -72,6 +72,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
     scorer: Callable[[Node], float | Awaitable[float]] | None = None
     per_iteration_limit: int | None = None
     keeps_frontier = True
+    speaks_columns = True
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -86,11 +87,13 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         return ScoredMemory(state.query, self.scope, self._reads_fields or self.scorer is not None)
 
     @override
-    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
+    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode] | Numbers:
         state.memory.corpus = store
         return await super().seed(state, store)
 
-    async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
+    async def score(
+        self, state: State, nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
+    ) -> NDArray[np.float64]:
         """Score by the cosine of the best surface, for admission; one store call."""
         if self.scorer is not None:
             await self._keep_vectors(state, nodes, store, "scorer=...")
@@ -108,9 +111,8 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
         best = await offload_if(len(pool) > _OFFLOAD_ABOVE, _sort_pool, pool)
         selected = self._choose(state, frontier, best)
-        scores = {frontier.ids[position]: pool.pop(position) for position in selected}
-        state.memory.selected_scores.update(scores)
-        self._expect_hits(state, scores)
+        state.memory.selected_scores.update((position, pool.pop(position)) for position in selected)
+        self._expect_hits(state, state.memory.ids_at(frontier, selected))
         return selected or self._select_nothing(state, frontier)
 
     async def _scores(self, state: State, frontier: Frontier, positions: list[int]) -> list[float]:
@@ -118,10 +120,10 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         if self.scorer is None or not positions:
             scores: list[float] = frontier.scores[positions].tolist()
             return scores
-        memory, ids = state.memory, [frontier.ids[position] for position in positions]
+        memory, ids = state.memory, state.memory.ids_at(frontier, positions)
         records = await memory.best_records(ids, memory.corpus)
         nodes = {
-            position: memory.to_node(id, record, frontier.depths[position], row)
+            position: memory.to_node(id, record, int(frontier.depths[position]), row)
             for position, id, record, row in zip(positions, ids, records, memory.rows[positions], strict=True)
             if record is not None
         }
@@ -173,9 +175,8 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; at most one store call."""
-        scores = state.memory.selected_scores
-        with_scores = [entry._replace(score=scores[entry.id]) for entry in committed]
-        return await super().to_hits(state, with_scores, store)
+        memory, positions = state.memory, cast("CommittedNodes", committed).positions.tolist()
+        return await memory.make_hits(committed, [memory.selected_scores[position] for position in positions], store)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Return the `select_k` hits with the highest scores, best first."""

@@ -10,6 +10,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
+from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
 from airw.policies._seeding import Seeding
 from airw.policies._several_corpora import Id
@@ -261,11 +262,11 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
     @override
     async def seed(self, state: WalkState[StrategyMemory], store: Walkable) -> list[ArtifactNode]:
         state.memory.corpus = store
-        return await super().seed(state, store)
+        return await self._find_start(state, store, self.start_k)
 
     @override
     async def score(
-        self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode], store: Walkable
+        self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
     ) -> NDArray[Any]:
         await self._keep_vectors(state, nodes, store)
         return await super().score(state, nodes, store)
@@ -324,7 +325,7 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
     ) -> list[list[ArtifactNode]]:
         tracker = state.memory.tracker
         to_expand = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
-        neighbors = await super().expand(state, to_expand, store)
+        neighbors = cast("list[list[ArtifactNode]]", await super().expand(state, to_expand, store))
         neighbors_of = dict(zip((entry.id for entry in to_expand), neighbors, strict=True))
         tracker.to_traverse.clear()
         return [neighbors_of.get(entry.id, []) for entry in committed]

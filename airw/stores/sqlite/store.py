@@ -548,7 +548,10 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     async def _query_few(
         self, artifact_ids: Sequence[str], run_query: "Callable[[DenseIndex | SqlVectorSearch], R]"
     ) -> R:
-        """Return `run_query(index)`, without a thread if the vectors of these artifacts are in memory and few."""
+        """Return `run_query(index)`.
+
+        It runs without a thread if the vectors of these artifacts are few, and in memory.
+        """
         version = None
         if len(artifact_ids) <= _MAX_INLINE and self._vectors.is_used:
             # Without a thread, the call would never yield to the event loop.
