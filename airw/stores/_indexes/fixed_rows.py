@@ -126,7 +126,7 @@ class FixedRows:
         return len(self.numbers)
 
     def rows_of(self, artifact_ids: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the rows of these artifacts, also dead ones, and the artifact of each by position."""
+        """Return the rows of artifacts, dead ones too, and the position of the artifact of each."""
         runs = np.fromiter(self.names.find(artifact_ids), np.int64, len(artifact_ids))
         found = np.flatnonzero(runs >= 0)
         starts = self.starts[runs[found]]
