@@ -4,9 +4,9 @@ The search is breadth-first from both ends: the two halves together read far few
 Artifacts are numbers here, and a whole step is a few arrays: names and edges are made for the path alone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,12 @@ class _HopSide:
 
     def __post_init__(self) -> None:
         self.frontier = np.array([self.root], np.int64)
-        self.marks = reserve(self.marks, self.root + 1)
-        self.marks[self.root] = 1
+
+    def make_room(self, size: int) -> None:
+        """Make room for the marks of so many artifacts; before the first call there are none."""
+        if size > len(self.marks):
+            self.marks = reserve(self.marks, size)
+            self.marks[self.root] = 1
 
     @property
     def hops(self) -> int:
@@ -55,6 +59,14 @@ class _HopSide:
         """Return those of the artifacts that this side has not reached, with repetitions."""
         unreached: Numbers = nodes[self.marks[nodes] == 0]
         return unreached
+
+
+class _Choice(NamedTuple):
+    """A step of a shortest path: the artifact that it leads to, and the position of its link among some links."""
+
+    end: int
+    links: LinkColumns
+    position: int
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +142,7 @@ class HopSearch:
         size = len(self._links.nodes)
         self._places = reserve(self._places, size)
         for each in (self._from_start, self._from_end):
-            each.marks = reserve(each.marks, size)
+            each.make_room(size)
         return steps
 
     async def _expand(self, side: _HopSide, other: _HopSide) -> tuple[Numbers, int]:
@@ -225,28 +237,27 @@ class HopSearch:
     def _trace_path(self, meeting: Numbers, met: int) -> LinkPath:
         """Return the shortest path through these artifacts whose steps are first in order."""
         # From the meeting points back to both roots: keep only the steps that lie on a shortest path.
-        next_steps: dict[int, list[tuple[int, Step]]] = {}
+        choices: dict[int, list[_Choice]] = {}
         for side in (self._from_start, self._from_end):
             on_path = np.zeros(len(self._links.nodes), np.bool_)
             on_path[meeting] = True
             for level in reversed(side.levels):
-                is_on_path = on_path[level.ends]
-                on_path[level.owners[is_on_path]] = True
-                for start, end, step in self._make_steps(level.select(is_on_path), is_backward=side.is_backward):
-                    next_steps.setdefault(start, []).append((end, step))
+                links = level.select(on_path[level.ends])
+                on_path[links.owners] = True
+                starts, ends = (links.ends, links.owners) if side.is_backward else (links.owners, links.ends)
+                for position, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+                    choices.setdefault(start, []).append(_Choice(end, links, position))
         # Every choice among these steps leads to the end, so taking the first step each time gives the first path.
         path, node = list[Step](), self._from_start.root
         while node != self._from_end.root:
-            node, step = min(next_steps[node], key=lambda choice: self._reader.sort_key(choice[1]))
+            steps = [(choice.end, self._make_step(node, choice)) for choice in choices[node]]
+            node, step = min(steps, key=lambda choice: self._reader.sort_key(choice[1])) if len(steps) > 1 else steps[0]
             path.append(step)
         return self._to_result(path, met)
 
-    def _make_steps(self, links: LinkColumns, *, is_backward: bool) -> Iterator[tuple[int, int, Step]]:
-        """Yield the numbers of both ends of each step, and the step."""
-        starts, ends = (links.ends, links.owners) if is_backward else (links.owners, links.ends)
-        edges = self._links.make_edges(links, np.arange(len(starts)))
-        for start, end, edge in zip(starts.tolist(), ends.tolist(), edges, strict=True):
-            yield start, end, Step(self._links.nodes[start], self._links.nodes[end], edge)
+    def _make_step(self, start: int, choice: _Choice) -> Step:
+        [edge] = self._links.make_edges(choice.links, np.array([choice.position]))
+        return Step(self._links.nodes[start], self._links.nodes[choice.end], edge)
 
     def _to_result(self, steps: Sequence[Step] | None, met: int = 0) -> LinkPath:
         """Return the result; the sides have met at `met` artifacts."""
