@@ -25,7 +25,7 @@ from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import GraphStore, OpenCorpus
+from airw.protocols import FirstSurfaceReader, FirstSurfaces, GraphStore, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import DIRECTIONS, Direction, Edge, HitBatch, LinkFilter, NodeId, NodeIdLike, SearchHit
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, LazyNeighbors, Policy, WalkState
@@ -338,17 +338,16 @@ class LinkWalk(Policy[LinkMemory]):
 
 async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corpus: OpenCorpus[GraphStore]) -> HitBatch:
     """Return the first surface of each artifact as a hit; one store call."""
-    surfaces = await corpus.store.records_of(ids, limit=1)
-    records = [first[0] if first else None for first in surfaces]
-    fields = [{} if record is None else record.metadata for record in records]
+    store = corpus.store
+    if isinstance(store, FirstSurfaceReader):
+        found = await store.first_surfaces(ids)
+    else:
+        found = FirstSurfaces.from_records(await store.records_of(ids, limit=1))
+    artifact_ids = [None if kind is None else id for id, kind in zip(ids, found.kinds, strict=True)]
+    kinds = [kind or "" for kind in found.kinds]
+    # What a store returns is the caller's own, so values need no copy.
     return HitBatch(
-        [None if record is None else record.artifact_id for record in records],
-        ["" if record is None else record.surface_kind for record in records],
-        scores,
-        ["" if record is None else record.text for record in records],
-        lambda row: {**fields[row]},  # what a store returns is the caller's own, so values need no copy
-        corpus.name,
-        [None if record is None else record.surface_index for record in records],
+        artifact_ids, kinds, scores, found.texts, lambda row: {**found.metadata[row]}, corpus.name, found.indexes
     )
 
 

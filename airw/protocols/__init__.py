@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         VectorSearch,
         WalkStore,
     )
+    from airw.protocols.surfaces import FirstSurfaceReader, FirstSurfaces
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -83,6 +84,7 @@ else:
                 "TextSearch",
                 "VectorSearch",
             ],
+            "surfaces": ["FirstSurfaceReader", "FirstSurfaces"],
         },
     )
 
@@ -98,6 +100,8 @@ __all__ = [
     "EdgeReader",
     "Embedder",
     "EmbedderLike",
+    "FirstSurfaceReader",
+    "FirstSurfaces",
     "Formulator",
     "GraphStore",
     "IndexingStrategy",

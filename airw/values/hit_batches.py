@@ -120,7 +120,10 @@ class HitBatch(Sequence[SearchHit | None]):
         return self._hits
 
     def _make_hit(self, row: int) -> None:
-        """Make the hit in a row; for a reader who goes on from the last one, make some of the next ones, too."""
+        """Make the hit in a row.
+
+        For a reader who goes on from the hits that were made last, make some of the next ones, too.
+        """
         self._run = min(2 * self._run, _LONGEST_RUN) if 0 < row == self._next_row else 1
         rows = range(row, min(row + self._run, len(self)))
         try:

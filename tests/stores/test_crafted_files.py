@@ -149,6 +149,7 @@ CALLS = {
     "ids": lambda corpus: corpus.store.artifact_ids(),
     "ledger": lambda corpus: corpus.store.ledger(),
     "records": lambda corpus: corpus.store.records_of(["a", "n1"]),
+    "first surfaces": lambda corpus: corpus.store.first_surfaces(["a", "n1"]),
     "neighbors": lambda corpus: corpus.store.neighbors(["a"], direction="both"),
     "matching": lambda corpus: corpus.store.matching([("a", 1)]),
     "counts": lambda corpus: corpus.store.counts(),

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
+from airw.protocols import FirstSurfaceReader, FirstSurfaces
 from airw.stores import MemoryStore, SqliteStore
+from airw.testing.changes import put
 from airw.values import Edge
 from airw.values.filters import matches, parse_filter
 from tests.support.corpora import ROOT, run, start_process
@@ -457,3 +459,16 @@ async def test_a_long_random_history_equals_memory(path):
                 assert await everything(store) == await everything(memory)
         assert await everything(store) == await everything(memory)
     check_file(path)
+
+
+async def test_first_surfaces_are_those_of_the_first_records(tmp_path):
+    async with SqliteStore(tmp_path / "notes.airw") as store:
+        await store.apply([put("two", "part 0", "part 1", metadata={"n": [0]}), put("one", "words"), put("none")])
+        assert isinstance(store, FirstSurfaceReader)
+        for ids in (["two", "unknown", "one", "none", "two", "nul\0"], []):
+            found = await store.first_surfaces(ids)
+            assert found == FirstSurfaces.from_records(await store.records_of(ids, limit=1))
+        found = await store.first_surfaces(["two", "none"])
+        assert found == (["chunk", None], [0, None], ["part 0", ""], [{"n": [0]}, {}])
+        found.metadata[0]["n"].append("mine")
+        assert (await store.first_surfaces(["two"])).metadata == [{"n": [0]}]

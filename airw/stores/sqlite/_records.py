@@ -1,6 +1,7 @@
 """Functions that read records, ledger entries and settings from the file of a corpus."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
+from airw.protocols import FirstSurfaces
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
 from airw.values.artifacts import make_records
@@ -15,6 +17,11 @@ from airw.values.artifacts import make_records
 if TYPE_CHECKING:
     import sqlite3
 
+# The first record of each artifact: its key in the list of ids, then columns of the record.
+_FIRST = """
+    SELECT requested.key, {columns} FROM json_each(:ids) AS requested CROSS JOIN record ON record.rowid = (
+        SELECT min(rowid) FROM record WHERE artifact_id = requested.value{of_kinds}
+    )"""
 _RECORD = "record.rowid, record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
 
 
@@ -66,17 +73,41 @@ def _read_first(
     records: list[list[Record] | None],
 ) -> None:
     """Store the first record of each artifact in `records`; walks read thousands."""
-    # In the order of their ids, artifacts often stand together in the file: fewer pages are read.
-    order = sorted(range(len(artifact_ids)), key=artifact_ids.__getitem__)
+    order = _order_in_file(artifact_ids)
     cursor = connection.execute(
-        f"""SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON record.rowid = (
-            SELECT min(rowid) FROM record WHERE artifact_id = requested.value{of_kinds}
-        )""",
+        _FIRST.format(columns=_RECORD, of_kinds=of_kinds),
         {**bound, "ids": keys_json(artifact_ids[position] for position in order)},
     )
     for part in iterate_slices(cursor):
-        for (place, *_), record in zip(part, _make_records(part), strict=True):
-            records[order[place]] = [record]
+        for row, record in zip(part, _make_records(part), strict=True):
+            records[order[row[0]]] = [record]
+
+
+def first_surfaces(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> FirstSurfaces:
+    """Return the first surface of each artifact; walks read thousands."""
+    count = len(artifact_ids)
+    found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in artifact_ids])
+    order = _order_in_file(artifact_ids)
+    cursor = connection.execute(
+        _FIRST.format(columns="kind, idx, text, metadata", of_kinds=""),
+        {"ids": keys_json(artifact_ids[place] for place in order)},
+    )
+    for part in iterate_slices(cursor):
+        keys, kinds, indexes, texts, metadata = zip(*part, strict=True)
+        _check_types([kinds, indexes, texts, metadata], [str, int, str, str])
+        places = [order[key] for key in keys]
+        columns: Any = zip(found, (kinds, indexes, texts, parse_metadata(metadata)), strict=True)
+        for column, values in columns:
+            deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
+    return found
+
+
+def _order_in_file(artifact_ids: Sequence[str]) -> list[int]:
+    """Return the places of artifacts in the order of their ids.
+
+    In this order they often stand together in the file: fewer pages are read.
+    """
+    return sorted(range(len(artifact_ids)), key=artifact_ids.__getitem__)
 
 
 def _read_several(
@@ -122,9 +153,7 @@ def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
     if not rows:
         return []
     _, _, *columns, metadata = zip(*rows, strict=True)
-    # SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
-    if [{*map(type, column)} for column in columns] != [{str}, {str}, {str}, {int}, {str}]:
-        raise DamagedValue("a record has a value of another type")
+    _check_types(columns, [str, str, str, int, str])
     return make_records(len(rows), [*columns, parse_metadata(metadata)])
 
 
@@ -143,14 +172,19 @@ def parse_value(text: str) -> Any:
 def check_columns(*columns: Sequence[object]) -> None:
     """Check that these columns contain only text.
 
-    SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
-
     Raises:
         DamagedValue: If one does not.
     """
-    for column in columns:
-        if not {*map(type, column)} <= {str}:
-            raise DamagedValue("a record has a value of another type")
+    _check_types(columns, [str] * len(columns))
+
+
+def _check_types(columns: Sequence[Sequence[object]], types: Sequence[type]) -> None:
+    """Check that each column contains only values of its type.
+
+    SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
+    """
+    if any({*map(type, column)} - {kind} for column, kind in zip(columns, types, strict=True)):
+        raise DamagedValue("a record has a value of another type")
 
 
 def parse_metadata(texts: Sequence[str]) -> list[dict[str, Any]]:

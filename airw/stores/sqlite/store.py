@@ -26,6 +26,8 @@ from airw.protocols import (
     ArtifactVectors,
     BestRecords,
     ChangeFinder,
+    FirstSurfaceReader,
+    FirstSurfaces,
     IngestRun,
     RunKeeper,
     RunRows,
@@ -81,7 +83,7 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader):
+class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -264,6 +266,10 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     ) -> list[list[Record] | None]:
         check_limit(limit)
         return await self._read(_records.records_of, artifact_ids, kinds, limit)
+
+    @override
+    async def first_surfaces(self, artifact_ids: Sequence[str]) -> FirstSurfaces:
+        return await self._read(_records.first_surfaces, artifact_ids)
 
     @override
     async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
