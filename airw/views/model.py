@@ -50,20 +50,17 @@ def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
     """Return the view of an artifact, from the metadata of a hit or record if there is one."""
     if found is None:
         return NodeView(id)
-    fields = found.metadata
-    tags = fields.get("tags")
+    get = found.metadata.get
+    tags = get("tags")
     tags = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list | tuple) else ()
-    return NodeView(
-        id,
-        _text(fields.get("title")),
-        _text(fields.get("type")),
-        tuple(tag for value in tags if (tag := _text(value))),
-        _text(fields.get("path")),
-    )
+    texts = [text for value in tags if (text := _text(value))]
+    return NodeView(id, _text(get("title")), _text(get("type")), tuple(texts), _text(get("path")))
 
 
 def _text(value: object) -> str | None:
     """Return a text or number on one line; `None` for other values and for blanks."""
+    if value is None:
+        return None
     if value.__class__ is not str:  # most values are; a tree of a thousand artifacts asks five thousand times
         if not isinstance(value, str | int | float):
             return None

@@ -290,7 +290,8 @@ async def read_tree(
         max_hops=walk.policy.max_depth if max_hops is ... else max_hops,
         inverses=inverses,
     )
-    async with aclosing(walk.events()) as events:
-        async for event in events:
-            reader.add(event)
+    async with aclosing(walk.events()) as stream, aclosing(stream.batches()) as batches:
+        async for events in batches:
+            for event in events:
+                reader.add(event)
     return await in_thread(reader.tree)

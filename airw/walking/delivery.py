@@ -120,6 +120,14 @@ class Delivery:
         self.next = index + 1
         return self._nodes[index], self.hits[index]
 
+    def pop_nodes(self, count: int) -> tuple[CommittedNodes | tuple[()], Sequence[SearchHit | None]]:
+        """Deliver the next nodes, up to `count`, and their hits."""
+        rows = slice(self.next, min(self.end, self.next + count))
+        if rows.start == rows.stop:
+            return (), ()
+        self.next = rows.stop
+        return self._nodes[rows], self.hits[rows]
+
     def pop_batch(self) -> Sequence[SearchHit]:
         """Deliver all hits that are ready."""
         rows = slice(self.next, self.end)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -9,6 +10,7 @@ import anyio.lowlevel
 
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
+from airw.walking.committed import CommittedNode
 from airw.walking.run import WalkRun, to_exception
 from airw.walking.slips import find_edge
 from airw.walking.summary import WalkSummary
@@ -147,6 +149,31 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         """Close the walk; see `Walk.aclose`."""
         await self._run.close()
 
+    async def batches(self) -> AsyncGenerator[list[WalkEvent], None]:
+        """Yield the same events in lists of what is ready, at least one and at most 100.
+
+        It costs one request a list. If the walk fails, events before the failure may be missing.
+        """
+        async for event in self:
+            yield [event, *self._pop_ready()]
+
+    def _pop_ready(self) -> list[WalkEvent]:
+        """Return the events that are ready, up to the next checkpoint."""
+        steps, room = self._steps, -self._event_count % _EVENTS_PER_CHECKPOINT
+        if not steps.is_idle:
+            return []
+        try:
+            events = [*islice(self._step_events, room)]
+            # A policy that may stop the walk is asked after each hit.
+            if not steps.asks_stop and len(events) < room:
+                nodes, hits = steps.delivery.pop_nodes(room - len(events))
+                events += map(_make_node_event, nodes, hits)
+        except BaseException:
+            self._run.end("failed")
+            raise
+        self._event_count += len(events)
+        return events
+
     def _pop_without_waiting(self) -> WalkEvent | None:
         """Return the next event if it is ready; see `Steps.pop_hit_without_waiting`."""
         steps = self._steps
@@ -174,12 +201,7 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
 
     def _pop_committed(self) -> NodeCommitted | None:
         ready = self._steps.pop_node()
-        if ready is None:
-            return None
-        entry, hit = ready
-        # A policy may give a hit another score than its node had when it was selected.
-        score = entry.score if hit is None else hit.score
-        return NodeCommitted(entry.id, entry.depth, score, entry.parent, hit)
+        return None if ready is None else _make_node_event(*ready)
 
     async def _work_for_event(self) -> WalkEvent | None:
         """Work until there is an event; return `None` when the walk has ended."""
@@ -220,3 +242,9 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
     def _last_event(self) -> WalkEvent | None:
         summary = self._run.summary
         return None if summary is None or summary.stop == "closed" else WalkEnded(summary)
+
+
+def _make_node_event(entry: CommittedNode, hit: SearchHit | None) -> NodeCommitted:
+    # A policy may give a hit another score than its node had when it was selected.
+    score = entry.score if hit is None else hit.score
+    return NodeCommitted(entry.id, entry.depth, score, entry.parent, hit)

@@ -326,3 +326,19 @@ async def test_other_tasks_run_at_least_every_hundred_events():
 
 async def thousands(state, committed, store):
     return [[(str(number), None) for number in range(900)] for _ in committed]
+
+
+@pytest.mark.parametrize("stop", [None, lambda state: len(state.results) == 150], ids=["no stop", "stop"])
+async def test_batches_have_the_events_in_their_order(stop):
+    def walk():
+        replaced = {} if stop is None else {"stop": stop}
+        return walk_of(Net({}, expand=thousands, routers="37", **replaced), node_budget=400)
+
+    events = [event async for event in walk().events()]
+    async with aclosing(walk().events()) as stream:
+        batches = [batch async for batch in stream.batches()]
+    in_batches = [event for batch in batches for event in batch]
+    assert [event.to_dict() for event in in_batches[:-1]] == [event.to_dict() for event in events[:-1]]
+    assert in_batches[-1].summary.stop == events[-1].summary.stop
+    assert max(map(len, batches)) <= 100
+    assert len(batches) < len(events) / 10 or stop is not None
