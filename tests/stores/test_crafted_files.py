@@ -41,10 +41,6 @@ OPENED = {
         f"CREATE TRIGGER t AFTER INSERT ON artifact BEGIN INSERT INTO gone (record_id) {ENDLESS} SELECT x FROM c; END"
     ],
     "a trigger deletes everything": ["CREATE TRIGGER t AFTER INSERT ON artifact BEGIN DELETE FROM record; END"],
-    "a trigger has our name on another table": [
-        "DROP TRIGGER record_added",
-        "CREATE TRIGGER record_added AFTER INSERT ON artifact BEGIN DELETE FROM record; END",
-    ],
     "records are a virtual table": [
         "ALTER TABLE record RENAME TO r",
         "CREATE VIRTUAL TABLE record USING fts5 (id, artifact_id, kind, idx, metadata, text)",
@@ -135,7 +131,6 @@ def path(whole, tmp_path):
 
 def craft(path, statements):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.create_function("airw_composed", 1, lambda text: text)
         connection.execute("PRAGMA writable_schema = ON")
         for statement in statements:
             connection.execute(*([statement] if isinstance(statement, str) else statement))

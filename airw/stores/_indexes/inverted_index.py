@@ -31,7 +31,7 @@ from airw.stores._indexes.best_rows import (
     Word,
 )
 from airw.stores._indexes.record_names import RankedRow, RecordNames
-from airw.stores._indexes.texts import has_split_runs, split_queries, split_words
+from airw.stores._indexes.texts import split_queries, split_words
 from airw.stores._indexes.word_tables import (
     TextState,
     check_consistent,
@@ -49,8 +49,7 @@ from airw.values import Ranking, TermCounts
 if TYPE_CHECKING:
     import sqlite3
 
-# The id of the formula changes with any rule that a score depends on: by whether runs of letters are split.
-_FORMULAS = {False: "bm25 of fts5/unicode61", True: "bm25 of fts5/unicode61, unspaced letters in pairs"}
+_FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"  # changes with any rule that a score depends on
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
 _FEW = 16  # lengths are read one by one for less than one in so many rows, as that takes about as long as reading all
@@ -98,7 +97,6 @@ class _RowTable:
         state: The state.
         count: The number of live rows.
         word_count: The number of words in them.
-        splits_runs: Whether the index contains runs of letters in parts.
         rowids: The rowid of each row, ascending.
         is_live: Which rows were not removed.
         lengths: The number of words in each row; -1 while it is unknown. All threads write the same values into it.
@@ -108,7 +106,6 @@ class _RowTable:
     state: TextState
     count: int
     word_count: int
-    splits_runs: bool
     rowids: NDArray[np.int64]
     is_live: NDArray[np.bool_]
     lengths: Scores
@@ -178,7 +175,7 @@ class _RowTexts:
         missing = [row for row in rows.tolist() if row not in self._words]
         if missing:
             texts = read_texts_of(self._connection, self._table.rowids[missing])
-            self._words.update(zip(missing, split_words(texts, split_runs=self._table.splits_runs), strict=True))
+            self._words.update(zip(missing, split_words(texts), strict=True))
         return np.fromiter((self._words[row].count(word) for row in rows.tolist()), np.int32, len(rows))
 
 
@@ -262,10 +259,10 @@ class InvertedIndex:
         """
         try:
             table, _ = self._open(connection, None)
-            words_by_query = split_queries(queries, split_runs=table.splits_runs)
+            words_by_query = split_queries(queries)
             words = sorted({word for words in words_by_query for word in words})
             frequencies = {word: len(self._find_postings(connection, table, word).rows) for word in words}
-            return TermCounts(_FORMULAS[table.splits_runs], table.count, table.word_count, frequencies)
+            return TermCounts(_FORMULA, table.count, table.word_count, frequencies)
         except _Outdated:
             return InvertedIndex().count_terms(connection, queries)
 
@@ -281,9 +278,9 @@ class InvertedIndex:
         statistics: TermCounts | None,
     ) -> list[Ranking]:
         table, is_kind = self._open(connection, surfaces)
-        words_by_query = split_queries(queries, split_runs=table.splits_runs)
+        words_by_query = split_queries(queries)
         if statistics is not None:
-            _check_statistics(statistics, words_by_query, _FORMULAS[table.splits_runs])
+            _check_statistics(statistics, words_by_query, _FORMULA)
         is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
         rank, rankings = partial(self._names.rank, connection), []
         for names in words_by_query:
@@ -301,7 +298,6 @@ class InvertedIndex:
             TextState(None, 0),
             count=0,
             word_count=0,
-            splits_runs=True,
             rowids=nothing,
             is_live=no_marks,
             lengths=np.empty(0),
@@ -341,7 +337,6 @@ class InvertedIndex:
         count, word_count = state.decode()
         if (state.last, -count) < (old.state.last, -old.count):
             raise _Outdated
-        splits_runs = has_split_runs(connection)
         # Append the new rows, then mark the removed ones; these are known only by comparing all rowids.
         is_first = not len(old.rowids)
         new_rowids = read_rowids(connection, old.state.last)
@@ -361,7 +356,7 @@ class InvertedIndex:
         self._add_new_words(connection, new_lengths)
         self._counted.clear()
         lengths = np.concatenate([old.lengths, new_lengths])
-        self._table = _RowTable(state, count, word_count, splits_runs, rowids, is_live, lengths, RowScorer(len(rowids)))
+        self._table = _RowTable(state, count, word_count, rowids, is_live, lengths, RowScorer(len(rowids)))
 
     def _add_new_words(self, connection: "sqlite3.Connection", lengths: Scores) -> None:
         """Add the new rows to the postings in memory."""
@@ -374,7 +369,7 @@ class InvertedIndex:
         texts = connection.execute(
             "SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._table.state.last]
         ).fetchall()
-        words_by_row = split_words([text for (text,) in texts], split_runs=self._table.splits_runs)
+        words_by_row = split_words([text for (text,) in texts])
         for row, words in enumerate(words_by_row, len(self._table.rowids)):
             for word, count in Counter(words).items():
                 if word in self._postings:

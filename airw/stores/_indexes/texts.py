@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from airw.errors import StoreError
@@ -13,6 +12,8 @@ from airw.stores._indexes.unspaced import space_query, space_text
 
 if TYPE_CHECKING:
     import sqlite3
+
+_BUFFER = 1 << 23  # bytes of words that are collected before a part of the index is written
 
 TEXT_TABLES = (
     """CREATE TABLE record (
@@ -26,20 +27,16 @@ TEXT_TABLES = (
     )""",
     "CREATE INDEX record_of_artifact ON record (artifact_id)",
     "CREATE VIRTUAL TABLE record_text USING fts5 (text, content='record', content_rowid='rowid', tokenize='unicode61')",
-    """CREATE TRIGGER record_added AFTER INSERT ON record BEGIN
-        INSERT INTO record_text (rowid, text) VALUES (new.rowid, airw_words(new.text));
-    END""",
-    """CREATE TRIGGER record_removed AFTER DELETE ON record BEGIN
-        INSERT INTO record_text (record_text, rowid, text) VALUES ('delete', old.rowid, airw_words(old.text));
-    END""",
+    # Parts are merged later and more at once than by default, as that costs a third of the time of a build.
+    "INSERT INTO record_text (record_text, rank) VALUES ('automerge', 16)",
+    f"INSERT INTO record_text (record_text, rank) VALUES ('hashsize', {_BUFFER})",
 )
-"""The statements that create the table `record` and the full-text index over it; triggers update the index.
+"""The statements that create the table `record` and the full-text index over it.
 
 The index contains composed characters (NFC) for any text, as FTS5 would split a word before a combining mark. Runs of
-letters without spaces are split; see the module `unspaced`. Connections that write need `prepare_texts`.
+letters without spaces are split; see the module `unspaced`. `insert_records` and `delete_records` keep it up to date.
 """
 
-_INSERT_ROWS = 1_024  # rows per INSERT statement; SQLite takes 32,766 parameters
 _WORD = re.compile("[a-z0-9]+")
 _MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
 
@@ -57,54 +54,46 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
     (first,) = connection.execute(
         "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'record'"
     ).fetchone()
-    # Many rows per statement, as FTS5 flushes its buffer at the end of each statement whose trigger writes to it.
-    for start in range(0, len(rows), _INSERT_ROWS):
-        numbered = [(rowid, *row) for rowid, row in enumerate(rows[start : start + _INSERT_ROWS], first + start)]
-        placeholders = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(numbered))
-        try:
-            connection.execute(
-                f"INSERT INTO record (rowid, id, artifact_id, kind, idx, metadata, text) VALUES {placeholders}",
-                [*chain.from_iterable(numbered)],
-            )
-        except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-                raise
-            raise StoreError("puts contains two records with the same id; create ids with Record.make_id") from error
+    numbered = [(rowid, *row) for rowid, row in enumerate(rows, first)]
+    try:
+        connection.executemany(
+            "INSERT INTO record (rowid, id, artifact_id, kind, idx, metadata, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            numbered,
+        )
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            raise
+        raise StoreError("puts contains two records with the same id; create ids with Record.make_id") from error
+    connection.executemany(
+        "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], _prepare_text(row[-1])) for row in numbered)
+    )
     return int(first)
 
 
 def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> None:
     """Delete the records of these artifacts."""
+    condition, parameters = "artifact_id IN (SELECT value FROM json_each(?))", [json.dumps(artifact_ids)]
     connection.execute(
-        "DELETE FROM record WHERE artifact_id IN (SELECT value FROM json_each(?))", [json.dumps(artifact_ids)]
+        f"""INSERT INTO record_text (record_text, rowid, text)
+        SELECT 'delete', rowid, airw_words(text) FROM record WHERE {condition}""",
+        parameters,
     )
+    connection.execute(f"DELETE FROM record WHERE {condition}", parameters)
 
 
 def prepare_texts(connection: "sqlite3.Connection") -> None:
     """Prepare a connection for `TEXT_TABLES` and `InvertedIndex`.
 
-    It registers the function that the triggers call, and creates two virtual tables: `temp.record_word` lists each
+    It registers a function that `delete_records` uses, and creates two virtual tables: `temp.record_word` lists each
     occurrence of each word in the index, and `temp.record_frequency` the number of rows with each.
     """
     connection.create_function("airw_words", 1, _prepare_text, deterministic=True)
-    # Triggers of files from before runs were split call this one; see `has_split_runs`.
-    connection.create_function("airw_composed", 1, _compose, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_frequency USING fts5vocab (main, record_text, row)"
     )
-
-
-def has_split_runs(connection: "sqlite3.Connection") -> bool:
-    """Return whether the index contains runs of letters without spaces in parts.
-
-    A file keeps the rule that it was created with, so that its index stays consistent.
-    """
-    # A file whose trigger was removed, or replaced by strangers, is read by the present rule.
-    row = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'record_added'").fetchone()
-    return row is None or "airw_composed" not in str(row[0])
 
 
 def _compose(text: str) -> str:
@@ -119,21 +108,17 @@ def _prepare_query(text: str) -> str:
     return text if text.isascii() else space_query(_compose(text))
 
 
-def split_queries(queries: Sequence[str], *, split_runs: bool = True) -> list[list[str]]:
+def split_queries(queries: Sequence[str]) -> list[list[str]]:
     """Return the words of each query, sorted and without duplicates.
-
-    Args:
-        queries: The queries, in plain words.
-        split_runs: Whether the index contains runs of letters without spaces in parts; see `has_split_runs`.
 
     Example:
         >>> split_queries(["Rotate the KEYS, re-rotate!", "?!", "東京都"])
         [['keys', 're', 'rotate', 'the'], [], ['京都', '東京']]
     """
-    return [sorted({*words}) for words in _split(queries, _prepare_query if split_runs else _compose)]
+    return [sorted({*words}) for words in _split(queries, _prepare_query)]
 
 
-def split_words(texts: Sequence[str], *, split_runs: bool = True) -> list[list[str]]:
+def split_words(texts: Sequence[str]) -> list[list[str]]:
     """Return all words of each text as FTS5 would index them, in any order.
 
     FTS5 itself splits the texts, so that the result is right for every script. For plain ASCII, a regular expression
@@ -143,7 +128,7 @@ def split_words(texts: Sequence[str], *, split_runs: bool = True) -> list[list[s
         >>> split_words(["An ox, an axe"])
         [['an', 'ox', 'an', 'axe']]
     """
-    return _split(texts, _prepare_text if split_runs else _compose)
+    return _split(texts, _prepare_text)
 
 
 def _split(texts: Sequence[str], prepare: Callable[[str], str]) -> list[list[str]]:

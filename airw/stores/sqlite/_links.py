@@ -26,16 +26,24 @@ FOLDED_TIER = 1 << 30
 _MAX_CHANGES = 500  # artifacts whose links one write has changed; if there are more, readers read all links again
 _KEPT_CHANGES = 10_000  # rows that tell readers of changes; a reader that has missed more reads all links again
 
-# The artifacts that a reference may mean: those that carry it in the strongest tier in which any artifact does. If none
-# does, the folded reference is looked up in the weakest tier. A reference that equals its folded form has none in the
-# table: the first lookup finds the weakest tier, too. LIMIT 2 suffices to tell one carrier from several.
+# The artifacts that a reference may mean: those that carry it in the strongest tier in which any artifact does. An
+# artifact carries its own id in tier 0; the table `name` contains only other names. If nobody carries it, the folded
+# reference is looked up in the weakest tier. A reference that equals its folded form has none in the table: the lookup
+# of other names finds the weakest tier, too. LIMIT 2 suffices to tell one carrier from several.
 _CARRIERS = f"""
+    SELECT 0 AS tier, id AS artifact_id FROM artifact WHERE id = link.{{ref}}
+    UNION ALL
     SELECT tier, artifact_id FROM name
-    WHERE key = link.{{ref}} AND tier = (SELECT min(tier) FROM name WHERE key = link.{{ref}})
+    WHERE key = link.{{ref}} AND tier = CASE WHEN EXISTS (SELECT 1 FROM artifact WHERE id = link.{{ref}}) THEN 0
+        ELSE (SELECT min(tier) FROM name WHERE key = link.{{ref}}) END
     UNION ALL
     SELECT tier, artifact_id FROM name
     WHERE key = link.{{folded}} AND tier = {FOLDED_TIER} AND NOT EXISTS (SELECT 1 FROM name WHERE key = link.{{ref}})
+        AND NOT EXISTS (SELECT 1 FROM artifact WHERE id = link.{{ref}})
     LIMIT 2"""
+_STRONGEST = """(
+    CASE WHEN EXISTS (SELECT 1 FROM artifact WHERE id = requested.value) THEN 0
+    ELSE (SELECT min(tier) FROM name WHERE key = requested.value) END)"""
 # A reference resolves if exactly one artifact carries it.
 _RESOLVE = f"""
     UPDATE link SET (target, state) = (
@@ -127,6 +135,7 @@ def replace_links(
     connection: "sqlite3.Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]
 ) -> None:
     """Remove the links and names of `removed`, insert new ones, and resolve affected links."""
+    had_links = _has_links(connection)
     removed_ids = {"ids": keys_json(removed)}
     old_names = set(
         connection.execute(
@@ -134,7 +143,12 @@ def replace_links(
             removed_ids,
         )
     )
-    new_names = {row for artifact_id, extraction in extractions.items() for row in _name_rows(artifact_id, extraction)}
+    new_names = {
+        row
+        for artifact_id, extraction in extractions.items()
+        if extraction.names or extraction.fold_case
+        for row in _name_rows(artifact_id, extraction)
+    }
     for table in ("link", "name"):
         connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", removed_ids)
     connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", new_names)
@@ -142,11 +156,18 @@ def replace_links(
         "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row for artifact_id, extraction in extractions.items() for row in _link_rows(artifact_id, extraction)),
     )
+    if not had_links and not _has_links(connection):
+        return  # there is nothing to resolve, and nobody's edges have changed
     # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
-    # another tier. In a repeated build that is rare, so few links are resolved again.
-    changed_names = set_json({key for key, _, _ in old_names ^ new_names})
+    # another tier. In a repeated build that is rare, so few links are resolved again. An id is a name, too.
+    old_ids, new_ids = set(removed), set(extractions)
+    changed_names = set_json({key for key, _, _ in old_names ^ new_names} | (old_ids ^ new_ids))
     _resolve_links(connection, set_json(extractions), changed_names)
-    _log_changes(connection, {id for _, _, id in old_names | new_names}, changed_names)
+    _log_changes(connection, old_ids | new_ids, changed_names)
+
+
+def _has_links(connection: "sqlite3.Connection") -> bool:
+    return bool(connection.execute("SELECT EXISTS (SELECT 1 FROM link)").fetchone()[0])
 
 
 def _log_changes(connection: "sqlite3.Connection", artifact_ids: set[str], names: str) -> None:
@@ -178,10 +199,13 @@ def _resolve_links(connection: "sqlite3.Connection", artifact_ids: str, names: s
 
 
 def _name_rows(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, str]]:
-    # The id of an artifact is in the strongest tier, together with its strongest names.
-    tiers = [[artifact_id], *extraction.names]
-    rows = {(name, max(0, tier - 1), artifact_id) for tier, names in enumerate(tiers) for name in names}
-    return rows | {(fold_name(name), FOLDED_TIER, artifact_id) for name, *_ in rows} if extraction.fold_case else rows
+    """Return the names of an artifact; its own id, in the strongest tier, needs no row."""
+    rows = {(name, tier, artifact_id) for tier, names in enumerate(extraction.names) for name in names}
+    if extraction.fold_case:
+        names = {artifact_id, *(name for name, *_ in rows)}
+        rows |= {(fold_name(name), FOLDED_TIER, artifact_id) for name in names}
+    rows.discard((artifact_id, 0, artifact_id))
+    return rows
 
 
 def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]]:
@@ -211,7 +235,7 @@ def _fold_differing(ref: str) -> str | None:
 
 def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[str]]:
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
-    carriers = _find_carriers(connection, refs, "(SELECT min(tier) FROM name WHERE key = requested.value)")
+    carriers = _find_carriers(connection, refs, _STRONGEST)
     missing = [position for position, artifact_ids in enumerate(carriers) if not artifact_ids]
     if missing:
         folded = _find_carriers(connection, [fold_name(refs[position]) for position in missing], str(FOLDED_TIER))
@@ -224,9 +248,13 @@ def _find_carriers(connection: "sqlite3.Connection", keys: Sequence[str], tier: 
     """Return the artifacts that carry each key in a tier, which is an SQL expression; sorted."""
     carriers: list[list[str]] = [[] for _ in keys]
     for position, artifact_id in connection.execute(
-        f"""SELECT requested.key, artifact_id FROM json_each(?) AS requested JOIN name ON name.key = requested.value
-        WHERE tier = {tier} ORDER BY requested.key, artifact_id""",
-        [keys_json(keys)],
+        f"""SELECT requested.key, artifact_id FROM json_each(:keys) AS requested JOIN name
+            ON name.key = requested.value WHERE tier = {tier}
+        UNION SELECT requested.key, artifact.id FROM json_each(:keys) AS requested JOIN artifact
+            ON artifact.id = requested.value
+            WHERE 0 = {tier}
+        ORDER BY 1, 2""",
+        {"keys": keys_json(keys)},
     ):
         carriers[position].append(artifact_id)
     return carriers

@@ -113,8 +113,7 @@ def _read_extraction(connection: "sqlite3.Connection", artifact_id: str) -> Extr
     )
     tiers: dict[int, list[str]] = {}
     for key, tier in connection.execute("SELECT key, tier FROM name WHERE artifact_id = ?", [artifact_id]):
-        # Its id is always among the names of the first tier.
-        tiers.setdefault(tier, []).extend([key] if (key, tier) != (artifact_id, 0) else [])
+        tiers.setdefault(tier, []).append(key)
     # The folded names follow from the others.
     fold_case = tiers.pop(FOLDED_TIER, None) is not None
     if max(tiers, default=0) > _MAX_TIER:

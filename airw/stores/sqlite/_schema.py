@@ -34,7 +34,7 @@ APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 16_384  # KiB of pages per connection: enough for what a walk of some thousand artifacts reads again
-VERSION = 5
+VERSION = 6
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
 _SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
 MEND = "check its disk, then build it with repair=True, or restore a copy of it"
@@ -105,7 +105,6 @@ _TABLE_NAMES = {
     "name",
     "setting",
 }
-_TRIGGERS = {("record_added", "record"), ("record_removed", "record")}
 
 
 @contextmanager
@@ -374,14 +373,13 @@ def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
 
     A stranger may have put a view in the place of a table, or a trigger that never ends.
     """
-    schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema").fetchall()
-    tables = {name for kind, name, _, sql in schema if kind == "table" and _is_ordinary(name, sql)}
+    schema = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+    tables = {name for kind, name, sql in schema if kind == "table" and _is_ordinary(name, sql)}
     if missing := _TABLE_NAMES - tables:
         raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")
-    foreign = [name for kind, name, table, _ in schema if kind == "trigger" and (name, table) not in _TRIGGERS]
-    if foreign:
+    if triggers := [name for kind, name, _ in schema if kind == "trigger"]:
         raise StoreCorrupt(
-            f"{str(path)!r} contains the trigger {short_repr(foreign[0])}, which airw never makes; build it with "
+            f"{str(path)!r} contains the trigger {short_repr(triggers[0])}, which airw never makes; build it with "
             "repair=True, or use another copy of it"
         )
 

@@ -31,7 +31,7 @@ _Call: TypeAlias = Callable[..., Awaitable[Any]]
 _Block: TypeAlias = list[tuple[Any, ...]]
 
 _KIND = "vectors"  # of the setting that names the files
-_BLOCK = 4096  # rows per read
+_BLOCK = 1024  # rows per read
 MIN_ROWS = 2048  # rows of a database that are saved; fewer are read as fast from the database itself
 MIN_NEW = 8192  # new rows that are saved after a write; at least half as many as are saved already
 MIN_AT_END = 256  # new rows that are saved when a store closes; at least a 64th of those that are saved already

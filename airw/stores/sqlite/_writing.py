@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.arrays import Floats
 from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
-from airw.stores._indexes.texts import insert_records
+from airw.stores._indexes.texts import delete_records, insert_records
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
@@ -51,7 +51,7 @@ def write_rows(connection: "sqlite3.Connection", rows: ArtifactRows, removals: S
     # Remove first: if all other artifacts go, vectors of any width fit.
     removed = _find_stored(connection, [*removals, *rows.extractions])
     if removed:
-        _remove(connection, keys_json(removed))
+        _remove(connection, removed)
     stored = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
     if stored and rows.vectors is not None:
         check_width(rows.puts, rows.vectors, stored[0])
@@ -75,16 +75,16 @@ def _find_stored(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) 
     return [artifact_id for (artifact_id,) in rows]
 
 
-def _remove(connection: "sqlite3.Connection", artifact_ids: str) -> None:
-    condition = "artifact_id IN (SELECT value FROM json_each(?))"
-    _update_buckets(connection, -1, condition, artifact_ids)
+def _remove(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> None:
+    condition, ids = "artifact_id IN (SELECT value FROM json_each(?))", keys_json(artifact_ids)
+    _update_buckets(connection, -1, condition, ids)
     # Tombstones are for indexes in memory, also those of other processes.
-    connection.execute(f"INSERT INTO gone (record_id) SELECT id FROM record WHERE {condition}", [artifact_ids])
+    connection.execute(f"INSERT INTO gone (record_id) SELECT id FROM record WHERE {condition}", [ids])
     connection.execute("DELETE FROM gone WHERE seq <= (SELECT max(seq) FROM gone) - ?", [_MAX_TOMBSTONES])
     rowids = f"SELECT rowid FROM record WHERE {condition}"
-    connection.execute(f"DELETE FROM vector WHERE rowid IN ({rowids})", [artifact_ids])
-    connection.execute(f"DELETE FROM record WHERE {condition}", [artifact_ids])
-    connection.execute("DELETE FROM artifact WHERE id IN (SELECT value FROM json_each(?))", [artifact_ids])
+    connection.execute(f"DELETE FROM vector WHERE rowid IN ({rowids})", [ids])
+    delete_records(connection, artifact_ids)
+    connection.execute("DELETE FROM artifact WHERE id IN (SELECT value FROM json_each(?))", [ids])
 
 
 def _update_buckets(connection: "sqlite3.Connection", sign: int, condition: str, parameter: str | int) -> None:

@@ -354,6 +354,9 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
                 yield
             finally:
                 self._lock_count -= 1
+            # Once for all writes of the block, as a build makes many.
+            if self._writer is not None and self._writer.is_open and not self._lock_count:
+                await save_vectors(self._path, self._read, self._writer.run_with_retry)
 
     @override
     async def search_vectors(
@@ -505,7 +508,8 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
             raise
         plan = await self._read(plan_segments, self._segments)
         await build_segments(self._path, plan, self._read, writer.run_with_retry)
-        await save_vectors(self._path, self._read, writer.run_with_retry)
+        if not self._lock_count:
+            await save_vectors(self._path, self._read, writer.run_with_retry)
         return result
 
     async def _reopen(self, reader: Readers) -> None:

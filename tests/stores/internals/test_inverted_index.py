@@ -12,16 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.errors import ArgumentError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes import best_rows, word_tables
 from airw.stores._indexes import inverted_index as inverted_index_module
 from airw.stores._indexes.inverted_index import InvertedIndex
-from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts, split_queries
+from airw.stores._indexes.texts import TEXT_TABLES, delete_records, insert_records, prepare_texts, split_queries
 from airw.stores._indexes.unspaced import space_query, space_text
-from airw.stores.sqlite._schema import run_in_snapshot
+from airw.stores.sqlite._schema import run_in_snapshot, transaction
 from airw.testing.changes import put
-from airw.values import TermCounts
 from tests.support.drawing import examples
 
 
@@ -80,7 +78,7 @@ def add(connection, texts, artifact="a", kinds=("chunk",)):
     rows = [
         (f"{artifact} {number} {at}", artifact, kinds[at % len(kinds)], at, "{}", text) for at, text in enumerate(texts)
     ]
-    with connection:
+    with transaction(connection):
         return insert_records(connection, rows)
 
 
@@ -155,7 +153,7 @@ def test_rankings_are_those_of_fts5_after_any_writes_of_another_connection(steps
             for puts, removals in steps:
                 with writer:
                     for name in (*removals, *puts):
-                        writer.execute("DELETE FROM record WHERE artifact_id = ?", [name])
+                        delete_records(writer, [name])
                 for name, texts in puts.items():
                     add(writer, texts, name, ["title", "chunk"])
                 there = {number for (number,) in reader.execute("SELECT rowid FROM record")}
@@ -295,11 +293,11 @@ def test_removed_rows_do_not_pile_up():
     with closing(make_database()) as connection:
         postings = InvertedIndex()
         for turn in range(10):
-            connection.execute("DELETE FROM record")
+            delete_records(connection, ["a"])
             add(connection, [f"one {turn}"] * 20)
             check(postings, connection, [f"one {turn}", "one 0"])
             assert len(postings._table.rowids) <= 40
-        connection.execute("DELETE FROM record")
+        delete_records(connection, ["a"])
         check(postings, connection, ["one"])
 
 
@@ -312,7 +310,7 @@ def test_a_search_stopped_at_any_statement_leaves_the_next_one_right(scope):
         postings, stopped = InvertedIndex(), []
         for turn in range(60):
             with connection:
-                connection.execute("DELETE FROM record WHERE artifact_id = ?", [f"a{turn - 3}"])
+                delete_records(connection, [f"a{turn - 3}"])
             add(connection, spread(9, "one", f"new{turn}"), f"a{turn}", ["title", "chunk"])
             steps = iter(range(turn * 3))
             connection.set_progress_handler(lambda steps=steps: next(steps, None) is None, 10)
@@ -358,7 +356,7 @@ def test_a_connection_that_sees_an_earlier_state_is_answered_from_it(tmp_path):
         writer.execute("PRAGMA journal_mode = WAL")
         for change in (
             lambda: add(writer, spread(9, "one", "two"), "b"),
-            lambda: writer.execute("DELETE FROM record WHERE artifact_id = 'a'"),
+            lambda: delete_records(writer, ["a"]),
             lambda: writer.execute("UPDATE record SET idx = 1"),
         ):
             add(writer, spread(9, "one"), "a")
@@ -389,7 +387,8 @@ def test_threads_rank_at_the_same_time_while_texts_change(tmp_path, monkeypatch)
         searches = [pool.submit(search, number) for number in range(4)]
         for turn in range(20):
             add(writer, spread(7, "one"), f"b{turn}")
-            writer.execute("DELETE FROM record WHERE artifact_id = ?", [f"b{turn - 2}"])
+            with transaction(writer):
+                delete_records(writer, [f"b{turn - 2}"])
         for each in searches:
             each.result()
 
@@ -442,37 +441,6 @@ async def test_words_of_scripts_without_spaces_are_found_inside_a_text(tmp_path)
 def test_texts_of_other_scripts_are_indexed_as_they_are(text):
     """So their scores equal those of FTS5 without any of this."""
     assert space_text(text) == space_query(text) == text
-
-
-@pytest.mark.asyncio_only
-async def test_a_file_from_before_keeps_its_rule_and_answers_as_before(tmp_path):
-    path = tmp_path / "old.airw"
-    async with SqliteStore(path):
-        pass
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = 1")
-        connection.execute(
-            "UPDATE sqlite_schema SET sql = replace(sql, 'airw_words', 'airw_composed') WHERE type = 'trigger'"
-        )
-    async with SqliteStore(path) as old, MemoryStore() as new:
-        for store in (old, new):
-            await store.apply([put("a", "東京都 one"), put("b", "東京 one"), put("gone", "東京都")])
-            await store.apply([put("c", "東京都")], removals=["gone"])
-        found = [[*each.artifact_ids] for each in await old.search_text(["東京都", "京都", "one"], 5)]
-        assert found == [["c", "a"], [], ["a", "b"]]
-        found = [{*each.artifact_ids} for each in await new.search_text(["東京都", "京都", "one"], 5)]
-        assert found == [{"a", "b", "c"}, {"a", "c"}, {"a", "b"}]
-        # Their counts differ, so they cannot be added.
-        with pytest.raises(ArgumentError, match="add only counts of one formula"):
-            TermCounts.sum([await store.term_statistics(["one"]) for store in (old, new)])
-
-
-def test_a_file_without_its_triggers_is_read():
-    with closing(make_database()) as connection:
-        add(connection, ["東京都"])
-        connection.execute("DROP TRIGGER record_added")
-        check(InvertedIndex(), connection, ["東京", "one"])
-        assert InvertedIndex().count_terms(connection, ["東京"]).frequencies == {"東京": 1}
 
 
 # In the stores
