@@ -9,14 +9,20 @@ are open.
 
 import gc
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import anyio
+import numpy as np
+import pytest
 
 import airw
 from airw.embedders import HashingEmbedder
+from airw.policies import LinkWalk
 from airw.stores import MemoryStore, SqliteStore
+from airw.values import HitBatch, Limits
 from airw.values.filters import parse_filter
+from airw.walking import Columns, Policy
 from tests.support.heartbeat import DIM, HUB, QUERY, fill_star, no_collector, watch_lag
 
 COUNT, ROUNDS, GOAL = 300_000, 3, 20  # ms
@@ -78,5 +84,64 @@ def test_lag(tmp_path):
         for store in (MemoryStore(), SqliteStore(tmp_path / "notes.airw")):
             async with store:
                 await measure(store)
+
+    anyio.run(main)
+
+
+class Star(Policy):
+    """A walk in columns over a star: from the hub to all others, or with all of them as seeds."""
+
+    def __init__(self, count, *, from_hub):
+        self.count, self.from_hub = count, from_hub
+
+    async def seed(self, state, store):
+        return np.arange(1 if self.from_hub else self.count)
+
+    async def score(self, state, nodes, store):
+        return np.ones(len(nodes))
+
+    async def expand(self, state, committed, store):
+        found = np.arange(1, self.count) if 0 in committed.nodes else np.empty(0, np.int64)
+        return Columns(found, np.where(np.arange(len(committed) + 1) > 0, len(found), 0))
+
+    async def to_hits(self, state, committed, store):
+        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
+
+
+WIDE = Limits(max_fanout=10**6, max_edges=10**6, max_frontier=10**6)
+QUESTION = "How long does a call hold up other tasks?"
+
+
+async def walk_lags(store, policy, count, *, collects):
+    """Return the longest delay of each round, while all hits of a walk are kept."""
+    lags = []
+    for _ in range(ROUNDS):
+        gc.collect()
+        with nullcontext() if collects else no_collector():
+            async with watch_lag() as heartbeat:
+                walk = airw.traverse("word", store, policy=policy, node_budget=count, limits=WIDE)
+                hits = [hit async for hit in walk]
+        assert len(hits) == count
+        lags.append(heartbeat.lag * 1e3)
+        del hits, walk
+    return lags
+
+
+@pytest.mark.parametrize("count", [100_000, 299_000])
+def test_lag_of_hits_kept(results, count):
+    """The collector looks at every object of the program, too: some 50,000 here, which take 10 ms."""
+
+    async def measure_kept(work, store, policy):
+        for name, collects in [("", False), (", with collector", True)]:
+            lags = await walk_lags(store, policy, count, collects=collects)
+            results.amount(QUESTION, f"{count:,} hits kept, {work}{name}", lags, goal=GOAL, unit="ms")
+
+    async def main():
+        await measure_kept("seeds", None, Star(count, from_hub=False))
+        await measure_kept("one step", None, Star(count, from_hub=True))
+        async with MemoryStore() as store:
+            await fill_star(store, count)
+            corpus = SimpleNamespace(name="notes", store=store, embedder=HashingEmbedder(dim=DIM))
+            await measure_kept("links out of a store", corpus, LinkWalk(roots=[HUB], direction="out", max_depth=None))
 
     anyio.run(main)
