@@ -4,6 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,10 +16,11 @@ from airw._base.overriding import override
 from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
+from airw.policies._columns import has_numbers
 from airw.policies._several_corpora import Id, check_nodes, member_names, member_ranks, order_key
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus
+from airw.protocols import AdjacencyReader, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.walking import CommittedNode, Frontier, Policy, WalkState
@@ -208,7 +210,11 @@ class ReverseDependency(Policy[DependencyMemory]):
 
         They are its fan-in now, and its neighbours later.
         """
+        if has_numbers(corpus.store):
+            await self._read_dependents(memory, ids, corpus.store)
         new_ids = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
+        if not new_ids:
+            return
         nodes = [node for spellings in new_ids.values() for node in spellings]
         answers = iter(await require(corpus, "referrers", "ReverseDependency").referrers(nodes, types=[self.edge_type]))
         for id, spellings in new_ids.items():
@@ -217,6 +223,16 @@ class ReverseDependency(Policy[DependencyMemory]):
                 memory.referrers[id] = referrers[0]
             else:
                 memory.referrers[id] = sorted(set[Id]().union(*referrers), key=memory.order)
+
+    async def _read_dependents(self, memory: DependencyMemory, ids: Sequence[Id], store: AdjacencyReader) -> None:
+        """Remember the dependents of the artifacts among nodes; the store keeps the links that were read."""
+        new_ids = [id for id in ids if id not in memory.referrers and id not in memory.outside]
+        numbers = await store.artifact_numbers(new_ids)
+        links = await store.neighbor_columns(numbers, direction="in", types=[self.edge_type])
+        # They are in the order of their ids, but one may link more than once.
+        sources = [str(links.nodes[end]) for end in links.ends.tolist()]
+        for id, (start, stop) in zip(new_ids, pairwise(links.offsets.tolist()), strict=True):
+            memory.referrers[id] = list(dict.fromkeys(sources[start:stop]))
 
     def _bonus(self, state: State, ids: Sequence[Id]) -> NDArray[np.float64]:
         """Return the part of the score that links add; all nodes of a step have the same depth."""
