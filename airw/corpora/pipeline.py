@@ -44,6 +44,7 @@ Out = TypeVar("Out")
 _QUICK, _SLOW = 0.25, 1.0  # seconds
 _PAGE_CHARS = 8_000_000
 _ENTRY = 50  # rough memory of an entry, in characters
+_PAGES_TOGETHER = 4  # of the largest size, written at once
 _PLANS_AT_ONCE = 16
 """The largest number of plans that an async strategy makes at the same time."""
 
@@ -123,6 +124,11 @@ class SourcePages:
         fitting = min(self._size, bisect_left([*accumulate(sizes)], self._max_chars) + 1)
         self._rest = items[fitting:]
         return items[:fitting]
+
+    @property
+    def is_largest(self) -> bool:
+        """Return whether pages have grown to the largest size."""
+        return self._least < self._size == self._largest
 
     def adapt(self, seconds: float) -> None:
         """Read larger pages if a page took little time, and smaller ones again if it took long.
@@ -249,12 +255,8 @@ class Builder:
             group.start_soon(self._read_pages, pages, items_sender)
             group.start_soon(_run_stage, self._plan_page, items_receiver, pages_sender)
             group.start_soon(_run_stage, self._embed_page, pages_receiver, changes_sender)
-            # Only this task writes, page by page: the store sees one transaction at a time, in the source's order.
-            done = anyio.current_time()
-            async for page, changes in changes_receiver:
-                await self._write_page(page, changes)
-                earlier, done = done, anyio.current_time()
-                pages.adapt(done - earlier)
+            # Only this task writes: the store sees one transaction at a time, in the source's order.
+            await self._write_pages(pages, changes_receiver)
 
     async def _read_pages(self, pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
         while page := await pages.next():
@@ -495,12 +497,34 @@ class Builder:
         of = f"the embedder {self.recipe.embedder_id!r}"
         return await in_thread(partial(unit_rows, vectors, count=len(texts), dim=self.config["dim"], of=of))
 
-    async def _write_page(self, page: Page, changes: list[ArtifactChange]) -> None:
-        if changes:
+    async def _write_pages(
+        self, pages: SourcePages, source: "MemoryObjectReceiveStream[tuple[Page, list[ArtifactChange]]]"
+    ) -> None:
+        """Write pages in order; the largest ones are written together while they come quickly.
+
+        Each write has costs of its own.
+        """
+        waiting: list[tuple[Page, list[ArtifactChange]]] = []
+        done = anyio.current_time()
+        async for each in source:
+            waiting.append(each)
+            is_quick = anyio.current_time() - done < _QUICK
+            if pages.is_largest and is_quick and len(waiting) < _PAGES_TOGETHER:
+                continue
+            await self._write(waiting)
+            earlier, done = done, anyio.current_time()
+            pages.adapt((done - earlier) / len(waiting))
+            waiting = []
+        await self._write(waiting)
+
+    async def _write(self, pages: Sequence[tuple[Page, list[ArtifactChange]]]) -> None:
+        """Write pages in one transaction."""
+        if together := [change for _, changes in pages for change in changes]:
             # These may be the first vectors of a new embedder, see `run`; later calls do nothing.
             await self.write_settings()
-            await self.store.apply(changes)
-        self.record(page, changes)
+            await self.store.apply(together)
+        for page, changes in pages:
+            self.record(page, changes)
 
     def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
         """Add the counts and the problems of a page that the caller has written."""

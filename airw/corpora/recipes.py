@@ -159,15 +159,15 @@ class BuildRecipe:
             return plan
         # A plan with problems is stored, but under another version: the next build tries again.
         version += UNFINISHED if plan.problems else ""
-        fields = json_clean(plan.filter_fields)
+        fields, id = json_clean(plan.filter_fields), artifact.id
         records = [
             Record(
-                Record.make_id(artifact.id, surface.kind, index),
-                artifact.id,
+                Record.make_id(id, surface.kind, index),
+                id,
                 surface.kind,
                 index,
                 surface.text,
-                {**fields, **json_clean(surface.metadata)},
+                {**fields, **json_clean(surface.metadata)} if surface.metadata else {**fields},
             )
             for index, surface in enumerate(plan.surfaces)
         ]
