@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from airw.corpora.naming import corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
     from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, open_corpus, use_corpus, use_store
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
-    from airw.corpora.pipeline import Builder, BuildReport, SourcePages, with_survey
+    from airw.corpora.pipeline import Builder, BuildReport, with_survey
     from airw.corpora.progress import BuildProgress
     from airw.corpora.recipes import (
         UPSERT_SOURCE,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         unregister,
     )
     from airw.corpora.searching import CorpusRetriever, as_retriever, records_for_artifact, search
+    from airw.corpora.source_pages import SourcePages
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -43,7 +44,7 @@ else:
             "naming": ["corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
             "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "use_corpus", "open_corpus", "use_store"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
-            "pipeline": ["BuildReport", "Builder", "SourcePages", "with_survey"],
+            "pipeline": ["BuildReport", "Builder", "with_survey"],
             "progress": ["BuildProgress"],
             "recipes": [
                 "UPSERT_SOURCE",
@@ -63,6 +64,7 @@ else:
                 "unregister",
             ],
             "searching": ["CorpusRetriever", "as_retriever", "records_for_artifact", "search"],
+            "source_pages": ["SourcePages"],
         },
     )
 

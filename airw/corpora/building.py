@@ -17,10 +17,11 @@ from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.floors import refresh_floors
 from airw.corpora.naming import corpus_path, is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildReport, SourcePages, sum_reports, with_survey
+from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
 from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.corpora.settings import check_settings
+from airw.corpora.source_pages import SourcePages
 from airw.corpora.trust import remember_embedder
 from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
@@ -39,7 +40,7 @@ from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repai
 from airw.values import ItemProblem
 
 _CLEANUP_TIMEOUT = 10.0  # seconds
-_LARGEST_BATCH = 512
+_LARGEST_BATCH, _LARGEST_PAGE = 512, 4096
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 
@@ -70,7 +71,8 @@ class BuildRequest:
         name: The corpus name that the caller passed; `None` if the caller passed a store or a path.
         spec: The embedder or its specification.
         extractor: The extractor of links; `None` for no links.
-        largest_batch: The largest number of items that are read, embedded and written at once.
+        largest_batch: The largest number of artifacts that are embedded and written at once.
+        largest_page: The largest number of items that are read and compared with the corpus at once.
     """
 
     source: Source
@@ -79,6 +81,7 @@ class BuildRequest:
     spec: EmbedderLike
     extractor: EdgeExtractor | None
     largest_batch: int
+    largest_page: int
     full: bool = True
     force: bool = False
     batch_size: int = 256
@@ -126,6 +129,7 @@ class BuildRequest:
             spec=source.embedder if embedder is None else embedder,
             extractor=source.edge_extractor if extractor is None else extractor,
             largest_batch=values.get("batch_size", _LARGEST_BATCH),
+            largest_page=values.get("batch_size", _LARGEST_PAGE),
             **values,
         )
 
@@ -271,8 +275,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         full: Remove the artifacts that came from this source and are no longer in it.
         force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
             to replace the artifacts of the earlier one.
-        batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the number
-            grows up to 512 while the build is quick.
+        batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the build
+            embeds and writes up to 512 at once while it is quick, and reads up to 4,096.
         edge_extractor: The extractor of links; the default is the source's.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
             each batch that is embedded, and each page that is written.
@@ -319,7 +323,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
 async def _build(request: BuildRequest) -> Corpus:
     start = time.perf_counter()
     embedder, recipe = await in_thread(request.resolve)
-    all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_batch)
+    all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_page)
     async with AsyncExitStack() as exit_stack, aclosing(all_pages) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         lost_ids: list[str] = []
@@ -331,7 +335,7 @@ async def _build(request: BuildRequest) -> Corpus:
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
             builder = Builder(recipe, store, embedder, config, outdated, meter)
-            await builder.run(pages)
+            await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
@@ -516,7 +520,7 @@ async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
     if not full:
         return Pruning()
     unseen = builder.find_unseen(await builder.store.artifact_ids())
-    entries = await builder.store.ledger(unseen)
+    entries = await builder.store.ledger(unseen) if unseen else []
     stored_ids = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
     # Artifacts of an old embedder are removed before the first new vectors: if not indexed again, they count too.
     removed_ids = builder.outdated.difference(builder.kept_ids).union(stored_ids)

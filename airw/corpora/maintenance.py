@@ -16,10 +16,11 @@ from airw._base.json import json_clean
 from airw._base.messages import one_line, short_repr
 from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
-from airw.corpora.pipeline import BuildReport, SourcePages, with_survey
+from airw.corpora.pipeline import BuildReport, with_survey
 from airw.corpora.progress import BuildProgress
 from airw.corpora.recipes import BuildRecipe, OnError, check_id
 from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
+from airw.corpora.source_pages import SourcePages
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
 from airw.protocols import RecordReader, Source
 from airw.values import Artifact, ItemProblem, LedgerEntry

@@ -35,8 +35,9 @@ from airw.corpora.building import (
 )
 from airw.corpora.floors import refresh_floors
 from airw.corpora.opening import Corpus, Opening
-from airw.corpora.pipeline import Builder, BuildReport, Page, SourcePages
+from airw.corpora.pipeline import Builder, BuildReport, Page
 from airw.corpora.recipes import BuildRecipe, OnError
+from airw.corpora.source_pages import SourcePages
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderMismatch, PartitionsMissing, SourceError
 from airw.protocols import (

@@ -5,11 +5,12 @@ source ──items──> plan ──drafts──> embed ──changes──> wr
 ```
 
 The four stages run at the same time, each on another page. The plan stage finds the artifacts that changed, decomposes
-them and extracts their links, in a worker thread and with one ledger call per page.
+them and extracts their links, in a worker thread and with one ledger call per page. It passes over unchanged artifacts
+many at once, and sends the others on in smaller pages.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,7 +28,8 @@ from airw._base.vectors import unit_rows
 from airw.corpora.floors import BuiltFloor
 from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, check_id
-from airw.errors import AirwError, SourceError
+from airw.corpora.source_pages import Item, SourcePages
+from airw.errors import SourceError
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
 
@@ -35,15 +37,12 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 
-Item: TypeAlias = Artifact | ItemProblem
 VersionedArtifact: TypeAlias = tuple[Artifact, str]
 ChangeSignals: TypeAlias = Callable[[Sequence[Artifact]], list[str]]
 In = TypeVar("In")
 Out = TypeVar("Out")
 
 _QUICK, _SLOW = 0.25, 1.0  # seconds
-_PAGE_CHARS = 8_000_000
-_ENTRY = 50  # rough memory of an entry, in characters
 _PAGES_TOGETHER = 4  # of the largest size, written at once
 _PLANS_AT_ONCE = 16
 """The largest number of plans that an async strategy makes at the same time."""
@@ -75,110 +74,37 @@ class BuildReport:
     floors: Mapping[str, BuiltFloor] = field(default_factory=dict)
 
 
-class SourcePages:
-    """The items of a source in pages of `size`; its errors become a `SourceError`.
+@dataclass(slots=True)
+class BatchSize:
+    """The number of artifacts that are written at once, which adapts to how long it takes.
 
-    A page ends earlier if its texts have `max_chars`: pages of long texts would fill the memory, and a build can be
-    cancelled only between pages. With `largest`, the size adapts to how long pages take.
+    Args:
+        least: The first and smallest number.
+        largest: The largest number.
     """
 
-    def __init__(self, source: Source, size: int, *, largest: int | None = None, max_chars: int = _PAGE_CHARS) -> None:
-        self._size, self._least, self._largest = size, size, largest or size
-        self._name = source.name
-        # A source may return many items at once, see `CorpusSource.pages`.
-        pages: Callable[[], AsyncIterator[list[Item]]] | None = getattr(source, "pages", None)
-        self._parts = _read_singly(source) if pages is None else pages()
-        self._max_chars = max_chars
-        self._rest: list[Item] = []
-        self._first_page: list[Item] | None = None
+    least: int
+    largest: int
+    now: int = field(init=False)
 
-    async def peek(self) -> None:
-        """Read the first page early, so that a missing source fails before a file is created."""
-        self._first_page = await self.next()
-
-    async def next(self) -> list[Item]:
-        """Return the next page, or an empty list at the end.
-
-        Raises:
-            SourceError: If the source fails.
-        """
-        page = self._first_page or []
-        self._first_page = None
-        if page:
-            return page
-        items, self._rest = self._rest, []
-        sizes = _estimate_sizes(items)
-        chars = sum(sizes)
-        try:
-            while len(items) < self._size and chars < self._max_chars:
-                part = await anext(self._parts, None)
-                if part is None:
-                    break
-                items += part
-                sizes += _estimate_sizes(part)
-                chars += sum(sizes[-len(part) :])
-        except AirwError:
-            raise
-        except Exception as error:
-            raise SourceError(f"source {self._name!r} failed: {type(error).__name__}: {error}") from error
-        fitting = min(self._size, bisect_left([*accumulate(sizes)], self._max_chars) + 1)
-        self._rest = items[fitting:]
-        return items[:fitting]
+    def __post_init__(self) -> None:
+        """Start with the smallest number."""
+        self.now = self.least
 
     @property
     def is_largest(self) -> bool:
-        """Return whether pages have grown to the largest size."""
-        return self._least < self._size == self._largest
+        """Return whether batches have grown to the largest size."""
+        return self.least < self.now == self.largest
 
     def adapt(self, seconds: float) -> None:
-        """Read larger pages if a page took little time, and smaller ones again if it took long.
+        """Write larger batches if one took little time, and smaller ones again if it took long.
 
-        Each page has costs of its own. But what a killed build has not written is done again.
+        Each batch has costs of its own. But what a killed build has not written is done again.
         """
         if seconds < _QUICK:
-            self._size = min(2 * self._size, self._largest)
+            self.now = min(2 * self.now, self.largest)
         elif seconds > _SLOW:
-            self._size = max(self._size // 2, self._least)
-
-    async def aclose(self) -> None:
-        """Close the source's iterator, if it can be closed."""
-        await _close(self._parts)
-
-
-async def _read_singly(source: Source) -> AsyncIterator[list[Item]]:
-    items = source.items()
-    try:
-        async for item in items:
-            yield [item]
-    finally:
-        await _close(items)
-
-
-async def _close(iterator: object) -> None:
-    close = getattr(iterator, "aclose", None)
-    if close is not None:
-        await close()
-
-
-def _estimate_sizes(items: Sequence[Item]) -> list[int]:
-    """Return the rough length of the texts of each item."""
-    raws: list[Any] = [item.raw if isinstance(item, Artifact) else None for item in items]
-    return list(map(len, raws)) if {*map(type, raws)} == {str} else list(map(_estimate_size, raws))
-
-
-def _estimate_size(raw: object) -> int:
-    """Return the rough length of the texts in a raw value.
-
-    Entries of lists and mappings count as well.
-    """
-    if isinstance(raw, str | bytes):
-        return len(raw)
-    if isinstance(raw, Mapping):
-        values = raw.values()
-        return sum(
-            len(v) if isinstance(v, str) else _ENTRY * len(v) for v in values if isinstance(v, str | list | dict)
-        )
-    return 0
+            self.now = max(self.now // 2, self.least)
 
 
 @dataclass(slots=True)
@@ -230,8 +156,10 @@ class Builder:
     _settings_written: bool = False
     _slice: int = _FIRST_SLICE
 
-    async def run(self, pages: SourcePages) -> None:
+    async def run(self, pages: SourcePages, batch: BatchSize) -> None:
         """Run every page through the four stages.
+
+        A page that the source yields may be larger than a batch: unchanged artifacts are passed over many at once.
 
         The first error cancels the other stages and is raised as it is, not in a group.
         """
@@ -240,9 +168,9 @@ class Builder:
         if not self.outdated:
             await self.write_settings()
         with first_error(), ExitStack() as streams:
-            await self._run_stages(pages, streams)
+            await self._run_stages(pages, batch, streams)
 
-    async def _run_stages(self, pages: SourcePages, streams: ExitStack) -> None:
+    async def _run_stages(self, pages: SourcePages, batch: BatchSize, streams: ExitStack) -> None:
         # While the embedder works on one page, the next one is planned and the previous one is written. Each stream
         # holds one waiting page. So memory grows little with the records (`bench_build_memory`).
         items_sender, items_receiver = anyio.create_memory_object_stream[list[Item]](1)
@@ -253,10 +181,10 @@ class Builder:
         async with anyio.create_task_group() as group:
             group.start_soon(self.meter.find_total, self.recipe.source)
             group.start_soon(self._read_pages, pages, items_sender)
-            group.start_soon(_run_stage, self._plan_page, items_receiver, pages_sender)
+            group.start_soon(self._plan_pages, items_receiver, pages_sender, batch)
             group.start_soon(_run_stage, self._embed_page, pages_receiver, changes_sender)
             # Only this task writes: the store sees one transaction at a time, in the source's order.
-            await self._write_pages(pages, changes_receiver)
+            await self._write_pages(batch, changes_receiver)
 
     async def _read_pages(self, pages: SourcePages, target: "MemoryObjectSendStream[list[Item]]") -> None:
         while page := await pages.next():
@@ -264,9 +192,25 @@ class Builder:
             await target.send(page)
         target.close()
 
+    async def _plan_pages(
+        self,
+        source: "MemoryObjectReceiveStream[list[Item]]",
+        target: "MemoryObjectSendStream[Page]",
+        batch: BatchSize,
+    ) -> None:
+        async for items in source:
+            page, rest = await self._compare_items(items)
+            while len(rest) > batch.now:
+                part, rest = rest[: batch.now], rest[batch.now :]
+                await target.send(await self._plan_page(part, page))
+                page = Page()
+            await target.send(await self._plan_page(rest, page))
+        target.close()
+
     async def prepare(self, items: list[Item]) -> tuple[Page, list[ArtifactChange]]:
         """Plan and embed one page for callers that write it themselves and then call `record`."""
-        return await self._embed_page(await self._plan_page(items))
+        page, versions = await self._compare_items(items)
+        return await self._embed_page(await self._plan_page(versions, page))
 
     async def write_settings(self) -> None:
         """Write the settings once, after removing the artifacts of another embedder.
@@ -281,13 +225,17 @@ class Builder:
         if await self.store.config() != self.config:
             await self.store.set_config(self.config)
 
-    async def _plan_page(self, items: list[Item]) -> Page:
+    async def _compare_items(self, items: list[Item]) -> tuple[Page, list[VersionedArtifact]]:
+        """Return a page that counts the unchanged items, and the artifacts that may have changed."""
         page = Page()
         artifacts = self._check_items(items, page)
         # In a worker thread, because change signals may hash whole texts.
         versions = await in_thread(self._add_versions, artifacts, page)
         # Drop unchanged artifacts before their ledger entries are read: most rebuilds change little.
-        versions = await self._skip_unchanged(versions, page)
+        return page, await self._skip_unchanged(versions, page)
+
+    async def _plan_page(self, versions: Sequence[VersionedArtifact], page: Page) -> Page:
+        """Return the page with the drafts of those artifacts that have changed."""
         # Read the entries of the others in one call, and of items with problems too: their
         # stored version may be kept. A name with a faulty text cannot be looked up.
         problem_ids = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
@@ -350,7 +298,7 @@ class Builder:
         A store with `find_changed` compares versions where they are stored. Without it, a rebuild reads all ledger
         entries.
         """
-        if not isinstance(self.store, ChangeFinder):
+        if not isinstance(self.store, ChangeFinder) or not versions:
             return versions
         # A change signal that is not a string cannot be compared; drafting reports it as a problem.
         version_of = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
@@ -434,7 +382,7 @@ class Builder:
                 continue
             page.problems[position] = replace(problem, reason=f"{problem.reason}; {note}")
 
-    def find_unseen(self, stored: Iterable[str]) -> list[str]:
+    def find_unseen(self, stored: Collection[str]) -> list[str]:
         """Return the stored ids that this build has not kept; they may be of any source.
 
         Artifacts below a folder that the source could not read are not among them: they may still exist. The problem of
@@ -442,6 +390,8 @@ class Builder:
         """
         # A problem of a whole folder has the folder as its item.
         lost = {problem.item for problem in self.problems if problem.lost}
+        if self.kept_ids.issuperset(stored):
+            return []
         unseen = [item for item in stored if item not in self.kept_ids]
         lost_parents = {item: lost.intersection(map(str, PurePosixPath(item).parents)) for item in unseen}
         kept_folders = set[str]().union(*lost_parents.values())
@@ -498,7 +448,7 @@ class Builder:
         return await in_thread(partial(unit_rows, vectors, count=len(texts), dim=self.config["dim"], of=of))
 
     async def _write_pages(
-        self, pages: SourcePages, source: "MemoryObjectReceiveStream[tuple[Page, list[ArtifactChange]]]"
+        self, batch: BatchSize, source: "MemoryObjectReceiveStream[tuple[Page, list[ArtifactChange]]]"
     ) -> None:
         """Write pages in order; the largest ones are written together while they come quickly.
 
@@ -509,11 +459,11 @@ class Builder:
         async for each in source:
             waiting.append(each)
             is_quick = anyio.current_time() - done < _QUICK
-            if pages.is_largest and is_quick and len(waiting) < _PAGES_TOGETHER:
+            if batch.is_largest and is_quick and len(waiting) < _PAGES_TOGETHER:
                 continue
             await self._write(waiting)
             earlier, done = done, anyio.current_time()
-            pages.adapt((done - earlier) / len(waiting))
+            batch.adapt((done - earlier) / len(waiting))
             waiting = []
         await self._write(waiting)
 

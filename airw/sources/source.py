@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -26,6 +27,7 @@ AsyncPages: TypeAlias = AsyncGenerator[Sequence[Item], None]
 MetadataOf: TypeAlias = Callable[[str, Any], Mapping[str, Any]]
 
 PAGE = 64
+_TURN = 0.002  # seconds that reading a mapping may keep other tasks waiting
 _MAX_FIELD = 1_000  # characters
 _PAGE_CHARS = 1_000_000  # a page of a mapping ends with this many characters
 
@@ -192,14 +194,15 @@ class CorpusSource:
             await pages.aclose()
 
     async def _read_mapping(self, scope: Mapping[str, Any], size: int) -> AsyncGenerator[list[Item], None]:
-        keys, count = iter(scope), 0
+        keys, turn_end = iter(scope), 0.0
         while True:
-            if count % PAGE == 0:
+            # To let other tasks run after each page would take a third of the time.
+            if time.perf_counter() >= turn_end:
                 await anyio.lowlevel.checkpoint()
+                turn_end = time.perf_counter() + _TURN
             names, raws, metadata = self._read_keys(scope, islice(keys, size))
             if not names:
                 return
-            count += len(names)
             yield self._check_items(names, raws, metadata)
 
     def _read_keys(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.corpora import BuildProgress, build
-from airw.corpora.pipeline import SourcePages
+from airw.corpora.source_pages import SourcePages
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
 from airw.indexing import Chunked, WholeText
