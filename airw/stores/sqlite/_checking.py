@@ -7,7 +7,7 @@ from airw._base.messages import error_text, one_line
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.word_tables import read_lengths
 from airw.stores.sqlite._records import parse_metadata
-from airw.stores.sqlite._segmented_index import read_corpus_mark
+from airw.stores.sqlite._segment_building import read_corpus_mark
 from airw.stores.sqlite._vector_codec import decode_vectors
 
 if TYPE_CHECKING:

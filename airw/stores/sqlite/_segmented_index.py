@@ -1,285 +1,204 @@
-"""Approximate vector search in a large file: HNSW segments, and a matrix of other rows."""
+"""Approximate vector search in a large file, by HNSW segments."""
 
-import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import anyio
 import numpy as np
 
-from airw._base.arrays import Floats, reserve
-from airw._base.concurrency import in_thread
-from airw._base.file_lock import hold_file
-from airw._base.messages import short_repr
-from airw._base.vectors import best_first
-from airw.errors import StoreBusy, StoreError
+from airw._base.arrays import Floats, NDArray
+from airw._base.overriding import override
+from airw.stores._indexes.dense_index import DenseIndex, check_queries
+from airw.stores._indexes.rough_scores import multiply
 from airw.stores.sqlite import _segments
-from airw.stores.sqlite._records import DamagedValue, read_settings
-from airw.stores.sqlite._schema import write_transaction
-from airw.stores.sqlite._segments import Numbers, Segment, SegmentFile
-from airw.stores.sqlite._vector_codec import decode_vectors
-from airw.stores.sqlite._vector_file import SavedRows
-from airw.stores.sqlite._writing import set_setting
+from airw.stores.sqlite._segment_building import read_checksums
+from airw.stores.sqlite._segments import SHORTLIST, Numbers, Segment
+from airw.values import Ranking
 
 if TYPE_CHECKING:
     import sqlite3
 
-_SEGMENT = "segment"  # the kind of the settings with the checksums of segments
+_MARGIN = 2  # candidates per result that must be left, as segments may miss rows near the end of their list
+_GROWTH = 8  # factor by which there are more candidates if too few are left
+_MAX_CANDIDATES = 1024  # beyond that, a product with all rows is as fast, and misses none
+_ALLOWED_PER_CANDIDATE = 16  # allowed rows that are compared in the time in which a segment finds one candidate
+_QUERIES = 16  # queries of one search in a segment, during which other threads wait
+_QUICK_QUERIES, _QUICK_K = 2, 16  # queries, and results of each, that take less than about a millisecond
+_QUICK_PRODUCT = 1 << 22  # multiplications with rows in no segment that take about half a millisecond
+_CODE, _NUMBER = 0, 3  # columns of `DenseIndex`
 
-EXACT_ROWS = 200_000  # up to this number of rows, search is exact and needs no segments
 
-_BLOCK = 4096  # rows per read
-
-
-class SegmentedIndex:
-    """An approximate index of the vectors in a file; one caller at a time.
-
-    A bucket is a range of 65,536 consecutive rowids. Rowids only grow, so only the newest bucket gets new rows. Full
-    buckets have an HNSW segment. The unsegmented rest is a matrix in memory, whose rows are compared exactly. It
-    contains the rows of all buckets without a segment: the newest, small ones, and those not built yet or unreadable.
-    Without the extra `ann`, it contains all rows.
+class OpenSegments:
+    """The open segments of a file; one user at a time.
 
     Args:
         folder: The folder of the segments.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.dim: int | None = None
         self._folder = folder
-        self._segments: dict[int, Segment] = {}
+        self._segments: tuple[Segment, ...] = ()
         self._state: object = None
-        self._saved: SavedRows | None = None
-        self._clear_rest()
 
-    def update(self, connection: "sqlite3.Connection", live: Mapping[int, int], saved: SavedRows | None) -> None:
-        """Update the segments and the rest to the present state of the file.
+    def update(self, connection: "sqlite3.Connection", dim: int | None) -> tuple[Segment, ...]:
+        """Return the segments of this state of the file.
+
+        Their ranges follow each other, from the first record on.
 
         Args:
             connection: A connection with a snapshot of the file.
-            live: The `count_live_rows` of the same snapshot.
-            saved: The rows in the mapped file, which need not be read; not checked yet.
+            dim: The width of the vectors.
         """
-        if saved is not self._saved:
-            self._saved = saved
-            self._clear_rest()
-        # If the corpus was embedded again in another width, start again.
-        width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
-        if (width and width[0]) != self.dim:
-            self.dim = width and width[0]
-            self._clear_rest()
-        # Open new segments first: the rest needs only the buckets without one.
-        self._open_segments(read_corpus_mark(connection), read_checksums(connection), live)
-        # Rowids only grow, so the new rows of the rest are those after the last row.
-        for number in sorted(live.keys() - self._segments.keys()):
-            self._map_rest(number)
-            for rowids, vectors in _read_rows(connection, number, after=self._last):
-                self._add_rest(rowids, vectors)
-
-    def find_nearest(self, query: Floats, count: int) -> Numbers:
-        """Return the rowids of the `count` nearest rows, nearest first; a few may be missed.
-
-        There are fewer if there are fewer rows. Some of these rows may no longer be in the file.
-        """
-        # Search the rest exactly and each segment by its graph, then merge the lists by cosine.
-        rest = [*self._mapped, (self._rowids[: self._filled], self._matrix[: self._filled])]
-        lists = [_find_nearest(rowids, matrix, query, count) for rowids, matrix in rest]
-        lists += [segment.find_nearest(query, count) for segment in self._segments.values()]
-        all_rowids = np.concatenate([rowids for rowids, _ in lists])
-        all_cosines = np.concatenate([cosines for _, cosines in lists])
-        return all_rowids[best_first(all_cosines, count)]
-
-    def _open_segments(self, corpus: str, checksums: Mapping[str, str], live: Mapping[int, int]) -> None:
-        """Open this database's segments of the buckets in `live`, and drop all others."""
-        # Nothing to do if neither the folder nor the set of buckets has changed.
+        checksums = read_checksums(connection)
+        # Nothing to do if neither the folder nor what the database knows has changed.
         modified = self._folder.stat().st_mtime_ns if self._folder.is_dir() else None
-        if self._state == (modified, checksums, live.keys(), self.dim):
-            return
-        # Ignore segments that this database does not know, and segments that cannot be read.
-        files = {
-            file.number: file for file in _segments.list_segment_files(self._folder) if file.path.name in checksums
-        }
-        usable = files.keys() & live.keys() if _segments.is_installed() else set()
-        opened = {number: self._open(files[number], checksums) for number in sorted(usable)}
-        segments = {number: segment for number, segment in opened.items() if segment and segment.dim == self.dim}
-        # The rest contains all rows without a segment, so it must be read again if the segments change.
-        if segments.keys() != self._segments.keys():
-            self._segments = segments
-            self._clear_rest()
-        self._state = (modified, checksums, live.keys(), self.dim)
+        if self._state != (modified, checksums, dim):
+            self._segments = tuple(self._open(checksums, dim))
+            self._state = (modified, checksums, dim)
+        return self._segments
 
-    def _open(self, file: SegmentFile, checksums: Mapping[str, str]) -> Segment | None:
-        present = self._segments.get(file.number)
-        return present if present and present.name == file.path.name else file.open(checksums[file.path.name])
-
-    def _clear_rest(self) -> None:
-        self._mapped: list[tuple[Numbers, Floats]] = []
-        self._rowids: Numbers = np.empty(0, np.int64)
-        self._matrix: Floats = np.empty((0, self.dim or 0), np.float32)
-        self._filled = self._last = 0
-
-    def _map_rest(self, number: int) -> None:
-        """Add the rows of a bucket that are in the mapped file, if none was added yet."""
-        first, stop = number << _segments.BUCKET_BITS, (number + 1) << _segments.BUCKET_BITS
-        if self._saved is None or self._last >= first or self._saved.rows.matrix.shape[1] != self.dim:
-            return
-        part = self._saved.find(first, stop)
-        rowids = self._saved.rows.numbers[part]
-        # A damaged part is read from the database.
-        if len(rowids) and self._saved.is_intact(part):
-            self._mapped.append((rowids, self._saved.rows.matrix[part]))
-            self._last = int(rowids[-1])
-
-    def _add_rest(self, rowids: Numbers, vectors: Floats) -> None:
-        end = self._filled + len(rowids)
-        self._matrix, self._rowids = reserve(self._matrix, end), reserve(self._rowids, end)
-        self._matrix[self._filled : end], self._rowids[self._filled : end] = vectors, rowids
-        self._filled, self._last = end, int(rowids[-1])
+    def _open(self, checksums: dict[str, str], dim: int | None) -> Iterator[Segment]:
+        present = {segment.file: segment for segment in self._segments}
+        for file in _segments.find_chain(self._folder, checksums) if _segments.is_installed() else []:
+            segment = present.get(file) or file.open(checksums[file.path.name])
+            # What cannot be opened ends the chain: the rows from there on are compared.
+            if segment is None or segment.dim != dim:
+                return
+            yield segment
 
 
-def _find_nearest(rowids: Numbers, matrix: Floats, query: Floats, count: int) -> tuple[Numbers, Floats]:
-    cosines = matrix @ query
-    best = best_first(cosines, count)
-    return rowids[best], cosines[best]
+class SegmentedIndex(DenseIndex):
+    """The vectors of all records of a file, of which the first may be in HNSW segments.
 
-
-def count_live_rows(connection: "sqlite3.Connection") -> dict[int, int]:
-    """Return the number of rows in each bucket that is not empty."""
-    return dict(connection.execute("SELECT number, CAST(live AS INTEGER) FROM bucket WHERE CAST(live AS INTEGER) > 0"))
-
-
-def read_corpus_mark(connection: "sqlite3.Connection") -> str:
-    """Return the mark of this database.
-
-    It differs from the mark of an earlier database at the same path.
-    """
-    row = connection.execute("SELECT value FROM setting WHERE kind = 'file' AND key = 'mark'").fetchone()
-    mark = str(row and row[0]).strip('"')
-    # It becomes part of a file name.
-    if not _segments.is_mark(mark):
-        raise DamagedValue(f"the mark of the file is {short_repr(mark)}")
-    return mark
-
-
-def read_checksums(connection: "sqlite3.Connection") -> dict[str, str]:
-    """Return the checksums of the segments of this database, by file name."""
-    settings = read_settings(connection, _SEGMENT)
-    return {name: str(setting.get("checksum")) for name, setting in settings.items()}
-
-
-def record_segments(connection: "sqlite3.Connection", checksums: Mapping[str, str], obsolete: Iterable[str]) -> None:
-    """Store the checksums of new segments, and forget obsolete ones."""
-    with write_transaction(connection):
-        connection.executemany(
-            "DELETE FROM setting WHERE kind = ? AND key = ?", [(_SEGMENT, name) for name in obsolete]
-        )
-        for name, checksum in checksums.items():
-            set_setting(connection, _SEGMENT, name, {"checksum": checksum})
-
-
-class SegmentPlan(NamedTuple):
-    """The segments to build and to remove.
-
-    Args:
-        corpus: The mark of the database.
-        buckets: The buckets that need a segment.
-        obsolete: The segment files that are no longer needed.
-        forgotten: The names of segments that have no useful file any more.
+    Candidates come from the segments, and from a product with the rows that are in none; they are nearly always the
+    nearest rows. They are then filtered, and scored and ranked as by `DenseIndex`, so scores are exact. If too few are
+    left, there are more candidates, and in the end all rows are compared. So results are exact for a filter that
+    matches few rows, or none near the query. Without segments, all results are exact.
     """
 
-    corpus: str
-    buckets: Sequence[int]
-    obsolete: Sequence[Path]
-    forgotten: Sequence[str]
+    _segments: Sequence[Segment] = ()
+    _base_rest = _added_rest = 0  # the first row of the base, and of the added rows, that is in no segment
+
+    def use_segments(self, segments: Sequence[Segment]) -> None:
+        """Look for candidates in these segments from now on."""
+        self._segments = segments
+        last = segments[-1].file.last if segments else 0
+        # The numbers of rows are ascending.
+        if self._base is not None:
+            self._base_rest = int(np.searchsorted(self._base.numbers, last, "right"))
+        self._added_rest = int(np.searchsorted(self._added.columns[_NUMBER, : self._count], last, "right"))
+
+    @override
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        allowed: Numbers | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        wanted = self._count_wanted(k, allowed)
+        if not self._segments or not 0 < wanted <= _MAX_CANDIDATES:
+            return super().search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+        queries = check_queries(queries, self.dim)
+        parts = [queries[start : start + _QUERIES] for start in range(0, len(queries), _QUERIES)]
+        options: Any = {"allowed": allowed, "surfaces": surfaces, "per_artifact": per_artifact}
+        return [ranking for part in parts for ranking in self._search_near(part, k, wanted, **options)]
+
+    @override
+    def is_quick(self, count: int) -> bool:
+        if not self._segments:
+            return super().is_quick(count)
+        rest = self._start - self._base_rest + self._count - self._added_rest
+        is_small = count <= _QUICK_QUERIES and count * rest * (self.dim or 0) <= _QUICK_PRODUCT
+        return count > 0 and is_small and all(segment.is_quick for segment in self._segments)
+
+    @override
+    def search_if_quick(self, queries: Floats, k: int, *, per_artifact: bool = False) -> list[Ranking] | None:
+        if not self._segments:
+            return super().search_if_quick(queries, k, per_artifact=per_artifact)
+        if not 0 < k <= _QUICK_K or not self.is_quick(len(queries)):
+            return None
+        queries = check_queries(queries, self.dim)
+        shortlists = self._find_near(queries, self._count_wanted(k, None), None, None)
+        if not all(self._is_enough(rows, k, per_artifact=per_artifact) for rows in shortlists):
+            return None
+        return self._rank(queries, shortlists, k, per_artifact=per_artifact)
+
+    def _count_wanted(self, k: int, allowed: Numbers | None) -> int:
+        """Return the number of candidates to begin with; 0 to compare all allowed rows."""
+        if allowed is None:
+            return SHORTLIST * k
+        wanted = SHORTLIST * k * len(self) // max(len(allowed), 1)
+        return wanted if len(allowed) > _ALLOWED_PER_CANDIDATE * wanted else 0
+
+    def _search_near(
+        self,
+        queries: Floats,
+        k: int,
+        wanted: int,
+        *,
+        allowed: Numbers | None,
+        surfaces: Sequence[str] | None,
+        per_artifact: bool,
+    ) -> list[Ranking]:
+        """Return the rankings of candidates, at least so many for each query, or of all rows."""
+        if wanted > _MAX_CANDIDATES:
+            return super().search(queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+        shortlists = self._find_near(queries, wanted, allowed, surfaces)
+        is_enough = np.array([self._is_enough(rows, k, per_artifact=per_artifact) for rows in shortlists])
+        complete = [rows for rows, is_complete in zip(shortlists, is_enough, strict=True) if is_complete]
+        rankings = iter(self._rank(queries[is_enough], complete, k, per_artifact=per_artifact) if complete else [])
+        if is_enough.all():
+            return [*rankings]
+        # Few of the nearest rows are left: begin with more of them.
+        options: Any = {"allowed": allowed, "surfaces": surfaces, "per_artifact": per_artifact}
+        others = iter(self._search_near(queries[~is_enough], k, wanted * _GROWTH, **options))
+        return [next(rankings if is_complete else others) for is_complete in is_enough.tolist()]
+
+    def _is_enough(self, rows: Numbers, k: int, *, per_artifact: bool) -> bool:
+        count = len(rows)
+        if per_artifact and count >= _MARGIN * k:
+            count = len(np.unique(self._column(_CODE, rows)))
+        return count >= _MARGIN * k
+
+    def _find_near(
+        self, queries: Floats, wanted: int, allowed: Numbers | None, surfaces: Sequence[str] | None
+    ) -> list[Numbers]:
+        """Return candidates for each query: of the nearest rows, those that are allowed."""
+        numbers = np.concatenate([segment.find_nearest(queries, wanted) for segment in self._segments], axis=1)
+        rows = np.concatenate([self._find_numbers(numbers), *self._compare_rest(queries, wanted)], axis=1)
+        is_candidate = (rows >= 0) & ~self._dead[rows]
+        if allowed is not None:
+            is_candidate &= _find(allowed, self._column(_NUMBER, rows.ravel()))[1].reshape(rows.shape)
+        if surfaces is not None:
+            is_candidate &= self._match_kinds(rows.ravel(), surfaces).reshape(rows.shape)
+        return [row[is_wanted] for row, is_wanted in zip(rows, is_candidate, strict=True)]
+
+    def _find_numbers(self, numbers: Numbers) -> Numbers:
+        """Return the rows of records in segments by their numbers; -1 for one that is not here."""
+        rows = np.full(numbers.shape, -1)
+        if self._base is not None and self._base_rest:
+            places, is_found = _find(self._base.numbers, numbers)
+            rows[is_found] = places[is_found]
+        if self._added_rest:
+            places, is_found = _find(self._added.columns[_NUMBER, : self._added_rest], numbers)
+            rows[is_found] = places[is_found] + self._start
+        return rows
+
+    def _compare_rest(self, queries: Floats, wanted: int) -> Iterator[Numbers]:
+        """Yield for each query the nearest of the rows that are in no segment."""
+        base = self._base.matrix[self._base_rest :] if self._base is not None else self._added.matrix[:0]
+        added = self._added.matrix[self._added_rest : self._count]
+        for matrix, first in ((base, self._base_rest), (added, self._start + self._added_rest)):
+            if len(matrix):
+                scores = multiply(queries, [matrix])
+                scores[:, self._dead[first : first + len(matrix)]] = -np.inf
+                yield first + np.argpartition(-scores, min(wanted, len(matrix)) - 1)[:, :wanted]
 
 
-def read_bucket(connection: "sqlite3.Connection", number: int) -> tuple[Numbers, Floats]:
-    """Return the rowids and vectors of all rows in a bucket, which must not be empty."""
-    rowids, vectors = zip(*_read_rows(connection, number), strict=True)
-    return np.concatenate(rowids), np.concatenate(vectors)
-
-
-def _read_rows(connection: "sqlite3.Connection", number: int, after: int = -1) -> Iterator[tuple[Numbers, Floats]]:
-    start, stop = number << _segments.BUCKET_BITS, (number + 1) << _segments.BUCKET_BITS
-    rows = connection.execute(
-        "SELECT rowid, data, sum FROM vector WHERE rowid >= ? AND rowid < ? ORDER BY rowid",
-        [max(start, after + 1), stop],
-    )
-    while block := rows.fetchmany(_BLOCK):
-        rowids, data, sums = zip(*block, strict=True)
-        yield np.array(rowids, np.int64), decode_vectors(data, sums)
-
-
-def plan_segments(connection: "sqlite3.Connection", folder: Path) -> SegmentPlan:
-    """Return the plan by which each full bucket of a large corpus gets a segment.
-
-    A segment is built again if more than half of its rows were removed. A bucket with few rows needs no segment.
-    """
-    corpus, live, checksums = read_corpus_mark(connection), count_live_rows(connection), read_checksums(connection)
-    # The highest rowid ever used, also by rows removed since.
-    (last_rowid,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
-    # Buckets below `first_open` are full: no row is ever added to them again.
-    first_open = ((last_rowid or 0) + 1) >> _segments.BUCKET_BITS
-    # A bucket with fewer rows than a sixteenth stays in the rest.
-    min_rows = 1 << (_segments.BUCKET_BITS - 4)
-    is_large = sum(live.values()) > EXACT_ROWS
-    needed = {number for number, rows in live.items() if is_large and number < first_open and rows >= min_rows}
-    # Keep the segments of these buckets, unless most of their rows were removed.
-    files = _segments.list_segment_files(folder)
-    useful = {
-        file.number: file
-        for file in files
-        if file.path.name in checksums and file.number in needed and file.rows <= 2 * live[file.number]
-    }
-    obsolete = [file.path for file in files if file not in useful.values()]
-    forgotten = sorted(checksums.keys() - {file.path.name for file in useful.values()})
-    return SegmentPlan(corpus, sorted(needed - useful.keys()), obsolete, forgotten)
-
-
-async def build_segments(
-    path: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]
-) -> None:
-    """Build and remove segments as planned, unless another writer is doing so.
-
-    A failure is a warning, not an error: the write itself has succeeded, and search works without segments. `read`
-    calls a function with a connection to one snapshot, and returns its result; `write` does so with a connection that
-    may write.
-    """
-    if plan.buckets and not _segments.is_installed():
-        _warn(path, "usearch is not installed: pip install 'airw[ann]'")
-    elif plan.buckets or plan.obsolete or plan.forgotten:
-        folder = _segments.segment_folder(path)
-        try:
-            await anyio.Path(folder).mkdir(exist_ok=True)
-            async with hold_file(folder / "writer.lock", timeout=0):
-                # Another writer may have carried the plan out meanwhile.
-                await _carry_out(folder, await read(plan_segments, folder), read, write)
-        except StoreBusy:
-            return  # the other writer builds them
-        except (OSError, RuntimeError, StoreError) as error:
-            _warn(path, f"a segment cannot be written ({error}); the next write tries again")
-
-
-async def _carry_out(
-    folder: Path, plan: SegmentPlan, read: Callable[..., Awaitable[Any]], write: Callable[..., Awaitable[Any]]
-) -> None:
-    checksums = {}
-    for number in plan.buckets:
-        # Slices keep each call short, so that a cancelled write stops between them.
-        maker = _segments.SegmentMaker(*await read(read_bucket, number))
-        for part in maker.slices():
-            await in_thread(maker.add, part)
-        name, checksum = await in_thread(maker.save, folder, plan.corpus, number)
-        checksums[name] = checksum
-        # Without its checksum in the database, the file is not opened: it may be anything.
-        await write(record_segments, {name: checksum}, [])
-    if forgotten := sorted({*plan.forgotten} - checksums.keys()):
-        await write(record_segments, {}, forgotten)
-    for path in plan.obsolete:
-        if path.name not in checksums:  # a new file may have the name of an old one
-            await anyio.Path(path).unlink(missing_ok=True)
-
-
-def _warn(path: Path, reason: str) -> None:
-    message = f"search in {str(path)!r} compares all vectors that have no segment, because {reason}"
-    warnings.warn(message, RuntimeWarning, stacklevel=6)
+def _find(ascending: Numbers, numbers: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return where each number is, and whether it is there."""
+    places = np.minimum(np.searchsorted(ascending, numbers), len(ascending) - 1)
+    return places, ascending[places] == numbers

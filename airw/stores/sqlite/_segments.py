@@ -1,9 +1,9 @@
-"""HNSW segments: approximate vector indexes beside a database, one per bucket of rows.
+"""HNSW segments: approximate vector indexes beside a database, each of a range of its records.
 
-A bucket is a range of consecutive rowids. Rowids only grow, so a full bucket never gets another row. Its segment is
-built then, and never changed. Removed rows stay in the segment; they are dropped when its results are looked up in the
-database. A segment contains rowids, and vectors of one byte per number. It is mapped into memory, so that opening it
-takes almost no time, and processes share it. A search in a million rows takes an eleventh of the time of exact search
+A segment contains the records whose numbers (rowids) are in a range. Numbers only grow, so new records are in the range
+of no segment yet. A segment never changes: when there are many new records, a larger segment takes its place. Removed
+records stay in it, and those who search drop them. A segment has one byte per number of a vector, so its results are
+only candidates. It is mapped into memory, so that opening it takes almost no time, and processes share it
 (`bench_large`).
 
 HNSW is from Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
@@ -14,12 +14,13 @@ import ctypes
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -28,16 +29,19 @@ from airw._base.file_lock import sync_file
 
 Numbers = NDArray[np.int64]
 
-BUCKET_BITS = 16  # 65,536 rows per bucket: a segment is built in seconds, and a million rows have sixteen
-SHORTLIST = 64  # least number of candidates to score again, as one byte per number ranks neighbours badly
+BUCKET_BITS = 16  # 65,536 rows per bucket: the table `bucket` counts the records of each
+EXACT_ROWS = 200_000  # up to this number of records, search is exact and needs no segments
+MAX_ROWS = 1 << 20  # rows in a segment: it must be in memory while rows are added to it
 
-_SLICE_ROWS = 512  # rows per call when a segment is built; a build can be cancelled between calls
-_SAMPLE_ROWS = 64  # rows used as queries to measure the recall of a segment
-_EFFORTS = (64, 128, 256, 512)  # candidates that a search keeps (ef in the paper); the smallest that suffices is used
-_MAX_GRAPH_COUNT = 1024  # beyond this number of results, a search compares all rows
-_RECALL = 0.99  # required recall of the ten nearest rows
+_BUILD_EFFORT = 128  # candidates among which a new row looks for its neighbours
+SHORTLIST = 4  # candidates per result, as bytes rank neighbours badly
+_HELD_OUT = 64  # each such row is added last, to measure the recall of a segment with rows that are not in it
+_QUERIES = 128  # rows with which it is measured
+_RECALL = 0.995  # required recall of the ten nearest of these rows: more than 99 %, as they are few
+_EFFORTS = (40, 64, 96, 128, 192, 256, 512)  # rows that a search keeps (ef in the paper); the smallest that suffices
+_QUICK_EFFORT = 128  # a search that keeps no more takes less than half a millisecond
 _MARK = re.compile(r"[0-9A-F]{12}")
-_NAME = re.compile(r"([0-9A-F]{12})-(\d+)-(\d+)-(\d+)\.usearch")
+_NAME = re.compile(r"([0-9A-F]{12})-(\d+)-(\d+)-(\d+)-(\d+)\.usearch")
 
 
 def is_installed() -> bool:
@@ -64,32 +68,40 @@ class SegmentFile(NamedTuple):
 
     Args:
         path: The file.
-        corpus: The mark of its database.
-        number: The number of its bucket.
+        after: The number before the range of its records.
+        last: The last number of that range.
         rows: The number of rows in the segment.
         effort: The number of candidates that a search keeps; 0 to compare all rows.
     """
 
     path: Path
-    corpus: str
-    number: int
+    after: int
+    last: int
     rows: int
     effort: int
 
     def open(self, checksum: str) -> "Segment | None":
-        """Open the segment, or return `None` if it cannot be read.
+        """Open the segment, or return `None` if it cannot be read; see `_restore`."""
+        index = _restore(self, checksum, view=True)
+        return None if index is None else Segment(self, index)
 
-        It must have this checksum. A damaged file is removed, so that the next write builds the segment again.
-        """
-        # usearch trusts what it maps: a damaged or foreign file can end the process.
-        with suppress(OSError, RuntimeError, ValueError):
-            if compute_checksum(self.path) == checksum:
-                return Segment(self)
-        with suppress(OSError):
-            # If the file cannot even be read, it may be intact, and the system out of memory or file handles.
-            self.path.read_bytes()
-            self.path.unlink()
-        return None
+
+def _restore(file: SegmentFile, checksum: str, *, view: bool) -> Any:
+    """Return the index in a file, mapped or in memory, or `None` if it cannot be read.
+
+    It must have this checksum. A damaged file is removed, so that the next write builds the segment again.
+    """
+    # usearch trusts what it reads: a damaged or foreign file can end the process.
+    with suppress(OSError, RuntimeError, ValueError):
+        if compute_checksum(file.path) == checksum:
+            index = _import_usearch().Index.restore(str(file.path), view=view)
+            if index is not None and len(index) == file.rows:
+                return index
+    with suppress(OSError):
+        # If the file cannot even be read, it may be intact, and the system out of memory or file handles.
+        file.path.read_bytes()
+        file.path.unlink()
+    return None
 
 
 def is_mark(mark: str) -> bool:
@@ -118,65 +130,115 @@ def list_segment_files(folder: Path) -> list[SegmentFile]:
         return []
     matches = ((name, _NAME.fullmatch(name)) for name in names)
     return [
-        SegmentFile(folder / name, match[1], int(match[2]), int(match[3]), int(match[4]))
-        for name, match in matches
-        if match
+        SegmentFile(folder / name, *(int(match[group]) for group in (2, 3, 4, 5))) for name, match in matches if match
     ]
 
 
+def find_chain(folder: Path, known: Container[str]) -> list[SegmentFile]:
+    """Return the known files whose ranges follow each other, from the first record on."""
+    chain = list[SegmentFile]()
+    files = [file for file in list_segment_files(folder) if file.path.name in known]
+    for file in sorted(files, key=lambda file: file.after):
+        if file.after == (chain[-1].last if chain else 0):
+            chain.append(file)
+    return chain
+
+
 class Segment:
-    """An open segment, mapped into memory; one user at a time.
+    """An open segment, mapped into memory."""
 
-    Raises:
-        ValueError, RuntimeError, OSError: If the file is not a segment, or is truncated.
-    """
+    def __init__(self, file: SegmentFile, index: Any) -> None:
+        self.file = file
+        self.dim = int(index.ndim)
+        self._index = index
+        # A search in one thread uses working memory of the index, and its only setting.
+        self._searching = Lock()
 
-    def __init__(self, file: SegmentFile) -> None:
-        self._index = _import_usearch().Index.restore(str(file.path), view=True)
-        if self._index is None or len(self._index) != file.rows:
-            raise ValueError(f"{str(file.path)!r} is not a segment")
-        self.name = file.path.name
-        self._effort = file.effort
-        self.dim = int(self._index.ndim)
+    @property
+    def is_quick(self) -> bool:
+        """Return whether a search for few rows takes less than about half a millisecond now."""
+        return 0 < self.file.effort <= _QUICK_EFFORT and not self._searching.locked()
 
-    def find_nearest(self, query: Floats, count: int) -> tuple[Numbers, Floats]:
-        """Return the rowids of approximately the `count` nearest rows, with approximate cosines."""
-        # For many results, the graph is no faster than comparing all rows, and misses rows with few links to them.
-        is_exact = not self._effort or count > _MAX_GRAPH_COUNT or 8 * count > len(self._index)
-        self._index.expansion_search = max(self._effort, count)
-        matches = self._index.search(query, count, threads=1, exact=is_exact)
-        return matches.keys.astype(np.int64), 1 - matches.distances
+    def find_nearest(self, queries: Floats, count: int) -> Numbers:
+        """Return the numbers of the `count` nearest rows of each query.
+
+        There are fewer if there are fewer rows. A few may be missed. The result is `(m, n) int64`, with 0 for a number
+        that is lacking.
+        """
+        count = min(count, self.file.rows)
+        with self._searching:
+            self._index.expansion_search = max(count, self.file.effort)
+            return _search(self._index, queries, count, exact=not self.file.effort)[0]
+
+
+def _search(index: Any, queries: NDArray[Any], count: int, *, exact: bool = False) -> tuple[Numbers, Floats]:
+    """Return numbers and distances of the nearest rows; 0 and infinity for what is lacking."""
+    matches = index.search(queries, count, threads=1, exact=exact)
+    numbers, distances = np.atleast_2d(matches.keys).astype(np.int64), np.atleast_2d(matches.distances)
+    if len(queries) > 1:
+        is_lacking = np.arange(numbers.shape[1]) >= np.asarray(matches.counts, np.int64)[:, None]
+        numbers[is_lacking], distances[is_lacking] = 0, np.inf
+    return numbers, distances
 
 
 class SegmentMaker:
-    """Builds the segment of one bucket, one slice of rows at a time.
+    """Builds a segment, a few rows at a time.
 
     Args:
-        numbers: `(n,) int64`, the rowids.
-        vectors: `(n, dim) float32`, their vectors.
+        after: The number before the range of its records.
+        index: The index to which rows are added.
+        effort: The number of candidates that a search of its present rows keeps.
     """
 
-    def __init__(self, numbers: Numbers, vectors: Floats) -> None:
-        self._numbers, self._vectors = numbers, vectors
-        self._index: Any = _import_usearch().Index(
-            ndim=vectors.shape[1], metric="cos", dtype="i8", connectivity=16, expansion_add=128
-        )
+    def __init__(self, after: int, index: Any, effort: int = 0) -> None:
+        self.dim = int(index.ndim)
+        self._after = after
+        self._index = index
+        self._effort = effort
+        self._index.expansion_add = _BUILD_EFFORT
+        self._held_out: list[tuple[Numbers, Floats]] = []  # rows that are added in the end
 
-    def slices(self) -> Iterator[slice]:
-        """Return the slices to pass to `add`, in order."""
-        return (slice(start, start + _SLICE_ROWS) for start in range(0, len(self._numbers), _SLICE_ROWS))
+    @classmethod
+    def create(cls, after: int, dim: int) -> Self:
+        """Begin an empty segment of vectors with this width."""
+        return cls(after, _import_usearch().Index(ndim=dim, metric="cos", dtype="i8", connectivity=16))
 
-    def add(self, part: slice) -> None:
-        """Add the rows of one slice, on all cores."""
-        self._index.add(self._numbers[part].astype(np.uint64), self._vectors[part])
+    @classmethod
+    def extend(cls, file: SegmentFile, checksum: str) -> Self | None:
+        """Begin with the rows of a segment; `None` if it cannot be read.
 
-    def save(self, folder: Path, corpus: str, number: int) -> tuple[str, str]:
+        Its file stays as it is. A damaged one is removed.
+        """
+        index = _restore(file, checksum, view=False)
+        return None if index is None else cls(file.after, index, file.effort)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._index) + sum(len(numbers) for numbers, _ in self._held_out)
+
+    def add(self, numbers: Numbers, vectors: Floats) -> None:
+        """Add rows, on all cores."""
+        is_held_out = np.arange(len(numbers)) % _HELD_OUT == 0
+        self._held_out.append((numbers[is_held_out], vectors[is_held_out]))
+        self._index.add(numbers[~is_held_out].astype(np.uint64), vectors[~is_held_out])
+
+    def save(self, folder: Path, corpus: str, last: int) -> tuple[str, str]:
         """Measure the effort that a search needs, and write the file, all or nothing.
+
+        Args:
+            folder: The folder of the file.
+            corpus: The mark of the database.
+            last: The last number in the range of its records.
 
         Returns:
             The name of the file, and its checksum.
         """
-        final = folder / f"{corpus}-{number}-{len(self._numbers)}-{self._measure_effort()}.usearch"
+        if self._held_out:
+            numbers, vectors = map(np.concatenate, zip(*self._held_out, strict=True))
+            self._held_out.clear()
+            self._effort = self._measure_effort(vectors[:: -(-len(vectors) // _QUERIES)])
+            self._index.add(numbers.astype(np.uint64), vectors)
+        final = folder / f"{corpus}-{self._after}-{last}-{len(self)}-{self._effort}.usearch"
         # Always the same name, which the next build overwrites if this one is killed. Only one writer builds at a time.
         partial = folder / "partial"
         try:
@@ -189,28 +251,22 @@ class SegmentMaker:
             partial.unlink(missing_ok=True)
         return final.name, checksum
 
-    def _measure_effort(self) -> int:
+    def _measure_effort(self, queries: Floats) -> int:
         """Return the smallest effort that reaches the required recall.
 
-        The result is 0 if none does, as for vectors without any structure: then a search compares all rows.
+        The queries are rows that are not in the index yet: each would find itself, and the rows that it was linked
+        with. The result is 0 if no effort suffices, as for vectors without any structure, or if there are very few
+        rows: then a search compares all rows.
         """
-        # The queries are rows of the bucket. Find the exact cosine of the tenth nearest other row of each.
-        step = max(1, len(self._numbers) // _SAMPLE_ROWS)
-        queries = self._vectors[::step]
-        cosines = queries @ self._vectors.T
-        # A row is not its own neighbour.
-        cosines[np.arange(len(queries)), np.arange(0, len(self._numbers), step)] = -np.inf
-        ten = min(10, len(self._numbers) - 1)
-        tenth = np.partition(cosines, -ten, axis=1)[:, -ten, None] if ten else cosines
+        nearest = min(10, len(self))
+        if not nearest:
+            return 0
+        _, exact = _search(self._index, queries, nearest, exact=True)
         # Try one effort after the other, and count the results at least as near as the tenth.
-        position_of = {number: position for position, number in enumerate(self._numbers.tolist())}
         for effort in _EFFORTS:
             self._index.expansion_search = effort
-            matches = self._index.search(queries, SHORTLIST)
-            hits = 0
-            for row, (keys, count) in enumerate(zip(matches.keys, matches.counts, strict=True)):
-                positions = [position_of[int(key)] for key in keys[:count]]
-                hits += int((cosines[row, positions] >= tenth[row]).sum())
-            if hits >= _RECALL * ten * len(queries):
+            _, found = _search(self._index, queries, min(SHORTLIST * nearest, len(self)))
+            hits = np.minimum((found <= exact[:, -1:]).sum(axis=1), nearest).sum()
+            if hits >= _RECALL * nearest * len(queries):
                 return effort
         return 0

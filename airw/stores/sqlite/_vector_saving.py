@@ -18,7 +18,7 @@ from airw.stores.sqlite import _vector_file
 from airw.stores.sqlite._record_log import read_tombstones
 from airw.stores.sqlite._records import check_columns, read_settings
 from airw.stores.sqlite._schema import write_transaction
-from airw.stores.sqlite._segmented_index import count_live_rows, read_corpus_mark
+from airw.stores.sqlite._segment_building import count_live_rows, read_corpus_mark
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.stores.sqlite._vector_file import SavedRows
@@ -61,7 +61,7 @@ def read_state(connection: "sqlite3.Connection") -> SavedState:
     width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
     return SavedState(
         read_settings(connection, _KIND).get("", {}),
-        sum(count_live_rows(connection).values()),
+        count_live_rows(connection),
         last or 0,
         read_tombstones(connection)[1],
         width and width[0],

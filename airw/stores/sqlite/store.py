@@ -48,9 +48,9 @@ from airw.stores.sqlite._link_calls import LinkCalls
 from airw.stores.sqlite._readers import Readers
 from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
-from airw.stores.sqlite._segmented_index import build_segments, plan_segments
+from airw.stores.sqlite._segment_building import build_segments
 from airw.stores.sqlite._segments import segment_folder
-from airw.stores.sqlite._vector_index import SqlVectorSearch, VectorIndex
+from airw.stores.sqlite._vector_index import VectorIndex
 from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._watch import FileVersion
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
@@ -223,8 +223,9 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     @override
     async def aclose(self) -> None:
         try:
-            if self._writer is not None and self._writer.is_open and not self._is_closed:
-                await save_vectors(self._path, self._read, self._writer.run_with_retry, at_end=True)
+            for save in (save_vectors, build_segments):
+                if self._writer is not None and self._writer.is_open and not self._is_closed:
+                    await save(self._path, self._read, self._writer.run_with_retry, at_end=True)
         finally:
             await self._close()
 
@@ -506,8 +507,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
             if not self._lock_count:
                 await self._reopen(reader)
             raise
-        plan = await self._read(plan_segments, self._segments)
-        await build_segments(self._path, plan, self._read, writer.run_with_retry)
+        await build_segments(self._path, self._read, writer.run_with_retry)
         if not self._lock_count:
             await save_vectors(self._path, self._read, writer.run_with_retry)
         return result
@@ -545,7 +545,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     async def _query_vectors(
         self,
-        run_query: Callable[[DenseIndex | SqlVectorSearch, Any], R],
+        run_query: Callable[[DenseIndex, Any], R],
         filter: Filter | None = None,
         version: FileVersion | None = None,
     ) -> R:

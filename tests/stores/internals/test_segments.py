@@ -19,7 +19,8 @@ import pytest
 
 from airw.errors import EmbedderError, EmbedderMismatch, StoreCorrupt
 from airw.stores import MemoryStore, SqliteStore, copy_file
-from airw.stores.sqlite import _segmented_index, _segments
+from airw.stores.sqlite import _segment_building, _segmented_index, _segments
+from airw.stores.sqlite._segment_building import Pace
 from airw.stores.sqlite._segmented_index import SegmentedIndex
 from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.filters import parse_filter
@@ -29,14 +30,20 @@ if not _segments.is_installed():
     pytest.skip("the extra `ann` is not installed", allow_module_level=True)
 pytestmark = pytest.mark.asyncio_only
 
-BITS, DIM = 10, 32
+DIM = 32
 
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
-    """Indexes above 3,000 rows, one for each 1,024."""
-    monkeypatch.setattr(_segmented_index, "EXACT_ROWS", 3_000)
-    monkeypatch.setattr(_segments, "BUCKET_BITS", BITS)
+    """Indexes above 3,000 rows, for 500 new ones."""
+    lower_limits(monkeypatch.setattr)
+
+
+def lower_limits(setattr):
+    setattr(_segments, "EXACT_ROWS", 3_000)
+    setattr(_segment_building, "AFTER_WRITE", Pace(rows=500, share=4))
+    setattr(_segment_building, "AT_END", Pace(rows=100, share=16))
+    setattr(_segmented_index, "_ALLOWED_PER_CANDIDATE", 1)
 
 
 @pytest.fixture
@@ -82,7 +89,9 @@ async def fill(store, count, **more):
 
 
 def list_files(path):
-    return sorted(each.number for each in _segments.list_segment_files(_segments.segment_folder(path)))
+    """Return the ranges of all indexes."""
+    files = _segments.list_segment_files(_segments.segment_folder(path))
+    return sorted((each.after, each.last) for each in files)
 
 
 def list_strays(path):
@@ -113,12 +122,12 @@ async def check_same_as_memory(store, memory, least=0.98, **options):
         ]
 
 
-async def test_full_buckets_get_an_index_once_the_corpus_is_large_and_search_finds_what_exact_search_finds(path):
+async def test_a_large_corpus_gets_an_index_and_search_finds_what_exact_search_finds(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         await fill(store, 3_000)
         assert list_files(path) == []
         await store.apply(changes(3_000, 5_500))
-        assert list_files(path) == [0, 1, 2, 3, 4]
+        assert list_files(path) == [(0, 5_500)]
         await fill(memory, 3_000)
         await memory.apply(changes(3_000, 5_500))
         await check_same_as_memory(store, memory)
@@ -126,12 +135,44 @@ async def test_full_buckets_get_an_index_once_the_corpus_is_large_and_search_fin
         assert (await store.counts())["records"] == 5_500
 
 
+async def test_new_rows_become_a_small_index_then_a_part_of_the_large_one_and_one_of_all_at_the_end(path):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        ranges = []
+        for stop in (4_000, 4_400, 4_600, 5_100, 5_700, 5_900):
+            for each in (store, memory):
+                await each.apply(changes(len(await each.artifact_ids()), stop))
+            ranges.append(list_files(path))
+            await check_same_as_memory(store, memory)
+        small, large = [(0, 4_000)], [(0, 5_100)]
+        assert ranges == [small, small, [*small, (4_000, 4_600)], large, [*large, (5_100, 5_700)], ranges[4]]
+        await store.aclose()
+        assert list_files(path) == [(0, 5_900)]
+        async with await SqliteStore.open(path) as again:
+            await check_same_as_memory(again, memory)
+            await again.apply(changes(5_900, 5_950))
+        assert list_files(path) == [(0, 5_900)]
+
+
+async def test_an_index_has_no_more_rows_than_allowed_and_search_finds_the_rows_of_all(path, monkeypatch):
+    monkeypatch.setattr(_segments, "MAX_ROWS", 2_000)
+    monkeypatch.setattr(_segment_building, "_BLOCK", 500)
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await each.apply(changes(0, 4_300))
+        ranges = list_files(path)
+        assert ranges == [(0, 2_000), (2_000, 4_000), (4_000, 4_300)]
+        for each in (store, memory):
+            await each.apply(changes(4_300, 5_100))
+        assert list_files(path) == [*ranges[:2], (4_000, 5_100)]
+        await check_same_as_memory(store, memory)
+
+
 @pytest.mark.slow
 async def test_filters_and_surfaces_are_honoured_even_if_they_keep_few_rows(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await fill(each, 2_500, per_artifact=2)
-        assert len(list_files(path)) == 4
+        assert list_files(path) == [(0, 4_000), (4_000, 5_000)]
         for filter, options in (
             ({"parity": 1}, {}),
             ({"parity": 1}, {"surfaces": ["title"]}),
@@ -190,11 +231,14 @@ async def test_a_query_after_one_write_reads_only_what_was_written(path, monkeyp
     async with SqliteStore(path) as store:
         await fill(store, 5_000)
         await store.search_vectors(QUERIES, 5)
-        added, add = [], SegmentedIndex._add_rest
+        added, put = [], SegmentedIndex.put
         monkeypatch.setattr(
             SegmentedIndex,
-            "_add_rest",
-            lambda self, numbers, vectors: (added.extend(numbers), add(self, numbers, vectors)),
+            "put",
+            lambda self, ids, numbers, *args, **more: (
+                added.extend(numbers),
+                put(self, ids, numbers, *args, **more),
+            ),
         )
         await store.apply(changes(17, 18, seed=5))
         await store.search_vectors(QUERIES, 5)
@@ -202,21 +246,34 @@ async def test_a_query_after_one_write_reads_only_what_was_written(path, monkeyp
 
 
 @pytest.mark.slow
-async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_rebuilt_at_the_next_write(path):
-    async with SqliteStore(path) as store:
-        await fill(store, 5_000)
-    folder = _segments.segment_folder(path)
-    first, second, third, fourth = sorted(folder.glob("*.usearch"))
-    first.unlink()
-    os.truncate(second, 500)
-    third.write_bytes(b"garbage" * 1_000)
-    stranger = fourth.rename(folder / f"{'0' * 12}{fourth.name[12:]}")
+@pytest.mark.parametrize("damage", ["missing", "cut", "garbage", "foreign", "gap"])
+async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_rebuilt_at_the_next_write(path, damage):
     async with SqliteStore(path) as store, MemoryStore() as memory:
-        await fill(memory, 5_000)
-        await check_same_as_memory(store, memory)  # until then the search is exact, from the file
-        await store.set_config({})
-        assert list_files(path) == [0, 1, 2, 3]
-        assert not stranger.exists()
+        await store.apply(changes(0, 4_400))
+        await store.apply(changes(4_400, 5_000))
+        await memory.apply(changes(0, 5_000, vectors=np.concatenate([near_topics(4_400, 0), near_topics(600, 4_400)])))
+        ranges = list_files(path)
+        assert ranges == [(0, 4_400), (4_400, 5_000)]
+        await check_same_as_memory(store, memory)
+        # As if the process was killed here.
+        folder = _segments.segment_folder(path)
+        large, small = sorted(folder.glob("*.usearch"), key=lambda file: -file.stat().st_size)
+        file = small if damage == "gap" else large
+        stranger = folder / f"{'0' * 12}{file.name[12:]}"
+        if damage in ("missing", "gap"):
+            file.unlink()
+        elif damage == "cut":
+            file.write_bytes(file.read_bytes()[:500])
+        elif damage == "garbage":
+            file.write_bytes(b"garbage" * 1_000)
+        else:
+            file.rename(stranger)
+        async with await SqliteStore.open(path) as other:
+            await check_same_as_memory(other, memory)  # until then the search is exact
+            await other.set_config({})
+            assert list_files(path) == (ranges if damage == "gap" else [(0, 5_000)])
+            assert not stranger.exists()
+            await check_same_as_memory(other, memory)
         await check_same_as_memory(store, memory)
 
 
@@ -230,15 +287,19 @@ async def test_an_index_with_another_checksum_than_the_database_names_is_never_m
     """usearch ends the process at one flipped byte of every tenth or so."""
     async with SqliteStore(path) as store:
         await fill(store, 4_000)
-    [first, *others] = sorted(_segments.segment_folder(path).glob("*.usearch"))
+        await copy_file(path, path.with_name("other.airw"))
+    async with SqliteStore(path.with_name("other.airw")) as other:
+        await other.apply(changes(0, 4_000, seed=5))
+    [first] = _segments.segment_folder(path).glob("*.usearch")
+    [foreign] = _segments.segment_folder(path.with_name("other.airw")).glob("*.usearch")
     whole, chance, mapped = first.read_bytes(), random.Random(1), []
     real = _segments.Segment.__init__
     monkeypatch.setattr(
-        _segments.Segment, "__init__", lambda self, file: (mapped.append(file.path), real(self, file))[1]
+        _segments.Segment, "__init__", lambda self, file, index: (mapped.append(file.path), real(self, file, index))[1]
     )
     for damage in range(12):
         if damage == 0:
-            shutil.copy(others[0], first)  # a whole index, but of other rows
+            shutil.copy(foreign, first)  # a whole index, but of other rows
         else:
             first.write_bytes(whole)
             flip_a_byte(first, chance)
@@ -280,17 +341,17 @@ async def test_a_restored_corpus_does_not_use_the_indexes_of_what_was_undone(pat
             await fill(each, 3_500)
         await copy_file(path, tmp_path / "copy.airw")
         await store.apply(changes(3_500, 4_200))
-        assert list_files(path) == [0, 1, 2, 3]
+        assert list_files(path) == [(0, 3_500), (3_500, 4_200)]
         await copy_file(tmp_path / "copy.airw", path, replace=True)
         assert len(await store.artifact_ids()) == 3_500
         for each in (store, memory):
             await each.apply(changes(3_500, 4_200, seed=77))
         await check_same_as_memory(store, memory)
-        assert list_files(path) == [0, 1, 2, 3]
+        assert list_files(path) == [(0, 3_500), (3_500, 4_200)]
     async with await SqliteStore.open(tmp_path / "copy.airw") as copy:
         [ranking] = await copy.search_vectors(QUERIES[:1], 10)
         assert len(ranking) == 10
-    assert list_files(tmp_path / "copy.airw") == [0, 1, 2]
+    assert list_files(tmp_path / "copy.airw") == [(0, 3_500)]
 
 
 @pytest.mark.slow
@@ -306,19 +367,22 @@ async def test_a_mark_that_is_no_mark_is_damage_and_names_no_file(path):
 
 
 @pytest.mark.slow
-async def test_an_index_with_mostly_removed_rows_is_rebuilt_and_one_without_rows_is_removed(path):
+async def test_an_index_with_mostly_removed_rows_is_rebuilt_and_one_without_rows_goes_away(path):
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
-            await fill(each, 6_200)
-        kept = {each.number: each for each in _segments.list_segment_files(_segments.segment_folder(path))}
-        gone = [f"a{at:05}" for at in (*range(1_023), *range(1_023, 1_023 + 700))]
+            await each.apply(changes(0, 9_000))
+        names = [f"a{at:05}" for at in range(9_000)]
+        [before] = list_files(path)
+        for removed, kept in ((names[:4_000], before), (names[4_000:4_700], (0, 9_000))):
+            for each in (store, memory):
+                await each.apply([], removals=removed)
+            assert list_files(path) == [kept]
+            await check_same_as_memory(store, memory)
+        [file] = _segments.list_segment_files(_segments.segment_folder(path))
+        assert file.rows == 4_300
         for each in (store, memory):
-            await each.apply([], removals=gone)
-        left = {each.number: each for each in _segments.list_segment_files(_segments.segment_folder(path))}
-        assert sorted(left) == [1, 2, 3, 4, 5]
-        assert left[1].rows == 1_024 - 700
-        assert left[2] == kept[2]
-        await check_same_as_memory(store, memory)
+            await each.apply([], removals=names)
+        assert list_files(path) == []
 
 
 @pytest.mark.slow
@@ -335,16 +399,16 @@ async def test_a_corpus_that_is_embedded_again_in_another_width_forgets_the_old_
 
 
 @pytest.mark.slow
-async def test_vectors_without_any_structure_are_found(path):
-    """A graph does not help to find them.
-
-    Their index is measured when it is built, and every vector is compared afterwards.
-    """
+@pytest.mark.parametrize("efforts", [_segments._EFFORTS, ()])
+async def test_vectors_without_any_structure_are_found(path, monkeypatch, efforts):
+    """Their index is measured when it is built; a search may have to compare all vectors."""
+    monkeypatch.setattr(_segments, "_EFFORTS", efforts)
     rows = unit(np.random.default_rng(1).standard_normal((5_000, DIM)))
     async with SqliteStore(path) as store, MemoryStore() as memory:
         for each in (store, memory):
             await each.apply(changes(0, 5_000, vectors=rows))
-        assert len(list_files(path)) == 4
+        [file] = _segments.list_segment_files(_segments.segment_folder(path))
+        assert bool(file.effort) == bool(efforts)
         await check_same_as_memory(store, memory)
 
 
@@ -370,7 +434,7 @@ async def test_if_an_index_cannot_be_written_the_write_succeeds_and_the_next_one
                 await store.apply(changes(3_000, 4_000))
         assert len(await store.artifact_ids()) == 4_000
         await store.set_config({})
-        assert list_files(path) == [0, 1, 2]
+        assert list_files(path) == [(0, 4_000)]
 
 
 @pytest.mark.slow
@@ -398,24 +462,24 @@ async def test_a_process_killed_while_it_builds_an_index_loses_nothing(path):
         from pathlib import Path
         import tests.stores.internals.test_segments as t
         from airw.stores import SqliteStore
-        from airw.stores.sqlite import _segmented_index, _segments
-        _segmented_index.EXACT_ROWS = 3_000
-        _segments.BUCKET_BITS = t.BITS
+        t.lower_limits(setattr)
         replace = Path.replace
-        Path.replace = lambda self, other: os._exit(9) if "-1-" in other.name else replace(self, other)
+        Path.replace = lambda self, other: os._exit(9) if "-4000-" in other.name else replace(self, other)
         async def main():
             async with SqliteStore(sys.argv[1]) as store:
-                await t.fill(store, 5_000)
+                await store.apply(t.changes(0, 3_400))
+                await store.apply(t.changes(3_400, 4_000))
         anyio.run(main)
         """
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     assert (await anyio.run_process(command, check=False, env=environment)).returncode == 9
-    assert len(list_files(path)) == len(list_strays(path)) == 1
+    assert list_files(path) == [(0, 3_400)]
+    assert [each.name for each in list_strays(path)] == ["partial"]
     async with SqliteStore(path) as store:
-        assert len(await store.artifact_ids()) == 4_000  # the write that made the corpus large was committed
+        assert len(await store.artifact_ids()) == 4_000  # the write was committed
         await store.set_config({})
-        assert list_files(path) == [0, 1, 2]
+        assert list_files(path) == [(0, 3_400), (3_400, 4_000)]
         assert list_strays(path) == []
 
 
@@ -428,4 +492,16 @@ async def test_a_cancelled_write_leaves_no_part_of_an_index_and_the_next_one_bui
         await store.set_config({})
         assert list_strays(path) == []
         assert len(await store.artifact_ids()) in (3_000, 9_000)
-        assert len(list_files(path)) == (0 if len(await store.artifact_ids()) == 3_000 else 8)
+        assert list_files(path) == ([] if len(await store.artifact_ids()) == 3_000 else [(0, 9_000)])
+
+
+async def test_new_rows_that_were_removed_before_the_index_grows_are_no_error(path, monkeypatch):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await each.apply(changes(0, 4_000))
+            await each.apply(changes(4_000, 4_400))
+            await each.apply([], removals=[f"a{at:05}" for at in range(4_000, 4_400)])
+        monkeypatch.setattr(_segment_building, "AFTER_WRITE", Pace(rows=100, share=16))
+        await store.set_config({})
+        assert list_files(path) == [(0, 4_400)]
+        await check_same_as_memory(store, memory)

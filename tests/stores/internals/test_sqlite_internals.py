@@ -14,7 +14,7 @@ from airw._base.concurrency import map_bounded
 from airw.errors import StoreBusy, StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores.sqlite import _connection, _links, _schema, _segmented_index, _writing
+from airw.stores.sqlite import _connection, _links, _schema, _segments, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
 from airw.stores.sqlite._writing import apply_changes
@@ -197,7 +197,7 @@ async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, m
 
 
 async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_large_for_a_matrix_too(store, monkeypatch):
-    monkeypatch.setattr(_segmented_index, "EXACT_ROWS", 50)
+    monkeypatch.setattr(_segments, "EXACT_ROWS", 50)
     async with MemoryStore() as memory:
         for each in (store, memory):
             await each.apply([change(f"{at}", records=at % 5) for at in range(40)])
