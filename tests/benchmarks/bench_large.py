@@ -81,7 +81,7 @@ async def fill(path: Path) -> None:
 
 
 class Peer:
-    """One index of usearch in memory, with the least effort that finds 99 % of the ten nearest."""
+    """One index of usearch, with the least effort that finds 99 % of the ten nearest."""
 
     def __init__(self, path: Path, matrix) -> None:
         from usearch.index import Index

@@ -1,4 +1,4 @@
-"""HNSW segments: approximate vector indexes beside a database, each of a range of its records.
+"""HNSW segments: approximate vector indexes beside a database, of ranges of records.
 
 A segment contains the records whose numbers (rowids) are in a range. Numbers only grow, so new records are in the range
 of no segment yet. A segment never changes: when there are many new records, a larger segment takes its place. Removed
