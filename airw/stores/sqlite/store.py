@@ -555,9 +555,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
             lambda connection: self._vectors.prepare(connection, run_query, filter, version), locks
         )
 
-    async def _query_few(
-        self, artifact_ids: Sequence[str], run_query: "Callable[[DenseIndex | SqlVectorSearch], R]"
-    ) -> R:
+    async def _query_few(self, artifact_ids: Sequence[str], run_query: Callable[[DenseIndex], R]) -> R:
         """Return `run_query(index)`.
 
         It runs without a thread if the vectors of these artifacts are few, and in memory.
