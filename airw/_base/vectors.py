@@ -9,6 +9,8 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.slices import sort_in_slices
 from airw.errors import EmbedderError
 
+_FEW = 64  # scores that Python sorts as fast as numpy
+
 
 def unit_rows(vectors: Any, *, count: int, dim: int | None = None, of: str = "the embedder") -> Floats:
     """Return `vectors` as `(count, dim) float32` rows of length one; zero rows stay zero.
@@ -65,6 +67,11 @@ def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | Non
     k = min(k, scores.shape[0])
     if k <= 0:
         return np.empty(0, np.intp)
+    if scores.shape[0] <= _FEW:  # Python sorts them faster than numpy begins; mostly, none are equal
+        values = scores.tolist()
+        places = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+        if tie_key is None or len({values[place] for place in places[: k + 1]}) == min(k + 1, len(places)):
+            return np.array(places[:k], np.intp)
     if k < scores.shape[0]:
         # The k-th highest score splits the others in O(n): scores above it are in the result, scores below are not.
         threshold = np.partition(scores, scores.shape[0] - k)[scores.shape[0] - k]

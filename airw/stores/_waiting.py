@@ -1,6 +1,6 @@
 """Searches that wait together become one search with all of their queries."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -23,18 +23,14 @@ class WaitingSearches:
     async def search_vectors(
         self, queries: Floats, options: tuple[Any, ...], search: Callable[[Floats], Awaitable[list[Ranking]]]
     ) -> list[Ranking]:
-        """Return `search(queries)`, together with searches of the same options.
-
-        Queries of another width, or with a number that is not finite, fail without company.
-        """
+        """Return `search(queries)`, together with searches of the same options and width."""
         if not isinstance(queries, np.ndarray) or queries.ndim != 2 or len(queries) > _FEW:
             return await search(queries)
 
         async def search_all(parts: list[Floats]) -> list[list[Ranking]]:
             return _split(await search(np.concatenate(parts) if len(parts) > 1 else parts[0]), parts)
 
-        kind = repr((*options, queries.shape[1], queries.dtype, bool(np.isfinite(queries).all())))
-        return await self._dense.ask(kind, queries, search_all)
+        return await self._dense.ask((_to_key(options), queries.shape[1], queries.dtype), queries, search_all)
 
     async def search_text(
         self,
@@ -49,7 +45,13 @@ class WaitingSearches:
         async def search_all(parts: list[Sequence[str]]) -> list[list[Ranking]]:
             return _split(await search([*chain.from_iterable(parts)] if len(parts) > 1 else parts[0]), parts)
 
-        return await self._lexical.ask(repr(options), queries, search_all)
+        return await self._lexical.ask(_to_key(options), queries, search_all)
+
+
+def _to_key(options: tuple[Any, ...]) -> Hashable:
+    """Return what searches of the same options have in common."""
+    k, filter, surfaces, _ = options
+    return options if filter is None and surfaces is None and type(k) is int else repr(options)
 
 
 def _split(rankings: Sequence[Ranking], parts: Sequence[Sequence[str] | Floats]) -> list[list[Ranking]]:

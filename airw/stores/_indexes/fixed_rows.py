@@ -57,10 +57,14 @@ class TextBlock:
     def take_with(self, more: Sequence[str], positions: Sequence[int]) -> list[str]:
         """Return the texts at these positions; `more` come after those of the block."""
         count, data = len(self), self.data.data
-        own = np.array([position for position in positions if position < count], np.int64)
-        starts, stops = np.where(own > 0, self.ends[own - 1], 0).tolist(), self.ends[own].tolist()
-        texts = (str(data[start:stop], "utf-8") for start, stop in zip(starts, stops, strict=True))
-        return [next(texts) if position < count else more[position - count] for position in positions]
+        own = [position for position in positions if position < count]
+        starts, stops = self.ends[[position - 1 for position in own]].tolist(), self.ends[own].tolist()
+        bounds = zip(own, starts, stops, strict=True)
+        texts = [str(data[start if position else 0 : stop], "utf-8") for position, start, stop in bounds]
+        if len(own) == len(positions):
+            return texts
+        remaining = iter(texts)
+        return [next(remaining) if position < count else more[position - count] for position in positions]
 
     def index(self, positions: NDArray[np.int64]) -> "TextBlock":
         """Return the same texts, of which those at these positions can be found."""

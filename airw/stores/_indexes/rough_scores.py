@@ -20,7 +20,9 @@ def multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
     then the copied operand is that of the queries.
     """
     if len(queries) == 1 and len(matrices) == 1:
-        return (matrices[0] @ queries.T).T
+        scores = np.empty((1, len(matrices[0])), np.float32)
+        np.dot(matrices[0], queries[0], out=scores[0])
+        return scores
     scores = np.empty((len(queries), sum(map(len, matrices))), np.float32)
     small_rows = _SMALL // max(1, queries.size)
     rows, start = (small_rows if small_rows >= _LEAST_ROWS else _BLOCK), 0
@@ -51,11 +53,8 @@ def find_cuts(rough: Floats, k: int) -> Floats:
     return np.partition(rough, place, axis=1)[:, place]
 
 
-def find_cuts_per_code(rough: Floats, codes: NDArray[np.int64], k: int) -> Floats:
-    """Return for each query the `k`-th highest of the best scores of each code."""
-    cuts = np.empty(len(rough), np.float32)
-    for number, scores in enumerate(rough):
-        best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
-        np.maximum.at(best, codes, scores)
-        cuts[number] = find_cuts(best[best > -np.inf][None], k)[0]
-    return cuts
+def find_cut_per_code(scores: Floats, codes: NDArray[np.int64], k: int) -> float:
+    """Return the `k`-th highest of the best scores of each code, or a little less."""
+    best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
+    np.maximum.at(best, codes, scores)
+    return float(find_cuts(best[best > -np.inf][np.newaxis], k)[0])

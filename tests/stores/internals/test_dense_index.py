@@ -232,7 +232,7 @@ def test_a_search_is_not_quick_with_many_rows_or_many_equal_ones():
     index = fill_index([(f"{at}", "chunk", 0, [1.0, 0.0]) for at in range(300)])
     assert index.is_quick(1)
     assert index.search_if_quick(np.ones((1, 2), np.float32), 3) is None
-    assert not index.is_quick(10_000)
+    assert not index.is_quick(20_000)
 
 
 def test_the_best_of_many_rows_are_found_in_any_order():
