@@ -1,18 +1,15 @@
 """Test cases: queries with their right answers, and the files that store them."""
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Self, cast
 
 from airw._base.checks import check_query, check_strings
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, ArgumentKindError, SourceError
-
-_META = "__meta__"
+from airw.errors import ArgumentError, ArgumentKindError
+from airw.evaluation._case_files import read_rows, write_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +108,14 @@ def save_cases(
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     save_cases([DiscoveryCase("bread", ("b.md",))], Path(folder, "cases.jsonl"), meta={"corpus": "notes"})
         ...     print(Path(folder, "cases.jsonl").read_text(encoding="utf-8"), end="")
         {"__meta__": {"corpus": "notes"}}
         {"query": "bread", "gold": ["b.md"]}
     """
-    header = [] if meta is None else [{_META: json_clean(meta)}]
-    lines = [json.dumps(row, ensure_ascii=False) for row in [*header, *(case.to_dict() for case in cases)]]
-    file = Path(path)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise SourceError(f"cannot write {str(file)!r}: {error}") from error
+    write_rows((case.to_dict() for case in cases), path, meta)
 
 
 def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
@@ -141,18 +132,14 @@ def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
 
     Example:
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "cases.jsonl")
         ...     _ = file.write_text('{"query": "bread", "gold": "b.md"}', encoding="utf-8")
         ...     [case.gold for case in load_cases(file)]
         [('b.md',)]
     """
-    file = Path(path)
-    try:
-        lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except OSError as error:
-        raise SourceError(f"cannot read {str(file)!r}: {error}") from error
-    return list(_parse_cases(file.name, lines))
+    return read_rows(path, DiscoveryCase.from_dict)[1]
 
 
 def check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
@@ -186,17 +173,3 @@ def to_qrels(
     answered = {f"q{index:05d}": case for index, case in enumerate(check_cases(cases)) if not case.gold_is_none}
     queries = {id: case.query for id, case in answered.items()}
     return queries, {id: dict.fromkeys(case.gold, grade) for id, case in answered.items()}
-
-
-def _parse_cases(name: str, lines: Iterable[bytes]) -> Iterator[DiscoveryCase]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            values = json.loads(line.decode())
-            if not (isinstance(values, dict) and _META in values):
-                yield DiscoveryCase.from_dict(values)
-        except ArgumentError as error:
-            raise ArgumentError(f"{name}, line {number}: {error}") from error
-        except (ValueError, RecursionError) as error:
-            raise ArgumentError(f"{name}, line {number}, is not JSON in UTF-8: {error}") from error

@@ -305,6 +305,106 @@ found = [
     ir.retriever_for("vault", k=1).corpus.name,
 ]
 """,
+    "evaluation of searches and selections": """
+import ir
+from ir import eval as ev
+
+corpus = ir.build(ir.CorpusSource.from_mapping(texts, name="vault"), store=ir.CorpusStore.memory(), embedder=embed)
+cases = [
+    ev.DiscoveryCase("rotate the signing keys", ("keys.md",)),
+    ev.DiscoveryCase("sign the build", ("deploy.md", "gone")),
+    ev.DiscoveryCase("plant bread", ("bread.md", "garden.md")), ev.DiscoveryCase("zebra crossing"),
+    ev.DiscoveryCase("the", ("gone",)),
+]
+reports = [
+    ev.evaluate_discovery(corpus, cases, mode="dense", primary_k=k, k_values=(1, 3), abstain_threshold=floor)
+    for k, floor in ((2, None), (10, 0.1), (10, 0.9))
+]
+flat = ev.retrieval_report(corpus, cases, mode="dense", metrics=("mrr", "ndcg"))
+selections = [
+    ev.evaluate_selection(corpus, cases, mode="dense", strategy=strategy, max_k=max_k, rel=rel)
+    for strategy, max_k, rel in (("conservative", 3, 0.9), ("top_k", 2, 0.5), ("score_gap", 3, 0.9))
+]
+probes = [("signing keys", "deploy.md"), ("bread", "bread.md"), ("water", "gone")]
+curve = ev.distractor_robustness_curve(texts, probes, embedder=embed, sizes=(1, 4, 64))
+sweep = ev.sweep_selector(corpus, cases, mode="dense", max_k_grid=(1, 2), rel_grid=(0.3, 0.9))
+points = sweep.frontier()
+found = [
+    [(r.primary, dict(r.failure_classes), r.n_gold, r.n_abstention, r.abstention_accuracy) for r in reports],
+    [dict(r.retrieval.metrics) for r in reports], dict(reports[1].retrieval.per_query["q00002"]),
+    dict(flat.metrics), flat.primary, flat.n_queries, [each.to_dict() for each in selections],
+    [(point.params, point.report.to_dict()) for point in sweep.points], sweep.best().params, sweep.n_gold_retrieved,
+    sweep.best("mean_selected_size").params, sweep.best("selection_recall", minimize=True).params,
+    [point.params for point in points], curve, ev.as_doc_retriever(corpus, mode="dense")("keys", limit=2),
+    sorted(ev.corpus_artifact_ids(corpus)), ev.validate_cases(corpus, cases), ev.to_qrels(cases, grade=2.0),
+]
+""",
+    "evaluation of graded cases": """
+import ir
+from ir import eval as ev
+
+corpus = ir.build(ir.CorpusSource.from_mapping(texts, name="vault"), store=ir.CorpusStore.memory(), embedder=embed)
+other = ir.build(
+    ir.CorpusSource.from_mapping({**texts, "keys.md": "Water."}, name="other"),
+    store=ir.CorpusStore.memory(), embedder=embed,
+)
+cases = [
+    ev.PackageRelevanceCase("keys.md", {"signing": "core"}, thin_description=True),
+    ev.PackageRelevanceCase("deploy.md", {"signing": "uses-tools", "food": "none"}, observed={"food": 0.7}),
+    ev.PackageRelevanceCase("bread.md", {"food": "strong"}, evidence={"food": "it is"}, observed={"signing": 0.2}),
+    ev.PackageRelevanceCase("garden.md", {"food": "tangential"}, is_distractor={"signing": True, "food": False}),
+]
+ev.save_package_cases(cases, folder / "graded.jsonl", meta={"probes": {"signing": "rotate the signing keys"}})
+loaded = ev.load_package_cases(folder / "graded.jsonl")
+sets = {theme: ev.derive_named_sets(cases, theme, observed_floor=0.1) for theme in ("signing", "food")}
+probes = {"signing": "rotate the signing keys", "food": "bake bread"}
+report = ev.evaluate_named_sets(corpus, sets["signing"], probe=probes["signing"], mode="dense", k=2)
+compared = ev.compare_indexings(
+    {"a": corpus, "b": other, "c": lambda probe, *, k: corpus.search(probe, k=2, mode="dense")}, cases,
+    themes=["signing", "food"], probes=probes, named_sets=sets, k=3, mode="dense",
+)
+row, named = ev.score_ranking(["x", "keys.md", "x", "bread.md"], cases, "signing", k=2, named_sets=sets["signing"])
+found = [
+    [each.to_dict() for each in loaded] == [each.to_dict() for each in cases], [each.to_dict() for each in loaded],
+    ev.read_package_meta(folder / "graded.jsonl"), [each.to_dict() for each in sets.values()], report.to_dict(),
+    compared.to_dict()["metrics"], compared.regressions(), compared.regressions(threshold=1, baseline="b"),
+    {theme: {id: [c["rank"] for c in e["by_label"].values()] for id, e in entries.items()}
+     for theme, entries in compared.deltas.items()},
+    row, named, ev.level_histogram(cases, "food"), ev.to_graded_qrels(cases, "signing", probe="keys"),
+    ev.fp_rate_on_distractors(["a", "b"], ["b", "b", "c"], k=2), ev.recall_on_hard_positives(["a"], [], k=1),
+]
+""",
+    "generation of cases": """
+import ir
+from ir import eval_gen as eg
+
+source = ir.CorpusSource.from_mapping(
+    {
+        "ci-advisor": {"name": "ci-advisor", "description": "The CI advisor explains why a run of the CI failed."},
+        "bread": {"text": "Bake a loaf of bread in the oven, and wait until it is brown."},
+    },
+    name="tools",
+)
+shown = []
+
+def write(description, *, n):
+    shown.append((description, n))
+    return ["  why did it fail? ", "ask an advisor about CI", "", f"what is {description[:4]}", "ci_advisor please"]
+
+def invent(*, n, theme):
+    return [f"{theme} {number}" for number in range(n + 2)]
+
+cases = eg.build_eval_set(source, k=2, abstention_frac=0.25, query_generator=write, abstention_generator=invent,
+                          theme="gardens", corpus_name="tools")
+plain = eg.generate_cases(source, query_generator=write, mask_names=False, max_artifacts=1)
+found = [
+    [each.to_dict() for each in cases], sorted(shown), [each.to_dict() for each in plain],
+    [eg.mask_name(text, name) for text, name in [
+        ("CI advisor, ci_advisor and ciadvisor; specific", "ci-advisor"), ("a capability", "capability"), ("x y", "x-"),
+    ]],
+    eg.corpus_signature(source), eg.generate_abstention_cases(0, generator=invent),
+]
+""",
 }
 
 
