@@ -317,6 +317,8 @@ class Builder:
         self, versions: Sequence[VersionedArtifact], stored: Mapping[str, LedgerEntry], page: Page
     ) -> list[VersionedArtifact]:
         """Return the artifacts that must be indexed again, and count the others as unchanged."""
+        if not stored:
+            return list(versions)
         changed = []
         for artifact, version in versions:
             entry = stored.get(artifact.id)
@@ -335,6 +337,8 @@ class Builder:
         `find_changed` of a store compares the names of sources exactly, and this compares them without case. An
         artifact without a source, from an upsert, may be replaced and then belongs to this source.
         """
+        if not stored:
+            return list(changed)
         owned = []
         for artifact, version in changed:
             entry = stored.get(artifact.id)
@@ -365,8 +369,9 @@ class Builder:
                 page.problems.append(draft)
                 continue
             page.drafts.append(draft)
-            self.kept_ids.add(draft.artifact_id)
-            page.problems.extend(ItemProblem(draft.artifact_id, reason, lost=False) for reason in draft.problems)
+            for reason in draft.problems:
+                page.problems.append(ItemProblem(draft.artifact_id, reason, lost=False))
+        self.kept_ids.update([draft.entry.artifact_id for draft in page.drafts])
 
     def _keep_lost_items(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
         """Keep the indexed version of each lost item, if possible, and note it in the problem."""
@@ -407,11 +412,13 @@ class Builder:
         if not page.drafts:
             return page, []
         # Reuse the vectors of artifacts whose links or metadata changed, but not their texts: embedding is slow.
-        vectors = await self._reuse_vectors(page.reusable)
-        new_drafts = [draft for draft in page.drafts if draft.artifact_id not in vectors]
-        self.meter.advance(embedded=self.meter.counts.embedded + len(vectors))
-        rows = await self._embed_drafts(new_drafts)
-        vectors |= _split_rows(new_drafts, rows)
+        reused = await self._reuse_vectors(page.reusable)
+        new_drafts = [draft for draft in page.drafts if draft.artifact_id not in reused] if reused else page.drafts
+        self.meter.advance(embedded=self.meter.counts.embedded + len(reused))
+        new = _split_rows(new_drafts, await self._embed_drafts(new_drafts))
+        if not reused:
+            return page, list(map(Draft.to_change, page.drafts, new))
+        vectors = reused | dict(zip([draft.artifact_id for draft in new_drafts], new, strict=True))
         return page, [draft.to_change(vectors[draft.artifact_id]) for draft in page.drafts]
 
     async def _embed_drafts(self, drafts: Sequence[Draft]) -> Floats:
@@ -420,7 +427,7 @@ class Builder:
         A draft counts as embedded once all its records are.
         """
         texts = [record.text for draft in drafts for record in draft.records]
-        ends = list(accumulate(len(draft.records) for draft in drafts))
+        ends = list(accumulate([len(draft.records) for draft in drafts]))
         rows: list[Floats] = []
         earlier, start = self.meter.counts.embedded, 0
         while start < len(texts) or not rows:
@@ -440,7 +447,10 @@ class Builder:
         same = [draft for draft in drafts if all(texts.get(record.id) == record.text for record in draft.records)]
         same_ids = [record.id for draft in same for record in draft.records]
         # Skip an empty request: even for that, a store may have to load its vector index.
-        return _split_rows(same, await self.store.vectors(same_ids)) if same_ids else {}
+        if not same_ids:
+            return {}
+        blocks = _split_rows(same, await self.store.vectors(same_ids))
+        return dict(zip([draft.artifact_id for draft in same], blocks, strict=True))
 
     async def _embed_texts(self, texts: list[str]) -> Floats:
         vectors: Any = await self.embedder.embed_documents(texts) if texts else []
@@ -515,10 +525,10 @@ def _list_sound_ids(items: Sequence[Item]) -> set[str] | None:
     return found if len(found) == len(ids) and "" not in found else None
 
 
-def _split_rows(drafts: Sequence[Draft], rows: Floats) -> dict[str, Floats]:
-    """Split the rows of all drafts and return those of each by artifact id."""
-    ends = accumulate(len(draft.records) for draft in drafts)
-    return {draft.artifact_id: rows[end - len(draft.records) : end] for draft, end in zip(drafts, ends, strict=True)}
+def _split_rows(drafts: Sequence[Draft], rows: Floats) -> list[Floats]:
+    """Split the rows of all drafts and return those of each."""
+    ends = list(accumulate([len(draft.records) for draft in drafts]))
+    return [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
 async def _run_stage(

@@ -26,6 +26,7 @@ UNFINISHED = "…"
 """A suffix of the version of an artifact whose plan has problems, so that the next build plans it again."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
+_NO_LINKS = Extraction()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,7 @@ class BuildRecipe:
             )
             for index, surface in enumerate(plan.surfaces)
         ]
-        extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else Extraction()
+        extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else _NO_LINKS
         record_ids = tuple([record.id for record in records])
         return Draft(
             self.stamp(artifact.id, version, record_ids), records, extraction, [*plan.problems, *extraction.problems]
@@ -295,7 +296,7 @@ def _check_draft(draft: Draft) -> Draft:
 
 
 def _keys(draft: Draft) -> list[Any]:
-    keys = [draft.entry.version, *(record.surface_kind for record in draft.records)]
+    keys = [draft.entry.version, *[record.surface_kind for record in draft.records]]
     for link in draft.extraction.links:
         keys += [link.target_ref, link.type, link.origin, link.target_source or "", link.file or ""]
     for tier in draft.extraction.names:

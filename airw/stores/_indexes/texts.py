@@ -13,8 +13,6 @@ from airw.stores._indexes.unspaced import space_query, space_text
 if TYPE_CHECKING:
     import sqlite3
 
-_BUFFER = 1 << 23  # bytes of words that are collected before a part of the index is written
-
 TEXT_TABLES = (
     """CREATE TABLE record (
         rowid INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -29,7 +27,6 @@ TEXT_TABLES = (
     "CREATE VIRTUAL TABLE record_text USING fts5 (text, content='record', content_rowid='rowid', tokenize='unicode61')",
     # Parts are merged later and more at once than by default, as that costs a third of the time of a build.
     "INSERT INTO record_text (record_text, rank) VALUES ('automerge', 16)",
-    f"INSERT INTO record_text (record_text, rank) VALUES ('hashsize', {_BUFFER})",
 )
 """The statements that create the table `record` and the full-text index over it.
 
