@@ -149,7 +149,6 @@ class Delivery:
         counts = self._counts
         counts.emitted += hit_count
         counts.routed += len(nodes) - hit_count
-        counts.depth = max(counts.depth, int(np.maximum.reduce(nodes.depths)))
 
     # What was delivered.
 
@@ -179,6 +178,14 @@ class Delivery:
         self._shown_hits += self._listed[self._shown_count :]
         self._shown_count = len(self._listed)
         return self._shown_hits
+
+    @property
+    def positions(self) -> NDArray[np.intp]:
+        """The positions of the nodes delivered so far, routers included."""
+        if not self._slices:
+            return np.empty(0, np.intp)
+        *before, last = [each.positions for each in self._slices]
+        return np.concatenate([*before, last[: self.next]])
 
     @property
     def delivered(self) -> list[SearchHit]:

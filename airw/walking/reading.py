@@ -20,7 +20,7 @@ from airw.errors import PolicyError
 from airw.values import HitBatch, Limits
 from airw.walking.columns import Columns
 from airw.walking.committed import CommittedNode
-from airw.walking.nodes import is_number_array
+from airw.walking.numbered import is_number_array
 from airw.walking.policy import LazyNeighbors, Neighbors
 from airw.walking.record import WalkRecord
 from airw.walking.slips import is_iterable
@@ -189,8 +189,9 @@ class NeighborReader:
         Raises:
             PolicyError: If its offsets do not fit.
         """
-        sizes, total = _read_sizes(answer, count, self._policy), len(answer.ids)
-        if total <= self._edges_left and (not count or np.maximum.reduce(sizes) <= self._limits.max_fanout):
+        sizes, highest = _read_sizes(answer, count, self._policy)
+        total = len(answer.ids)
+        if total <= self._edges_left and highest <= self._limits.max_fanout:
             self._edges_left -= total
             self._counts.edges += total
             return ReadColumns(sizes, None)
@@ -300,8 +301,12 @@ class NeighborReader:
         self._counts.refuse("max_edges", within_fanout - read)
 
 
-def _read_sizes(answer: Columns, count: int, policy: object) -> Positions:
-    """Return how many neighbours each node has, or raise a `PolicyError`."""
+def _read_sizes(answer: Columns, count: int, policy: object) -> tuple[Positions, int]:
+    """Return how many neighbours each node has, and the most of one node.
+
+    Raises:
+        PolicyError: If the offsets do not fit.
+    """
     offsets = answer.offsets
     if not is_number_array(offsets) or len(offsets) != count + 1:
         raise PolicyError(
@@ -310,12 +315,14 @@ def _read_sizes(answer: Columns, count: int, policy: object) -> Positions:
         )
     offsets = offsets.astype(np.intp, copy=False)
     sizes: Positions = offsets[1:] - offsets[:-1]
-    if offsets[0] != 0 or offsets[-1] != len(answer.ids) or (count and np.minimum.reduce(sizes) < 0):
+    # As an unsigned number, a negative size is too high.
+    highest = int(np.maximum.reduce(sizes.view(np.uintp))) if count else 0
+    if offsets[0] != 0 or offsets[-1] != len(answer.ids) or highest > len(answer.ids):
         raise PolicyError(
             f"{type(policy).__name__}.expand returned Columns with offsets {short_repr(offsets)}; they must rise "
             f"from 0 to the number of ids ({len(answer.ids)})"
         )
-    return sizes
+    return sizes, highest
 
 
 def split_columns(answer: Columns, count: int, policy: object) -> list[list[Any]]:

@@ -11,7 +11,8 @@ from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.walking.committed import CommittedNodes
-from airw.walking.nodes import ListedNodes, NumberedNodes, to_read_only
+from airw.walking.listed import ListedNodes
+from airw.walking.numbered import NumberedNodes, to_read_only
 from airw.walking.policy import ColumnView, Frontier, IntegerView, WalkPolicy
 from airw.walking.summary import WalkCounts
 
@@ -163,14 +164,17 @@ class WalkRecord:
         Raises:
             PolicyError: If one is not live.
         """
-        self._check_live(positions, "returned")
-        # As many positions are live as nodes wait. If two selected positions are one, fewer are switched off.
+        self._check_range(positions, "returned")
+        # As many positions are live as nodes wait. Of those selected, one may be twice or not live: fewer are switched
+        # off then.
         first = 0 if self._keeps_frontier else self._fresh_start
+        before = self._is_live[positions]
         self._is_live[positions] = False
         others = np.count_nonzero(self._is_live[first : self.size])
-        self._is_live[positions] = True
+        self._is_live[positions] = before
         if not self._scores_paths and others + len(positions) == self.waiting_count:
             return positions
+        self._check_live(positions, "returned")
         # Several positions may be paths to one node: the first one selected counts.
         selected: dict[Hashable, int] = {}
         for key, position in zip(self.nodes.keys_at(positions), positions.tolist(), strict=True):
@@ -201,13 +205,20 @@ class WalkRecord:
             f"{self._policy_name}.select used {short_repr(item)} as a position; positions are whole numbers"
         )
 
-    def _check_live(self, positions: Positions, verb: str) -> None:
+    def _check_range(self, positions: Positions, verb: str) -> None:
         # As unsigned numbers, negative positions are too large.
-        is_out_of_range = len(positions) and np.maximum.reduce(positions.view(np.uintp)) >= self.size
-        if is_out_of_range or not np.logical_and.reduce(self._is_live[positions]):
-            for position in positions.tolist():
-                if not 0 <= position < self.size or not self._is_live[position]:
-                    self._refuse(position, verb)
+        if len(positions) and np.maximum.reduce(positions.view(np.uintp)) >= self.size:
+            self._check_each(positions, verb)
+
+    def _check_live(self, positions: Positions, verb: str) -> None:
+        self._check_range(positions, verb)
+        if not self._is_live[positions].all():
+            self._check_each(positions, verb)
+
+    def _check_each(self, positions: Positions, verb: str) -> None:
+        for position in positions.tolist():
+            if not 0 <= position < self.size or not self._is_live[position]:
+                self._refuse(position, verb)
 
     def _refuse(self, position: int, verb: str) -> None:
         raise PolicyError(

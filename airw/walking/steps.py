@@ -16,13 +16,8 @@ from airw.values import Edge, HitBatch, Limits, SearchHit, StopReason
 from airw.walking.columns import Columns
 from airw.walking.committed import CommittedNode, CommittedNodes
 from airw.walking.delivery import Delivery
-from airw.walking.nodes import (
-    ListedNeighbors,
-    ListedNodes,
-    NumberedNeighbors,
-    NumberedNodes,
-    speaks_in_numbers,
-)
+from airw.walking.listed import ListedNeighbors, ListedNodes
+from airw.walking.numbered import NumberedNeighbors, NumberedNodes, speaks_in_numbers
 from airw.walking.policy import LazyNeighbors, Neighbors, Policy, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
@@ -153,6 +148,7 @@ class Steps:
     def summarize(self, stop: StopReason, seconds: float) -> WalkSummary:
         """Return the summary of the walk, with the nodes delivered so far."""
         self.delivery.count()
+        self.counts.depth = int(np.maximum.reduce(self.record.depths_at(self.delivery.positions), initial=0))
         if stop == "sufficient":
             # Nobody looked behind the depth cap, and without it the policy might have found other nodes.
             self.counts.unknown.update(self.nodes_not_expanded())
@@ -367,7 +363,8 @@ class Steps:
         with label_errors("select", self.policy):
             frontier = self.record.frontier()
             answer = self.policy.select(self.state, frontier)
-            positions = await answer if inspect.isawaitable(answer) else answer
+            # Arrays are usual, and asking whether one is awaitable takes time.
+            positions = answer if isinstance(answer, np.ndarray) or not inspect.isawaitable(answer) else await answer
             selected = await read_selection(positions, self.record, self.policy)
             if frontier.dropped:
                 await offload_if(len(frontier.dropped) > _NODES_PER_BATCH, self.record.drop, frontier.dropped, selected)

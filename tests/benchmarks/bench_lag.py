@@ -129,7 +129,7 @@ async def walk_lags(store, policy, count, *, collects):
 
 @pytest.mark.parametrize("count", [100_000, 299_000])
 def test_lag_of_hits_kept(results, count):
-    """The collector looks at every object of the program, too: some 50,000 here, which take 10 ms."""
+    """The collector of cycles looks at every object of the program, not only at the hits."""
 
     async def measure_kept(work, store, policy):
         for name, collects in [("", False), (", with collector", True)]:
