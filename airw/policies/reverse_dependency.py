@@ -225,7 +225,10 @@ class ReverseDependency(Policy[DependencyMemory]):
                 memory.referrers[id] = sorted(set[Id]().union(*referrers), key=memory.order)
 
     async def _read_dependents(self, memory: DependencyMemory, ids: Sequence[Id], store: AdjacencyReader) -> None:
-        """Remember the dependents of the artifacts among nodes; the store keeps the links that were read."""
+        """Remember the dependents of the artifacts among nodes.
+
+        At most two store calls, and often none of them reads the file.
+        """
         new_ids = [id for id in ids if id not in memory.referrers and id not in memory.outside]
         numbers = await store.artifact_numbers(new_ids)
         links = await store.neighbor_columns(numbers, direction="in", types=[self.edge_type])

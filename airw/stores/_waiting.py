@@ -1,24 +1,28 @@
-"""Searches that wait together become one search with all of their queries."""
+"""Calls that wait together become one call: searches, and look-ups of a few records."""
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.coalescing import Coalescer
-from airw.values import Ranking
+from airw.values import Ranking, Record
+
+T = TypeVar("T")
 
 _FEW = 8  # queries of one search; a search with more is not held up by others, nor holds them up
+_FEW_RECORDS = 16  # ids of one look-up, the same
 
 
 class WaitingSearches:
-    """The searches of a store that wait for their turn, dense and lexical ones by themselves."""
+    """The searches and look-ups of a store that wait for their turn, each kind by itself."""
 
     def __init__(self) -> None:
         self._dense = Coalescer[Floats, list[Ranking]](lanes=2)
         self._lexical = Coalescer[Sequence[str], list[Ranking]]()
+        self._records = Coalescer[Sequence[str], list[Record | None]]()
 
     async def search_vectors(
         self, queries: Floats, options: tuple[Any, ...], search: Callable[[Floats], Awaitable[list[Ranking]]]
@@ -43,7 +47,7 @@ class WaitingSearches:
             return await search(queries)
 
         async def search_all(parts: list[Sequence[str]]) -> list[list[Ranking]]:
-            return _split(await search([*chain.from_iterable(parts)] if len(parts) > 1 else parts[0]), parts)
+            return _split(await search(_join(parts)), parts)
 
         return await self._lexical.ask(_to_key(options), queries, search_all)
 
@@ -53,8 +57,25 @@ def _to_key(options: tuple[Any, ...]) -> Hashable:
     k, filter, surfaces, _ = options
     return options if filter is None and surfaces is None and type(k) is int else repr(options)
 
+    async def get_records(
+        self, ids: Sequence[str], read: Callable[[Sequence[str]], Awaitable[list[Record | None]]]
+    ) -> list[Record | None]:
+        """Return `read(ids)`, together with other calls for a few records."""
+        if len(ids) > _FEW_RECORDS:
+            return await read(ids)
 
-def _split(rankings: Sequence[Ranking], parts: Sequence[Sequence[str] | Floats]) -> list[list[Ranking]]:
-    """Return the rankings of each part."""
-    remaining = iter(rankings)
+        async def read_all(parts: list[Sequence[str]]) -> list[list[Record | None]]:
+            return _split(await read(_join(parts)), parts)
+
+        return await self._records.ask("records", ids, read_all)
+
+
+def _join(parts: list[Sequence[str]]) -> Sequence[str]:
+    """Return the items of all parts."""
+    return [*chain.from_iterable(parts)] if len(parts) > 1 else parts[0]
+
+
+def _split(answers: Sequence[T], parts: Sequence[Sequence[str] | Floats]) -> list[list[T]]:
+    """Return the answers of each part."""
+    remaining = iter(answers)
     return [[*islice(remaining, len(part))] for part in parts]

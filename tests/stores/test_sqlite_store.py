@@ -461,14 +461,33 @@ async def test_a_long_random_history_equals_memory(path):
     check_file(path)
 
 
-async def test_first_surfaces_are_those_of_the_first_records(tmp_path):
-    async with SqliteStore(tmp_path / "notes.airw") as store:
-        await store.apply([put("two", "part 0", "part 1", metadata={"n": [0]}), put("one", "words"), put("none")])
-        assert isinstance(store, FirstSurfaceReader)
-        for ids in (["two", "unknown", "one", "none", "two", "nul\0"], []):
-            found = await store.first_surfaces(ids)
-            assert found == FirstSurfaces.from_records(await store.records_of(ids, limit=1))
-        found = await store.first_surfaces(["two", "none"])
-        assert found == (["chunk", None], [0, None], ["part 0", ""], [{"n": [0]}, {}])
-        found.metadata[0]["n"].append("mine")
-        assert (await store.first_surfaces(["two"])).metadata == [{"n": [0]}]
+async def test_records_that_are_read_together_are_those_of_each_caller(tmp_path):
+    await fill(tmp_path / "two.airw", change("a"), change("b"))
+    async with await SqliteStore.open(tmp_path / "two.airw") as store:
+        surfaces = await store.records_of(["a", "b"])
+        wanted = [[surfaces[number % 2][0].id, "missing"] for number in range(9)]
+        found = [None] * len(wanted)
+
+        async def read(number):
+            found[number] = await store.get_records(wanted[number])
+
+        async with anyio.create_task_group() as group:
+            for number in range(len(wanted)):
+                group.start_soon(read, number)
+    assert found == [[surfaces[number % 2][0], None] for number in range(9)]
+    assert len({id(record.metadata) for record, _ in found}) == len(found)
+
+
+async def test_a_few_vectors_are_compared_as_they_are_in_the_file_now(tmp_path):
+    await fill(tmp_path / "two.airw", change("a"), change("b"))
+    query = np.ones(4, np.float32)
+    async with (
+        await SqliteStore.open(tmp_path / "two.airw") as store,
+        await SqliteStore.open(tmp_path / "two.airw") as other,
+    ):
+        for _ in range(3):  # at first the index is not in memory
+            assert None not in (await store.best_of(query, ["a", "b"])).record_ids
+            assert list(map(len, (await store.vectors_of(["b", "a", "b"])).record_ids)) == [1, 1, 1]
+        await other.apply([], removals=["b"])
+        assert (await store.best_of(query, ["b", "a", "b"])).record_ids[::2] == [None, None]
+        assert list(map(len, (await store.vectors_of(["b", "a"])).record_ids)) == [0, 1]

@@ -259,7 +259,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     @override
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return await self._read(_records.get_records, ids)
+        return await self._waiting.get_records(ids, lambda ids: self._read(_records.get_records, ids))
 
     @override
     async def records_of(
