@@ -61,8 +61,11 @@ class _HopSide:
         return unreached
 
 
-class _Choice(NamedTuple):
-    """A step of a shortest path: the artifact that it leads to, and the position of its link among some links."""
+class _PathStep(NamedTuple):
+    """A step of a shortest path.
+
+    `end` is the artifact that it leads to, and `position` that of its link among `links`.
+    """
 
     end: int
     links: LinkColumns
@@ -237,7 +240,7 @@ class HopSearch:
     def _trace_path(self, meeting: Numbers, met: int) -> LinkPath:
         """Return the shortest path through these artifacts whose steps are first in order."""
         # From the meeting points back to both roots: keep only the steps that lie on a shortest path.
-        choices: dict[int, list[_Choice]] = {}
+        choices: dict[int, list[_PathStep]] = {}
         for side in (self._from_start, self._from_end):
             on_path = np.zeros(len(self._links.nodes), np.bool_)
             on_path[meeting] = True
@@ -246,7 +249,7 @@ class HopSearch:
                 on_path[links.owners] = True
                 starts, ends = (links.ends, links.owners) if side.is_backward else (links.owners, links.ends)
                 for position, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-                    choices.setdefault(start, []).append(_Choice(end, links, position))
+                    choices.setdefault(start, []).append(_PathStep(end, links, position))
         # Every choice among these steps leads to the end, so taking the first step each time gives the first path.
         path, node = list[Step](), self._from_start.root
         while node != self._from_end.root:
@@ -255,7 +258,7 @@ class HopSearch:
             path.append(step)
         return self._to_result(path, met)
 
-    def _make_step(self, start: int, choice: _Choice) -> Step:
+    def _make_step(self, start: int, choice: _PathStep) -> Step:
         [edge] = self._links.make_edges(choice.links, np.array([choice.position]))
         return Step(self._links.nodes[start], self._links.nodes[choice.end], edge)
 

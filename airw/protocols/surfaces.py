@@ -48,5 +48,5 @@ class FirstSurfaceReader(Protocol):
     """
 
     async def first_surfaces(self, artifact_ids: Sequence[str]) -> FirstSurfaces:
-        """Return the first surface of each artifact; the same as `records_of` with a limit of 1 finds."""
+        """Return the first surface of each artifact, as `records_of` does with a limit of 1."""
         ...

@@ -250,8 +250,9 @@ class LinkTable:
         numbers = self._adjacency.to_numbers(numbers)
         if len(numbers) > _QUICK_EDGES:
             return False
-        if self._adjacency.has_rows(direction, numbers):
-            return self._adjacency.count(direction, numbers) <= _QUICK_EDGES
+        count = self._adjacency.count_if_present(direction, numbers)
+        if count is not None:
+            return count <= _QUICK_EDGES
         nodes = self._adjacency.nodes.nodes
         return sum(self._degree(nodes[number], direction) for number in numbers.tolist()) <= _QUICK_REFERENCES
 

@@ -101,9 +101,8 @@ class LinkIndex:
         try:
             numbers = self.find_numbers(request.nodes)
             adjacency, direction = self._adjacency, request.direction
-            if numbers is None or not adjacency.has_rows(direction, numbers):
-                return None
-            if adjacency.count(direction, numbers) > _QUICK_EDGES:
+            count = None if numbers is None else adjacency.count_if_present(direction, numbers)
+            if numbers is None or count is None or count > _QUICK_EDGES:
                 return None
             return adjacency.gather(direction, numbers, request.links, request.limit)
         finally:
