@@ -40,7 +40,7 @@ from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repai
 from airw.values import ItemProblem
 
 _CLEANUP_TIMEOUT = 10.0  # seconds
-_LARGEST_BATCH, _LARGEST_PAGE = 512, 4096
+_LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 
@@ -276,7 +276,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
             to replace the artifacts of the earlier one.
         batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the build
-            embeds and writes up to 512 at once while it is quick, and reads up to 4,096.
+            embeds and writes up to 512 at once while it is quick, and reads up to 2,048.
         edge_extractor: The extractor of links; the default is the source's.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
             each batch that is embedded, and each page that is written.

@@ -60,7 +60,7 @@ async def whole_story(split, policy, store=None, **options):
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
-ON_TRIO = ("Eager", "Mmr", "PersonalizedPageRank", "LinkWalk")
+ON_TRIO = ("Mmr", "LinkWalk")
 
 
 @pytest.mark.parametrize(

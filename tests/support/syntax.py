@@ -1,6 +1,7 @@
 """Syntax trees of source files, for tests of house rules: each file is read once."""
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,9 @@ _PARTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 @cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    gc.freeze()  # otherwise each collection of garbage visits all nodes of all trees
+    return tree
 
 
 @cache
@@ -31,6 +34,6 @@ def _iterate_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def forget_trees() -> None:
-    """Forget all trees: as long as they live, each collection of garbage takes long."""
+    """Forget all trees: they take much memory."""
     statements_of.cache_clear()
     tree_of.cache_clear()

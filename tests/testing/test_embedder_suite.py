@@ -348,6 +348,9 @@ BROKEN = [
 ]
 
 
+WAITING = {BlocksTheLoop, HangsAfterwards}  # the exam waits for these
+
+
 def case_named(name, suite):
     [case] = [case for case in suite.cases if str(case) == name]
     return case
@@ -355,7 +358,11 @@ def case_named(name, suite):
 
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(
-    ("broken", "name", "why"), BROKEN, ids=[f"{broken.__name__}-{name}" for broken, name, _ in BROKEN]
+    ("broken", "name", "why"),
+    [
+        pytest.param(broken, *rest, id=f"{broken.__name__}-{rest[0]}", marks=[pytest.mark.slow] * (broken in WAITING))
+        for broken, *rest in BROKEN
+    ],
 )
 async def test_a_broken_promise_is_caught_by_the_case_that_names_it(broken, name, why, monkeypatch):
     if broken is HangsAfterwards:

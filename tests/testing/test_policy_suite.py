@@ -20,6 +20,7 @@ from airw.policies import CollapsedTree, Eager, per_node
 from airw.testing import PolicySuite
 from airw.values import SearchHit
 from airw.walking import Policy
+from tests.support.repeats import mark_repeats
 from tests.support.ring import QUERY, corpus
 
 
@@ -665,7 +666,7 @@ class AsksForEachNode(Eager):
 
 
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
-@pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
+@pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_policy_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:
         await suite_of(mutant).check(case)
@@ -682,6 +683,7 @@ def test_every_case_is_failed_by_some_broken_policy():
     assert [case.name for case in PolicySuite.all_cases if case.name not in caught] == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_a_per_node_policy_that_keeps_state_in_itself_is_caught():
     class Counting(Remembering):

@@ -20,6 +20,7 @@ from airw.testing.exam import expect_equal
 from airw.testing.stores import STORE
 from airw.values import Edge, Extraction, Link, Ranking, Record
 from airw.values.filters import MISSING, And, Compare, Not, Or, get_field, matches
+from tests.support.repeats import mark_repeats
 from tests.support.store_cases.suite import CloseSuite
 
 CASES = (*StoreSuite.all_cases, *CloseSuite.all_cases)
@@ -1023,7 +1024,7 @@ class RemovesFirst(MemoryStore):
 
 
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
-@pytest.mark.parametrize(("mutant", "case"), list(mutants_and_cases()))
+@pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_store_fails_the_case_of_its_fault_in_one_line(mutant, case):
     with pytest.raises(AssertionError) as caught:
         await suite_of(mutant).check(case)
@@ -1064,6 +1065,7 @@ def suite_of_only(capabilities, *, read_only=False):
     return StoreSuite(make, capabilities=capabilities, read_only=read_only)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize(
     "case", [case for case in CASES if not case.needs & {"persistent", "shared"}], ids=lambda case: case.name
