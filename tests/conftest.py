@@ -59,6 +59,17 @@ def pytest_pycollect_makeitem():
     return select_items(items) if is_pairwise else items
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collect the tests and no garbage: the modules and tests live on."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
