@@ -37,7 +37,8 @@ _BUILD_EFFORT = 128  # candidates among which a new row looks for its neighbours
 SHORTLIST = 4  # candidates per result, as bytes rank neighbours badly
 _HELD_OUT = 64  # each such row is added last, to measure the recall of a segment with rows that are not in it
 _QUERIES = 128  # rows with which it is measured
-_RECALL = 0.995  # required recall of the ten nearest of these rows: more than 99 %, as they are few
+_RECALL = 0.99  # required recall of the ten nearest
+_GOOD_RECALL = 0.995  # with which no more effort is tried: what is measured with few rows may be too good
 _EFFORTS = (40, 64, 96, 128, 192, 256, 512)  # rows that a search keeps (ef in the paper); the smallest that suffices
 _QUICK_EFFORT = 128  # a search that keeps no more takes less than half a millisecond
 _MARK = re.compile(r"[0-9A-F]{12}")
@@ -258,7 +259,7 @@ class SegmentMaker:
         with. The result is 0 if no effort suffices, as for vectors without any structure, or if there are very few
         rows: then a search compares all rows.
         """
-        nearest = min(10, len(self))
+        effort, recall, nearest = 0, 0.0, min(10, len(self))
         if not nearest:
             return 0
         _, exact = _search(self._index, queries, nearest, exact=True)
@@ -266,7 +267,7 @@ class SegmentMaker:
         for effort in _EFFORTS:
             self._index.expansion_search = effort
             _, found = _search(self._index, queries, min(SHORTLIST * nearest, len(self)))
-            hits = np.minimum((found <= exact[:, -1:]).sum(axis=1), nearest).sum()
-            if hits >= _RECALL * nearest * len(queries):
+            recall = float(np.minimum((found <= exact[:, -1:]).sum(axis=1), nearest).mean()) / nearest
+            if recall >= _GOOD_RECALL:
                 return effort
-        return 0
+        return effort if recall >= _RECALL else 0

@@ -94,11 +94,12 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     Vectors are mapped from a file in the folder `<path>-ann`, so that opening reads none of them, and processes share
     them. Records newer than that file are read from the database. It is written after a write of many records, and when
-    a store that has written closes. Up to 200,000 records, vectors are searched exactly. Above that, each write that
-    fills another 65,536 rows builds an HNSW segment of them in the folder `<path>-ann`. This takes seconds, and needs
-    the extra `ann`. Segments find nearly all of the best records, and their scores are exact. The recall of the ten
-    nearest is measured for each segment when it is built, and must be 99 %. You may delete segments; the next write
-    builds them again. Until then, and without the extra, all vectors are read into memory and compared.
+    a store that has written closes. Up to 200,000 records, vectors are searched exactly. Above that, records are
+    also in HNSW segments in the same folder, which need the extra `ann`. A write after which 4,096 records are in none
+    adds them to one. This takes a second, and now and then many; so does closing a store that has written many records.
+    Segments find nearly all of the best records, and their scores are exact. The recall of the ten nearest is measured
+    for each segment when it is built, and must be 99 %. You may delete segments; the next write builds them again.
+    Until then, and without the extra, all vectors are compared.
 
     The store keeps indexes in memory for the 32 fields last used by `matching`, each from its first use on. It also
     does so for the 32 fields last used by filters, each from its second filter on. Edges stay in memory from their

@@ -505,3 +505,33 @@ async def test_new_rows_that_were_removed_before_the_index_grows_are_no_error(pa
         await store.set_config({})
         assert list_files(path) == [(0, 4_400)]
         await check_same_as_memory(store, memory)
+
+
+async def test_searches_at_the_same_time_find_what_each_finds_alone(path):
+    """An index of usearch can be used by one thread at a time."""
+    async with SqliteStore(path) as store:
+        await fill(store, 4_600)
+        even = parse_filter({"parity": 0})
+        asked = [(query, filter) for query in near_topics(40, 7) for filter in (None, even)]
+        alone = [(await store.search_vectors(query[None], 10, filter=filter))[0] for query, filter in asked]
+        found = {}
+
+        async def search(number, query, filter):
+            [found[number]] = await store.search_vectors(query[None], 10, filter=filter)
+
+        async with anyio.create_task_group() as group:
+            for number, one in enumerate(asked):
+                group.start_soon(search, number, *one)
+        assert [found[number].record_ids for number in range(len(asked))] == [each.record_ids for each in alone]
+
+
+async def test_a_short_search_in_a_large_corpus_needs_no_thread(path, monkeypatch):
+    async with SqliteStore(path) as store, MemoryStore() as memory:
+        for each in (store, memory):
+            await fill(each, 4_600)
+        for query in QUERIES[:2]:  # the second one sees which version of the file is in memory
+            await store.search_vectors(query[None], 10)
+        monkeypatch.setattr(store, "_read_index", None)
+        for query in QUERIES:
+            [ranking], [expected] = [await each.search_vectors(query[None], 10) for each in (store, memory)]
+            assert len({*ranking.record_ids} & {*expected.record_ids}) >= 8
