@@ -51,12 +51,6 @@ class WaitingSearches:
 
         return await self._lexical.ask(_to_key(options), queries, search_all)
 
-
-def _to_key(options: tuple[Any, ...]) -> Hashable:
-    """Return what searches of the same options have in common."""
-    k, filter, surfaces, _ = options
-    return options if filter is None and surfaces is None and type(k) is int else repr(options)
-
     async def get_records(
         self, ids: Sequence[str], read: Callable[[Sequence[str]], Awaitable[list[Record | None]]]
     ) -> list[Record | None]:
@@ -68,6 +62,12 @@ def _to_key(options: tuple[Any, ...]) -> Hashable:
             return _split(await read(_join(parts)), parts)
 
         return await self._records.ask("records", ids, read_all)
+
+
+def _to_key(options: tuple[Any, ...]) -> Hashable:
+    """Return what searches of the same options have in common."""
+    k, filter, surfaces, _ = options
+    return options if filter is None and surfaces is None and type(k) is int else repr(options)
 
 
 def _join(parts: list[Sequence[str]]) -> Sequence[str]:

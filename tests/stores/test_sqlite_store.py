@@ -286,7 +286,10 @@ async def test_a_search_that_is_repeated_sees_the_writes_of_other_stores(store, 
         for step in range(4):
             await store.apply([change(f"n{step}", records=2)], removals=[f"n{step - 2}"])
             expected = await store.scan_vectors(query, 9)
+            [words] = await store.search_text(["1"], 9)
             for _ in range(3):
+                [ranking] = await other.search_text(["1"], 9)
+                assert list(ranking.record_ids) == list(words.record_ids) != []
                 [found] = await other.search_vectors(query, 9, per_artifact=True)
                 assert list(found.artifact_ids) == list(expected[0].artifact_ids)
                 await other.similarities(query[0], ["n0#0"])

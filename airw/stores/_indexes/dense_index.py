@@ -295,7 +295,7 @@ class DenseIndex(VectorRows):
         return scores
 
     def _find_best_rows(self, rows: Rows, scores: Floats) -> NDArray[np.intp] | None:
-        """Return the positions in `rows` of the best row of each artifact; `None` if each has only one.
+        """Return where the best row of each artifact is; `None` if each has only one row.
 
         Ties go to the lower surface index.
         """

@@ -9,9 +9,10 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -23,7 +24,6 @@ from airw.stores._indexes.best_rows import (
     AnyWord,
     CommonWord,
     Postings,
-    Rows,
     RowScorer,
     RowTest,
     Scores,
@@ -31,6 +31,7 @@ from airw.stores._indexes.best_rows import (
     Word,
 )
 from airw.stores._indexes.record_names import RankedRow, RecordNames
+from airw.stores._indexes.row_table import RowTable, RowTexts
 from airw.stores._indexes.texts import split_queries, split_words
 from airw.stores._indexes.word_tables import (
     TextState,
@@ -38,10 +39,8 @@ from airw.stores._indexes.word_tables import (
     parse_numbers,
     read_frequency,
     read_lengths,
-    read_lengths_of,
     read_rowids,
     read_state,
-    read_texts_of,
     read_word,
 )
 from airw.values import Ranking, TermCounts
@@ -52,12 +51,25 @@ if TYPE_CHECKING:
 _FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"  # changes with any rule that a score depends on
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
-_FEW = 16  # lengths are read one by one for less than one in so many rows, as that takes about as long as reading all
 _SHORT = 1_000  # the postings of a word in all of so many rows are read in less than a millisecond
 _WORD_BYTES = 300  # rough memory of a word besides its rows
 _MAX_NEW_WORDS = (
     1 << 16
 )  # words of new rows counted in Python since the postings were last cleared; beyond that, they are cleared
+
+
+_QUICK_CHARS, _QUICK_ROWS = 1_000, 20_000  # letters of queries, and rows of their words, in less than a millisecond
+
+
+class _Unread(Exception):
+    """Something is not in memory."""
+
+
+class _NoDatabase:
+    """A connection for answers from memory: whoever has to read something gets `_Unread`."""
+
+    def execute(self, *_: object) -> "sqlite3.Cursor":
+        raise _Unread
 
 
 class _Outdated(Exception):
@@ -85,98 +97,6 @@ class _PostingList:
         New pairs are not counted; `_MAX_NEW_WORDS` limits them.
         """
         return self.current.size + _WORD_BYTES
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class _RowTable:
-    """All rows in one state of the database.
-
-    Removed rows keep their position, so that postings stay valid.
-
-    Args:
-        state: The state.
-        count: The number of live rows.
-        word_count: The number of words in them.
-        rowids: The rowid of each row, ascending.
-        is_live: Which rows were not removed.
-        lengths: The number of words in each row; -1 while it is unknown. All threads write the same values into it.
-        scorer: Finds the best rows.
-    """
-
-    state: TextState
-    count: int
-    word_count: int
-    rowids: NDArray[np.int64]
-    is_live: NDArray[np.bool_]
-    lengths: Scores
-    scorer: RowScorer
-
-    @property
-    def removal_count(self) -> int:
-        return len(self.rowids) - self.count
-
-    def locate(self, rowids: NDArray[np.int64]) -> Rows:
-        """Return the rows with these rowids.
-
-        Raises:
-            sqlite3.DatabaseError: If there is no such row, because the text index is damaged.
-        """
-        rows, is_there = self._search(rowids)
-        check_consistent(is_there.all())
-        return rows
-
-    def mark(self, rowids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which rows have one of these rowids."""
-        rows, is_there = self._search(rowids)
-        marks = np.zeros(len(self.rowids), np.bool_)
-        marks[rows[is_there]] = True
-        return marks
-
-    def _search(self, rowids: NDArray[np.int64]) -> tuple[Rows, NDArray[np.bool_]]:
-        """Return a row for each rowid, and whether it is the right one."""
-        if not len(self.rowids):
-            return np.zeros(len(rowids), np.int32), np.zeros(len(rowids), np.bool_)
-        first, last = int(self.rowids[0]), int(self.rowids[-1])
-        has_gaps = last - first >= len(self.rowids)
-        rows = self.rowids.searchsorted(rowids) if has_gaps else rowids - first
-        is_there = self.rowids.take(rows, mode="clip") == rowids
-        return rows.astype(np.int32), is_there
-
-    def read_lengths(self, connection: "sqlite3.Connection", rows: Rows) -> Scores:
-        """Return the number of words in each of these rows."""
-        lengths = self.lengths[rows]
-        is_missing = lengths < 0
-        if is_missing.any():
-            missing = rows[is_missing]
-            if self.has_few(missing):
-                self.lengths[missing] = read_lengths_of(connection, self.rowids[missing])
-            else:
-                rowids, values = read_lengths(connection, 0)
-                self.lengths[self.locate(rowids)] = values
-            lengths = self.lengths[rows]
-            check_consistent(lengths.min() >= 0)
-        return lengths
-
-    def has_few(self, rows: Rows) -> bool:
-        """Return whether these are so few rows that they are read one by one."""
-        return len(rows) * _FEW <= len(self.rowids)
-
-
-class _RowTexts:
-    """The words of some rows, split once for all words of a query."""
-
-    def __init__(self, connection: "sqlite3.Connection", table: _RowTable) -> None:
-        self._connection = connection
-        self._table = table
-        self._words: dict[int, list[str]] = {}
-
-    def count(self, word: str, rows: Rows) -> NDArray[np.int32]:
-        """Return how often each of these rows contains a word."""
-        missing = [row for row in rows.tolist() if row not in self._words]
-        if missing:
-            texts = read_texts_of(self._connection, self._table.rowids[missing])
-            self._words.update(zip(missing, split_words(texts), strict=True))
-        return np.fromiter((self._words[row].count(word) for row in rows.tolist()), np.int32, len(rows))
 
 
 class InvertedIndex:
@@ -252,6 +172,44 @@ class InvertedIndex:
         except _Outdated:
             return rank(InvertedIndex())
 
+    @property
+    def is_used(self) -> bool:
+        """True if words were searched for."""
+        return bool(self._postings)
+
+    def rank_if_quick(self, queries: Sequence[str], k: int, *, per_artifact: bool) -> list[Ranking] | None:
+        """Return what `rank` would return in the state of the database that the last call saw.
+
+        The result is `None` if something is not in memory, or if that may take more than about a millisecond.
+        """
+        if not all(map(str.isascii, queries)) or sum(map(len, queries)) > _QUICK_CHARS:
+            return None
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            table = self._table
+            words_by_query = split_queries(queries)
+            postings = {name: self._get_clean(name) for names in words_by_query for name in names}
+        except _Unread:
+            return None
+        finally:
+            self._lock.release()
+        if k + sum(len(each.rows) for each in postings.values()) > _QUICK_ROWS:
+            return None
+        nowhere = cast("sqlite3.Connection", _NoDatabase())
+
+        def weigh(name: str) -> Word:
+            rows = postings[name].rows
+            return _weigh(nowhere, table, postings[name], Weighing.of(len(rows), table.count, table.word_count))
+
+        rank = partial(self._names.rank, nowhere)
+        with suppress(_Unread):
+            return [
+                _find_ranking(table, [*map(weigh, names)], k, None, rank=rank, per_artifact=per_artifact)
+                for names in words_by_query
+            ]
+        return None
+
     def count_terms(self, connection: "sqlite3.Connection", queries: Sequence[str]) -> TermCounts:
         """Return the counts behind the scores of these queries.
 
@@ -284,17 +242,14 @@ class InvertedIndex:
         is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
         rank, rankings = partial(self._names.rank, connection), []
         for names in words_by_query:
-            texts = _RowTexts(connection, table)
+            texts = RowTexts(connection, table)
             words = [self._read_word(connection, table, texts, name, statistics) for name in names if k > 0]
-            best = _find_best(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact)
-            ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
-            scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
-            rankings.append(Ranking(ids, artifact_ids, scores))
+            rankings.append(_find_ranking(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact))
         return rankings
 
     def _clear(self) -> None:
         nothing, no_marks = np.empty(0, np.int64), np.empty(0, np.bool_)
-        self._table = _RowTable(
+        self._table = RowTable(
             TextState(None, 0),
             count=0,
             word_count=0,
@@ -316,7 +271,7 @@ class InvertedIndex:
 
     def _open(
         self, connection: "sqlite3.Connection", surfaces: Sequence[str] | None
-    ) -> tuple[_RowTable, RowTest | None]:
+    ) -> tuple[RowTable, RowTest | None]:
         """Bring the index up to date; return its rows, and the test of their surface kinds."""
         with self._lock:
             self._update(connection)
@@ -356,7 +311,7 @@ class InvertedIndex:
         self._add_new_words(connection, new_lengths)
         self._counted.clear()
         lengths = np.concatenate([old.lengths, new_lengths])
-        self._table = _RowTable(state, count, word_count, rowids, is_live, lengths, RowScorer(len(rowids)))
+        self._table = RowTable(state, count, word_count, rowids, is_live, lengths, RowScorer(len(rowids)))
 
     def _add_new_words(self, connection: "sqlite3.Connection", lengths: Scores) -> None:
         """Add the new rows to the postings in memory."""
@@ -378,8 +333,8 @@ class InvertedIndex:
     def _read_word(
         self,
         connection: "sqlite3.Connection",
-        table: _RowTable,
-        texts: _RowTexts,
+        table: RowTable,
+        texts: RowTexts,
         name: str,
         statistics: TermCounts | None,
     ) -> AnyWord:
@@ -401,13 +356,9 @@ class InvertedIndex:
                 return Word(self._find_postings(connection, table, name), weighing, read_lengths)
 
             return CommonWord(frequency, weighing, read_lengths, count=partial(texts.count, name), read=read)
-        word = Word(postings, weighing, read_lengths)
-        # The exact gains of a word are a better bound than its weight. But do not read many lengths only for that.
-        if weighing.matters and table.has_few(postings.rows):
-            word.score_all()
-        return word
+        return _weigh(connection, table, postings, weighing)
 
-    def _count_common(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> int:
+    def _count_common(self, connection: "sqlite3.Connection", table: RowTable, word: str) -> int:
         """Return the number of rows with a word that is in half of them.
 
         It is 0 for other words, and from the second query on. The first query need not wait for such long
@@ -422,7 +373,7 @@ class InvertedIndex:
             self._counted.add(word)
             return frequency
 
-    def _find_postings(self, connection: "sqlite3.Connection", table: _RowTable, word: str) -> Postings:
+    def _find_postings(self, connection: "sqlite3.Connection", table: RowTable, word: str) -> Postings:
         """Return the postings of a word in these rows; evict others above `_MAX_BYTES` in all."""
         with self._lock:
             if self._table is not table:
@@ -441,6 +392,16 @@ class InvertedIndex:
             while self._bytes > _MAX_BYTES and len(self._postings) > 1:
                 self._bytes -= self._postings.pop(next(iter(self._postings))).size
             return postings.current
+
+    def _get_clean(self, word: str) -> Postings:
+        """Return the postings of a word that needs no update; the caller holds the lock."""
+        postings = self._postings.pop(word, None)
+        if postings is None:
+            raise _Unread
+        self._postings[word] = postings
+        if postings.new or postings.removal_count != self._table.removal_count:
+            raise _Unread
+        return postings.current
 
     def _merge_new(self, postings: _PostingList) -> None:
         """Merge the new rows into the postings of a word, and drop the removed rows."""
@@ -479,8 +440,32 @@ def _join_tests(is_allowed: RowTest | None, is_kind: RowTest | None) -> RowTest 
     return lambda rows: is_allowed(rows) & is_kind(rows)
 
 
+def _weigh(connection: "sqlite3.Connection", table: RowTable, postings: Postings, weighing: Weighing) -> Word:
+    """Return a word with its postings and weight."""
+    word = Word(postings, weighing, partial(table.read_lengths, connection))
+    # The exact gains of a word are a better bound than its weight. But do not read many lengths only for that.
+    if weighing.matters and table.has_few(postings.rows):
+        word.score_all()
+    return word
+
+
+def _find_ranking(
+    table: RowTable,
+    words: Sequence[AnyWord],
+    k: int,
+    is_allowed: RowTest | None,
+    *,
+    rank: Callable[[NDArray[np.int64], Scores, int], list[RankedRow]],
+    per_artifact: bool,
+) -> Ranking:
+    best = _find_best(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact)
+    ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
+    scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
+    return Ranking(ids, artifact_ids, scores)
+
+
 def _find_best(
-    table: _RowTable,
+    table: RowTable,
     words: Sequence[AnyWord],
     k: int,
     is_allowed: RowTest | None,

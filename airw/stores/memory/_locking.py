@@ -63,15 +63,12 @@ def hold_lock_inline_if(is_quick: Callable[..., bool]) -> Callable[[_Body[P, R]]
     def decorate(body: _Body[P, R]) -> _Method[P, R]:
         @wraps(body)
         async def method(self: "LockedStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
-            # Without a thread, the call would never yield to the event loop.
-            await anyio.lowlevel.checkpoint()
-            if self.lock.acquire(blocking=False):
-                try:
-                    self.check_open()
-                    if is_quick(self, *args, **kwargs):
-                        return body(self, *args, **kwargs)
-                finally:
-                    self.lock.release()
+            def work() -> tuple[R] | None:
+                return (body(self, *args, **kwargs),) if is_quick(self, *args, **kwargs) else None
+
+            found = await self.call_if_free(self.lock, work)
+            if found is not None:
+                return found[0]
             return await self.call_locked(partial(body, self, *args, **kwargs))
 
         return method
@@ -98,6 +95,18 @@ class LockedStore:
             return lambda: result
 
         return await self.prepare_locked(prepare, uses_texts=uses_texts)
+
+    async def call_if_free(self, lock: threading.Lock, work: Callable[[], R]) -> R | None:
+        """Return `work()`, called without a thread under one of the locks; `None` if others hold it."""
+        # Without a thread, the call would never yield to the event loop.
+        await anyio.lowlevel.checkpoint()
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            self.check_open()
+            return work()
+        finally:
+            lock.release()
 
     async def prepare_locked(self, prepare: Callable[[], Callable[[], R]], *, uses_texts: bool = False) -> R:
         """Return `prepare()()`, called in a worker thread; only `prepare` holds the lock.

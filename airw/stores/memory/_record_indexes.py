@@ -27,6 +27,7 @@ class TextIndex:
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
         self._inverted_index = InvertedIndex()
+        self._is_current = False  # whether the index shows the last write
 
     def replace(self, removals: Sequence[str], records: Sequence[Record]) -> int:
         """Remove the texts of some artifacts and add these records, in one transaction.
@@ -43,6 +44,7 @@ class TextIndex:
             (record.id, record.artifact_id, record.surface_kind, record.surface_index, "", record.text)
             for record in records
         ]
+        self._is_current = False
         try:
             with self._open() as connection:
                 delete_records(connection, removals)
@@ -61,7 +63,7 @@ class TextIndex:
         statistics: TermCounts | None,
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of each query; see `InvertedIndex.rank`."""
-        return self._inverted_index.rank(
+        rankings = self._inverted_index.rank(
             self._open(),
             queries,
             k,
@@ -70,6 +72,12 @@ class TextIndex:
             per_artifact=per_artifact,
             statistics=statistics,
         )
+        self._is_current = True
+        return rankings
+
+    def rank_if_quick(self, queries: Sequence[str], k: int, *, per_artifact: bool) -> list[Ranking] | None:
+        """Return what `rank` returns; `None` if that may take more than about a millisecond."""
+        return self._inverted_index.rank_if_quick(queries, k, per_artifact=per_artifact) if self._is_current else None
 
     def count_terms(self, queries: Sequence[str]) -> TermCounts:
         """Return the counts behind the scores of these queries; see `InvertedIndex.count_terms`."""

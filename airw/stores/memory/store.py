@@ -389,7 +389,9 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
     ) -> list[Ranking]:
         async def search(queries: Floats) -> list[Ranking]:
             if filter is None and surfaces is None:
-                found = await self._search_at_once(queries, k, per_artifact=per_artifact)
+                # Others may ask meanwhile; they are answered together, by one product.
+                index = await self.call_if_free(self.lock, self._vectors.freeze)
+                found = None if index is None else index.search_if_quick(queries, k, per_artifact=per_artifact)
                 if found is not None:
                     return found
             return await self.prepare_locked(
@@ -404,19 +406,6 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
             )
 
         return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
-
-    async def _search_at_once(self, queries: Floats, k: int, *, per_artifact: bool) -> list[Ranking] | None:
-        """Return the rankings without a thread; `None` if that would hold up other tasks."""
-        # Others may ask meanwhile; they are answered together, by one product.
-        await anyio.lowlevel.checkpoint()
-        if not self.lock.acquire(blocking=False):
-            return None
-        try:
-            self.check_open()
-            index = self._vectors.freeze()
-        finally:
-            self.lock.release()
-        return index.search_if_quick(queries, k, per_artifact=per_artifact)
 
     @override
     @hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
@@ -452,6 +441,11 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         async def search(queries: Sequence[str]) -> list[Ranking]:
+            if filter is None and surfaces is None and statistics is None:
+                rank = partial(self._texts.rank_if_quick, queries, k, per_artifact=per_artifact)
+                found = await self.call_if_free(self.texts_lock, rank)
+                if found is not None:
+                    return found
             return await self.prepare_locked(
                 lambda: partial(
                     self._texts.rank,

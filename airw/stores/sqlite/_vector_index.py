@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from airw._base.arrays import Floats
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._field_indexes import FilterIndex
@@ -18,7 +17,6 @@ from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.stores.sqlite._vector_file import SavedRows
 from airw.stores.sqlite._vector_saving import load_saved
 from airw.stores.sqlite._watch import FileVersion
-from airw.values import Ranking
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -79,11 +77,6 @@ class VectorIndex:
             self._latest = _Latest(version, index, self._saved)
         return partial(run_query, index, allowed)
 
-    def is_quick(self, count: int) -> bool:
-        """Return whether `count` queries may be answered by `search_at_once`."""
-        latest = self._latest
-        return latest is not None and latest.index.is_quick(count)
-
     @property
     def is_used(self) -> bool:
         """True if an index is in memory."""
@@ -95,16 +88,6 @@ class VectorIndex:
         if latest is None or version is None or latest.version != version:
             return None
         return None if latest.saved is not None and latest.saved.has_changed() else latest.index
-
-    def search_at_once(
-        self, queries: Floats, k: int, version: FileVersion | None, *, per_artifact: bool
-    ) -> list[Ranking] | None:
-        """Return the rankings in this version of the file, without reading it.
-
-        The result is `None` if another version is in memory, or if the search takes more than about a millisecond.
-        """
-        index = self.find_latest(version)
-        return None if index is None else index.search_if_quick(queries, k, per_artifact=per_artifact)
 
     def _clear(self, room: int = 0) -> None:
         self._index = SegmentedIndex(room)

@@ -158,6 +158,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         self._filters = FilterIndex()
         self._vectors = VectorIndex(self._segments, self._filters)
         self._inverted_index = InvertedIndex()
+        self._texts_version: FileVersion | None = None  # of which the inverted index shows the texts, if known
         self._fields = LruCache[str, FieldIndex](_CACHED)
         self._edges.clear()
         self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
@@ -372,13 +373,16 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     ) -> list[Ranking]:
         async def search(queries: Floats) -> list[Ranking]:
             version = None
-            if filter is None and surfaces is None and self._vectors.is_quick(len(queries)):
+            if filter is None and surfaces is None and self._vectors.is_used:
                 # Others may ask meanwhile; they are answered together, by one product.
                 await anyio.lowlevel.checkpoint()
                 version = await (await self._get_reader()).read_version()
-                found = self._vectors.search_at_once(queries, k, version, per_artifact=per_artifact)
-                if found is not None:
-                    return found
+                index = self._vectors.find_latest(version)
+                if index is not None:
+                    found = index.search_if_quick(queries, k, per_artifact=per_artifact)
+                    if found is not None:
+                        return found
+                    return await in_thread(partial(index.search, queries, k, per_artifact=per_artifact))
             return await self._query_vectors(
                 lambda index, allowed: index.search(
                     queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
@@ -426,7 +430,16 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
-        def search(queries: Sequence[str]) -> Awaitable[list[Ranking]]:
+        async def search(queries: Sequence[str]) -> list[Ranking]:
+            version = None
+            if filter is None and surfaces is None and statistics is None and self._inverted_index.is_used:
+                await anyio.lowlevel.checkpoint()
+                version = await (await self._get_reader()).read_version()
+                if version is not None and version == self._texts_version:
+                    found = self._inverted_index.rank_if_quick(queries, k, per_artifact=per_artifact)
+                    if found is not None:
+                        return found
+
             def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
                 return partial(
                     self._inverted_index.rank,
@@ -439,7 +452,10 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
                     statistics=statistics,
                 )
 
-            return self._read_index(prepare, [] if filter is None else [self._filters_lock])
+            rankings = await self._read_index(prepare, [] if filter is None else [self._filters_lock])
+            # Nobody has written since this version, if it still is the present one when it is compared.
+            self._texts_version = version or self._texts_version
+            return rankings
 
         if statistics is not None:
             return await search(queries)

@@ -235,6 +235,23 @@ def test_a_search_is_not_quick_with_many_rows_or_many_equal_ones():
     assert not index.is_quick(20_000)
 
 
+@pytest.mark.parametrize("per_artifact", [True, False])
+def test_a_quick_search_among_many_rows_is_a_search_or_none(per_artifact):
+    """There are equal scores, several rows of an artifact, and dead rows."""
+    draw = np.random.default_rng(5)
+    vectors = np.concatenate([draw.standard_normal((400, 6)), draw.integers(-1, 2, (100, 6))]).astype(np.float32)
+    index = fill_index([(f"{at % 350:03}", "chunk", at // 350, vector.tolist()) for at, vector in enumerate(vectors)])
+    index.drop([f"{at:03}#0" for at in range(0, 350, 3)])
+    queries, found = np.concatenate([vectors[:20], vectors[-5:]]), []
+    for query in queries[:, np.newaxis]:
+        for k in (1, 4, 30):
+            rankings = index.search_if_quick(query, k, per_artifact=per_artifact)
+            if rankings is not None:
+                assert to_lists(rankings) == to_lists(index.search(query, k, per_artifact=per_artifact))
+            found.append(rankings is not None)
+    assert sum(found) > len(found) / 2
+
+
 def test_the_best_of_many_rows_are_found_in_any_order():
     """Many rows share places when a shortlist is made."""
     rows = np.random.default_rng(4).integers(-3, 4, (1_000, 5)).astype(np.float32)

@@ -4,7 +4,7 @@ import sqlite3
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +49,10 @@ def rank_by_fts5(connection, query, k, *, allowed=None, surfaces=None, per_artif
 
 
 def rank(postings, connection, queries, k, **scope):
-    rankings = postings.rank(connection, queries, k, **scope)
+    return to_rows(postings.rank(connection, queries, k, **scope))
+
+
+def to_rows(rankings):
     return [[*zip(each.record_ids, each.artifact_ids, each.scores.tolist(), strict=True)] for each in rankings]
 
 
@@ -92,6 +95,24 @@ def trace_statements(connection):
 def spread(count, *words):
     """Return texts that contain the words, each unequally often, among others."""
     return [" ".join([f"w{at % 7}"] * (at % 3) + [*words] * (at % 4) + ["filler"] * (at % 5)) for at in range(count)]
+
+
+@pytest.mark.parametrize("per_artifact", [True, False])
+def test_a_ranking_from_memory_is_that_of_the_last_state_or_none(per_artifact):
+    with closing(make_database()) as connection:
+        add(connection, spread(50, "one", "two"), "a")
+        add(connection, spread(50, "one"), "b")
+        index, queries = InvertedIndex(), ["one", "two w3 absent", "?!"]
+        ask = partial(index.rank_if_quick, per_artifact=per_artifact)
+        assert not index.is_used
+        assert ask(["one"], 3) is None
+        for k in (3, 100, 0, -1):
+            check(index, connection, queries, k, per_artifact=per_artifact)
+            expected = rank(index, connection, queries, k, per_artifact=per_artifact)
+            assert to_rows(ask(queries, k)) == expected
+        assert index.is_used
+        # A new word, letters that the database splits, and a very long query.
+        assert ask(["w4"], 3) is ask(["né"], 3) is ask(["one " * 999], 3) is None
 
 
 # Any content, any writes
