@@ -75,10 +75,10 @@ class Outline:
         self.hops: dict[Any, int] = {}
         self.edges: dict[Edge, OutlineEdge] = {}
         self.edges_of: dict[Any, list[OutlineEdge]] = {}
-        self.tree_edges: dict[Any, Edge] = {}
+        self.tree_edges: dict[Any, OutlineEdge] = {}
         self.expanded: set[Any] = set()
         self.summary: WalkSummary | None = None
-        self._edges_by_ends: dict[tuple[Any, Any], list[Edge]] = {}
+        self._edges_by_ends: dict[tuple[Any, Any], list[OutlineEdge]] = {}
         self._step_nodes: list[Any] = []
 
     def add(self, event: WalkEvent) -> None:
@@ -111,7 +111,7 @@ class Outline:
         self.hops[id] = event.depth
         self._step_nodes.append(id)
 
-    def _find_tree_edge(self, event: NodeCommitted) -> Edge:
+    def _find_tree_edge(self, event: NodeCommitted) -> OutlineEdge:
         """Return the edge from its parent by which an artifact was reached."""
         edges = self._edges_by_ends.get((event.parent, event.id), [])
         if not edges:
@@ -123,7 +123,7 @@ class Outline:
         # Several edges may connect the two. The hit knows the type of the one that was followed; a router has no hit,
         # and then the first edge represents all of them.
         type_ = None if event.hit is None else event.hit.metadata.get("walk_edge")
-        return next((edge for edge in edges if edge.type == type_), edges[0])
+        return next((edge for edge in edges if edge.edge.type == type_), edges[0])
 
     def _add_edge(self, event: EdgeFound) -> None:
         edge = event.edge
@@ -138,11 +138,11 @@ class Outline:
         if self.edges.setdefault(edge, outline_edge) is not outline_edge:
             return
         self.edges_of.setdefault(event.source, []).append(outline_edge)
-        self._edges_by_ends.setdefault((event.source, event.target), []).append(edge)
+        self._edges_by_ends.setdefault((event.source, event.target), []).append(outline_edge)
 
     def is_tree_edge(self, edge: OutlineEdge) -> bool:
         """Return True if the walk reached the target by this edge, so its subtree follows here."""
-        return self.tree_edges.get(edge.target) == edge.edge
+        return self.tree_edges.get(edge.target) is edge
 
     def count_unlisted(self) -> dict[NodeId, int]:
         """Return the number of uncommitted neighbours of each artifact; only numbers above 0."""
@@ -168,13 +168,15 @@ class Outline:
         outline.roots = list(tree.roots)
         outline.nodes = {node.id: node for node in tree.nodes}
         outline.expanded = set(outline.nodes)
-        outline.tree_edges = {link.target: link.edge for link in tree.spanning_tree}
         links = {link.edge: link for link in (*tree.spanning_tree, *tree.references)}
+        tree_edges = {link.edge for link in tree.spanning_tree}
         # `tree.edges` has the order in which the walk met the edges; the links only add how each was met.
         for edge in tree.edges:
             link = links[edge]
             outline_edge = OutlineEdge(link.source, link.target, link.type, edge)
             outline.edges_of.setdefault(link.source, []).append(outline_edge)
+            if edge in tree_edges:
+                outline.tree_edges[link.target] = outline_edge
         return outline
 
 
@@ -224,14 +226,13 @@ class TreeReader:
         # Edges to artifacts that a limit kept out would leave the tree; `unlisted` counts those artifacts instead.
         listed = [edge for edge in outline.edges.values() if edge.target in outline.nodes]
         left_out, at_least, unknown = limits_of(outline.summary)
-        tree_edges = [outline.edges[edge] for edge in outline.tree_edges.values()]
         return WalkTree(
             roots=tuple(outline.roots),
             direction=self._direction,
             max_hops=self._max_hops,
             nodes=tuple(outline.nodes.values()),
             edges=tuple(edge.edge for edge in listed),
-            spanning_tree=tuple(map(self._to_link, tree_edges)),
+            spanning_tree=tuple(map(self._to_link, outline.tree_edges.values())),
             references=tuple(self._to_link(edge) for edge in listed if not outline.is_tree_edge(edge)),
             unlisted=outline.count_unlisted(),
             left_out=left_out,
