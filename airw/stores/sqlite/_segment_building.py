@@ -236,4 +236,4 @@ def _decode(block: _Block) -> tuple[Numbers, Floats]:
 
 def _warn(path: Path, reason: str) -> None:
     message = f"search in {str(path)!r} compares all vectors that have no segment, because {reason}"
-    warnings.warn(message, RuntimeWarning, stacklevel=5)
+    warnings.warn(message, RuntimeWarning, stacklevel=6)

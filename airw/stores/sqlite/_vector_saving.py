@@ -120,7 +120,7 @@ async def save_vectors(path: Path, read: _Call, write: _Call, *, at_end: bool = 
         return  # another writer saves them; or the next reading call reports the damage
     except (OSError, ValueError, StoreError) as error:
         message = f"{str(path)!r} opens slower than it could, because its vectors cannot be saved beside it ({error})"
-        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
 
 
 async def _save(folder: Path, read: _Call, write: _Call) -> None:

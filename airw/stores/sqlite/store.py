@@ -226,9 +226,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     @override
     async def aclose(self) -> None:
         try:
-            for save in (save_vectors, build_segments):
-                if self._writer is not None and self._writer.is_open and not self._is_closed:
-                    await save(self._path, self._read, self._writer.run_with_retry, at_end=True)
+            await self._save_indexes(at_end=True)
         finally:
             await self._close()
 
@@ -359,8 +357,8 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
             finally:
                 self._lock_count -= 1
             # Once for all writes of the block, as a build makes many.
-            if self._writer is not None and self._writer.is_open and not self._lock_count:
-                await save_vectors(self._path, self._read, self._writer.run_with_retry)
+            if not self._lock_count:
+                await self._save_indexes()
 
     @override
     async def search_vectors(
@@ -527,10 +525,15 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
             if not self._lock_count:
                 await self._reopen(reader)
             raise
-        await build_segments(self._path, self._read, writer.run_with_retry)
         if not self._lock_count:
-            await save_vectors(self._path, self._read, writer.run_with_retry)
+            await self._save_indexes()
         return result
+
+    async def _save_indexes(self, *, at_end: bool = False) -> None:
+        """Save new vectors beside the file, and add them to segments, if that is due."""
+        for save in (save_vectors, build_segments):
+            if self._writer is not None and self._writer.is_open and not self._is_closed:
+                await save(self._path, self._read, self._writer.run_with_retry, at_end=at_end)
 
     async def _reopen(self, reader: Readers) -> None:
         """Open the file that is at the path now, unless another task has done so.
