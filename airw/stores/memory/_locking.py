@@ -97,7 +97,7 @@ class LockedStore:
         return await self.prepare_locked(prepare, uses_texts=uses_texts)
 
     async def call_if_free(self, lock: threading.Lock, work: Callable[[], R]) -> R | None:
-        """Return `work()`, called without a thread under one of the locks; `None` if others hold it."""
+        """Return `work()`, called without a thread under a lock; `None` if others hold it."""
         # Without a thread, the call would never yield to the event loop.
         await anyio.lowlevel.checkpoint()
         if not lock.acquire(blocking=False):
