@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from airw.cli.evaluating_parser import add_evaluation
 from airw.cli.finding_parser import add_finding
 from airw.cli.options import (
     EMBEDDERS,
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     sub = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     _corpora(sub)
     add_finding(sub)
+    add_evaluation(sub)
     _links(sub)
     _models(sub)
     _completion(sub)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airw.evaluation.calibration import MinScoreCalibration, calibrate_min_score, load_calibration, separating_floor
     from airw.evaluation.cases import DiscoveryCase, load_cases, save_cases, to_qrels
     from airw.evaluation.comparing import Comparison, compare
+    from airw.evaluation.datasets import DataSet, list_data_sets, load_data_set
     from airw.evaluation.distractors import DISTRACTOR_SIZES, measure_distractors
     from airw.evaluation.evaluating import DEFAULT_MEASURES, evaluate, find_missing_gold
     from airw.evaluation.generating import (
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         report_named_sets,
         share_found,
     )
+    from airw.evaluation.plots import plot_evaluations, plot_sweep
     from airw.evaluation.promoting import Promotion, promote
     from airw.evaluation.rows import Evaluation, QueryRow, tabulate_evaluations
     from airw.evaluation.selection import (
@@ -101,6 +103,7 @@ else:
             "calibration": ["MinScoreCalibration", "calibrate_min_score", "load_calibration", "separating_floor"],
             "cases": ["DiscoveryCase", "load_cases", "save_cases", "to_qrels"],
             "comparing": ["Comparison", "compare"],
+            "datasets": ["DataSet", "list_data_sets", "load_data_set"],
             "distractors": ["DISTRACTOR_SIZES", "measure_distractors"],
             "evaluating": ["DEFAULT_MEASURES", "evaluate", "find_missing_gold"],
             "generating": [
@@ -150,6 +153,7 @@ else:
                 "report_named_sets",
                 "share_found",
             ],
+            "plots": ["plot_evaluations", "plot_sweep"],
             "promoting": ["Promotion", "promote"],
             "rows": ["Evaluation", "QueryRow", "tabulate_evaluations"],
             "selection": [
@@ -182,6 +186,7 @@ __all__ = [
     "Candidates",
     "Comparison",
     "Cost",
+    "DataSet",
     "DiscoveryCase",
     "Evaluation",
     "FlatSearch",
@@ -221,8 +226,10 @@ __all__ = [
     "generate_abstention_cases",
     "generate_case_set",
     "generate_cases",
+    "list_data_sets",
     "load_calibration",
     "load_cases",
+    "load_data_set",
     "load_graded_cases",
     "make_abstention_writer",
     "make_query_writer",
@@ -233,6 +240,8 @@ __all__ = [
     "measure_risk",
     "ndcg",
     "parse_measures",
+    "plot_evaluations",
+    "plot_sweep",
     "precision",
     "promote",
     "read_case_meta",

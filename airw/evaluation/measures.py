@@ -131,7 +131,7 @@ MEASURES: Mapping[str, Callable[[Sequence[str], Grades, int | None], float]] = {
 }
 """The measures by name, as in `"recall@5"`."""
 
-_NAME = re.compile(r"([a-z_]+)(?:@([0-9]+))?")
+_NAME = re.compile(r"([a-z0-9_]+)(?:@([0-9]+))?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,82 @@
+"""Data sets in the folder of AIRW_DATA."""
+
+import gzip
+import json
+
+import pytest
+
+from airw.corpora import build
+from airw.errors import ArgumentError, SourceError
+from airw.evaluation import list_data_sets, load_data_set
+from airw.stores import MemoryStore
+
+DOCUMENTS = [
+    {"id": "a", "title": "Keys", "text": "Rotate them.", "links": ["b"], "metadata": {"year": 2026}},
+    {"id": "b", "text": "The vault."},
+    {"id": "c", "title": "", "text": ""},
+]
+QUERIES = [{"id": "q1", "text": "keys?", "gold": ["a"], "type": "bridge"}, {"id": "q2", "text": "Rome?", "gold": []}]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRW_DATA", str(tmp_path))
+    (tmp_path / "notes").mkdir()
+    lines = {
+        name: "".join(json.dumps(row) + "\n" for row in rows)
+        for name, rows in (("corpus", DOCUMENTS), ("queries", QUERIES))
+    }
+    (tmp_path / "notes" / "corpus.jsonl.gz").write_bytes(gzip.compress(lines["corpus"].encode()))
+    (tmp_path / "notes" / "queries.jsonl").write_text(lines["queries"], encoding="utf-8")
+    return tmp_path / "notes"
+
+
+async def test_a_data_set_has_documents_links_and_cases(folder):
+    data = load_data_set("notes")
+    assert [(case.query, case.gold, case.corpus) for case in data.cases] == [
+        ("keys?", ("a",), "notes"),
+        ("Rome?", (), "notes"),
+    ]
+    assert data.cases[0].metadata == {"id": "q1", "type": "bridge"}
+    async with build(data.source(embedder="light"), store=MemoryStore()) as corpus:
+        [[record], [other]] = await corpus.store.records_of(["a", "b"])
+        [[edge]] = await corpus.store.neighbors(["a"])
+        assert await corpus.store.artifact_ids() == ["a", "b"]
+    assert (record.text, record.metadata["title"], record.metadata["year"]) == ("Keys\nRotate them.", "Keys", 2026)
+    assert (other.metadata["title"], edge.target) == ("b", "b")
+
+
+def test_the_folder_is_that_of_the_environment(folder, monkeypatch):
+    (folder.parent / "half").mkdir()
+    assert list_data_sets() == ["notes"]
+    for name in ("half", "none", "../notes", "", None):
+        with pytest.raises(ArgumentError, match=r"^AIRW_DATA has no data set .*; it has notes$"):
+            load_data_set(name)
+    monkeypatch.delenv("AIRW_DATA")
+    with pytest.raises(ArgumentError, match="AIRW_DATA must name the folder"):
+        list_data_sets()
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (b"{}", ArgumentError, "queries.jsonl, line 1, must be an object with an id"),
+        (b'\n{"id": 1, "text": 2}', ArgumentError, "line 2, must be"),
+        (b"nonsense", ArgumentError, "line 1, is not JSON"),
+        (b"\xff", SourceError, "cannot read"),
+    ],
+)
+def test_a_wrong_line_is_named(folder, content, error, message):
+    (folder / "queries.jsonl").write_bytes(content)
+    with pytest.raises(error, match=message):
+        load_data_set("notes")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("data")
+@pytest.mark.parametrize("name", ["hotpotqa-100", "metatool", "skills"])
+def test_the_cases_of_a_real_data_set_name_its_documents(name):
+    data = load_data_set(name)
+    gold = {id for case in data.cases for id in case.gold}
+    assert gold
+    assert gold <= set(data.documents)
