@@ -150,7 +150,7 @@ async def sweep_selection(arguments: argparse.Namespace) -> int:
 
 
 async def generate(arguments: argparse.Namespace) -> int:
-    """Let a model write cases, and print how many there are."""
+    """Ask a model for cases, write them, and print how many there are."""
     name, file = corpus_and_word(arguments, "CASES.jsonl")
     if not arguments.force and await in_thread(Path(file).exists):
         raise ArgumentError(f"{file!r} exists; replace it with --force, or name another file")

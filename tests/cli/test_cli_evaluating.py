@@ -1,4 +1,4 @@
-"""Commands that evaluate, as a user sees them: eval, compare, eval-select, sweep-select, eval-gen."""
+"""Commands that evaluate, as a user sees them."""
 
 import json
 import re
