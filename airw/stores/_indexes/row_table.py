@@ -1,4 +1,4 @@
-"""The rows of a text index in one state of the database, with the lengths and words of their texts."""
+"""The rows of a text index in one state of the database, and the words in them."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
