@@ -60,12 +60,13 @@ async def whole_story(split, policy, store=None, **options):
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
-ON_TRIO = ("Mmr", "LinkWalk")
+ON_TRIO = [
+    *(pytest.param("trio", name) for name in ("Mmr", "LinkWalk")),
+    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in ("Eager", "PersonalizedPageRank")),
+]
 
 
-@pytest.mark.parametrize(
-    ("backend", "name"), [*(("asyncio", name) for name in POLICIES), *(("trio", name) for name in ON_TRIO)]
-)
+@pytest.mark.parametrize(("backend", "name"), [*(("asyncio", name) for name in POLICIES), *ON_TRIO])
 @given(number=st.integers(0, 2**32), budget=st.sampled_from([3, 64]))
 @settings(max_examples=examples(10))
 def test_a_walk_over_several_corpora_equals_the_walk_in_one(name, backend, number, budget):

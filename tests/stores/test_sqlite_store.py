@@ -494,3 +494,16 @@ async def test_a_few_vectors_are_compared_as_they_are_in_the_file_now(tmp_path):
         await other.apply([], removals=["b"])
         assert (await store.best_of(query, ["b", "a", "b"])).record_ids[::2] == [None, None]
         assert list(map(len, (await store.vectors_of(["b", "a"])).record_ids)) == [0, 1]
+
+
+async def test_first_surfaces_are_those_of_the_first_records(tmp_path):
+    async with SqliteStore(tmp_path / "notes.airw") as store:
+        await store.apply([put("two", "part 0", "part 1", metadata={"n": [0]}), put("one", "words"), put("none")])
+        assert isinstance(store, FirstSurfaceReader)
+        for ids in (["two", "unknown", "one", "none", "two", "nul\0"], []):
+            found = await store.first_surfaces(ids)
+            assert found == FirstSurfaces.from_records(await store.records_of(ids, limit=1))
+        found = await store.first_surfaces(["two", "none"])
+        assert found == (["chunk", None], [0, None], ["part 0", ""], [{"n": [0]}, {}])
+        found.metadata[0]["n"].append("mine")
+        assert (await store.first_surfaces(["two"])).metadata == [{"n": [0]}]
