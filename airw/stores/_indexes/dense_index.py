@@ -28,6 +28,7 @@ _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
 _LEAST = float(np.finfo(np.float32).min)
 _QUICK_PRODUCT, _QUICK_ROWS = 6_000_000, 256  # multiplications, and rows to rank, in less than a millisecond
+_ALWAYS = 64  # so many rows are ranked without a look at which are the best
 _SPARE = 8  # so many records for each artifact wanted are nearly always of enough artifacts
 
 
@@ -94,7 +95,7 @@ class DenseIndex(VectorRows):
 
     def search_if_quick(self, queries: Floats, k: int, *, per_artifact: bool = False) -> list[Ranking] | None:
         """Return what `search` returns; `None` if it may take more than about a millisecond."""
-        few = 2 * k + _SPARE
+        few = max(2 * k + _SPARE, min(len(self), _ALWAYS))
         if k < 1 or not self.is_quick(len(queries)) or few * len(queries) > _QUICK_ROWS:
             return None
         queries = check_queries(queries, self.dim)

@@ -55,13 +55,7 @@ from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._watch import FileVersion
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
-from airw.values import (
-    ArtifactChange,
-    LedgerEntry,
-    Ranking,
-    Record,
-    TermCounts,
-)
+from airw.values import ArtifactChange, LedgerEntry, Ranking, Record, TermCounts
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -211,14 +205,18 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     async def _open(self, *, create: bool) -> None:
         is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
+        connection, self._embedder_id = await self._connect(create=create)
+        self._reader, self._is_closed, self._is_known = Readers(self._path, connection), False, is_known
+        _OPEN.add(self)
+
+    async def _connect(self, *, create: bool) -> tuple[Connection, object]:
+        """Return a new connection, and the id of the embedder of the vectors."""
         connection = await Connection.open(self._path, create=create)
         try:
-            self._embedder_id = await connection.run(_read_embedder_id)
+            return connection, await connection.run(_read_embedder_id)
         except BaseException:
             await connection.aclose()
             raise
-        self._reader, self._is_closed, self._is_known = Readers(self._path, connection), False, is_known
-        _OPEN.add(self)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -555,12 +553,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     async def _open_successor(self) -> Readers:
         """Open the file that has replaced the one of this store."""
-        connection = await Connection.open(self._path)
-        try:
-            embedder_id = await connection.run(_read_embedder_id)
-        except BaseException:
-            await connection.aclose()
-            raise
+        connection, embedder_id = await self._connect(create=False)
         if embedder_id != self._embedder_id:
             await connection.aclose()
             raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
