@@ -6,6 +6,7 @@ import argparse
 import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,10 @@ def _rerank_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def _walk(corpus: corpora.Corpus, text: str, arguments: argparse.Namespace) -> PolicyWalk:
     """Return the walk of a policy and its settings, which are one text."""
-    name, *settings = shlex.split(text) or [""]
+    try:
+        name, *settings = shlex.split(text) or [""]
+    except ValueError as error:
+        raise ArgumentError(f"--policy {text!r} cannot be split into words: {error}") from error
     if name not in list_policies():
         raise ArgumentError(f"--policy must be one of {', '.join(list_policies())}, not {name!r}")
     parameters = parse_parameters(name, settings)
@@ -82,7 +86,6 @@ async def evaluate(arguments: argparse.Namespace) -> int:
         flat = FlatSearch(_rerank_options(arguments), "flat + rerank" if arguments.rerank else "flat")
         system = await _walk(corpus, arguments.policy, arguments) if arguments.policy else flat
         found = await evaluation.evaluate(corpus, cases, system, **_measures(arguments))
-    await _draw(arguments, [found])
     report = evaluation.measure_abstention(found)
     if arguments.format == "json":
         for row in found.per_query() if arguments.rows else ():
@@ -92,6 +95,7 @@ async def evaluate(arguments: argparse.Namespace) -> int:
         write(f"{found}\n")
         if report.auc is not None:
             print_line(f"best score: {report}")
+    await _draw(arguments, [found])  # last: a picture that cannot be drawn must not lose the numbers
     return 0
 
 
@@ -107,10 +111,11 @@ async def compare(arguments: argparse.Namespace) -> int:
         options = _measures(arguments)
         found = [await evaluation.evaluate(corpus, cases, system, **options) for system in [*systems, *walks]]
     comparison = await in_thread(evaluation.compare, found)
-    await _draw(arguments, found)
-    verdicts = (
-        [evaluation.promote(each, flat=found[0], reranked=found[1]) for each in found[2:]] if arguments.promote else []
-    )
+    verdicts = []
+    for walk in found[2:] if arguments.promote else ():
+        # With many policies one of them looks better by chance, so each has its share of the risk of 5 %.
+        decide = partial(evaluation.promote, confidence=1 - 0.05 / len(walks))
+        verdicts.append(await in_thread(partial(decide, walk, flat=found[0], reranked=found[1])))
     if arguments.format == "json":
         print_json_line({"type": "comparison", **comparison.to_dict()})
     else:
@@ -120,6 +125,7 @@ async def compare(arguments: argparse.Namespace) -> int:
             print_json_line({"type": "promotion", **verdict.to_dict()})
         else:
             print_line(str(verdict))
+    await _draw(arguments, found)
     return int(arguments.promote and not any(verdict.promoted for verdict in verdicts))
 
 
@@ -140,12 +146,12 @@ async def sweep_selection(arguments: argparse.Namespace) -> int:
     options = pick(arguments, "strategy", "k", "mode", "fusion", "objective", "rerank", "rerank_text")
     async with _open(arguments) as (corpus, cases):
         sweep = await evaluation.sweep_selection(corpus, cases, **options)
-    if arguments.plot:
-        await in_thread(evaluation.plot_sweep, sweep, arguments.plot)
     if arguments.format == "json":
         print_json_line({"type": "sweep", **sweep.to_dict()})
     else:
         write(f"{sweep}\n")
+    if arguments.plot:
+        await in_thread(evaluation.plot_sweep, sweep, arguments.plot)
     return 0
 
 
@@ -157,11 +163,13 @@ async def generate(arguments: argparse.Namespace) -> int:
     source = await in_thread(find_definition(name).source)
     options = pick(arguments, "k", "abstention_share", "max_artifacts", "theme", "model")
     found = await evaluation.generate_case_set(source, corpus_name=name, **options)
+    for id, error in found.failed.items():
+        print_note(f"left out: {id}: {error}")
+    if not found.cases:
+        raise ArgumentError(f"no cases were written, so {file!r} is left as it is")
     ids = [item.id async for item in source.items() if hasattr(item, "id")]
     meta = {"corpus": name, "corpus_signature": evaluation.sign_corpus(ids)}
     await in_thread(lambda: evaluation.save_cases(found.cases, file, meta=meta))
-    for id, error in found.failed.items():
-        print_note(f"left out: {id}: {error}")
     without = sum(case.gold_is_none for case in found.cases)
     counts = {
         "cases": len(found.cases),

@@ -202,8 +202,8 @@ class Builder:
             page, rest = await self._compare_items(items)
             while len(rest) > batch.now:
                 part, rest = rest[: batch.now], rest[batch.now :]
-                await target.send(await self._plan_page(part, page))
-                page = Page()
+                await target.send(await self._plan_page(part, Page()))
+            # Problems come last: only now it is known which of their artifacts are indexed all the same.
             await target.send(await self._plan_page(rest, page))
         target.close()
 
@@ -460,22 +460,20 @@ class Builder:
     async def _write_pages(
         self, batch: BatchSize, source: "MemoryObjectReceiveStream[tuple[Page, list[ArtifactChange]]]"
     ) -> None:
-        """Write pages in order; the largest ones are written together while they come quickly.
+        """Write pages in order; of the largest ones, those that come quickly are written together.
 
         Each write has costs of its own.
         """
-        waiting: list[tuple[Page, list[ArtifactChange]]] = []
         done = anyio.current_time()
-        async for each in source:
-            waiting.append(each)
-            is_quick = anyio.current_time() - done < _QUICK
-            if batch.is_largest and is_quick and len(waiting) < _PAGES_TOGETHER:
-                continue
-            await self._write(waiting)
+        async for page in source:
+            pages = [page]
+            if batch.is_largest:
+                with anyio.move_on_after(_QUICK), suppress(anyio.EndOfStream):
+                    while len(pages) < _PAGES_TOGETHER:
+                        pages.append(await source.receive())
+            await self._write(pages)
             earlier, done = done, anyio.current_time()
-            batch.adapt((done - earlier) / len(waiting))
-            waiting = []
-        await self._write(waiting)
+            batch.adapt((done - earlier) / len(pages))
 
     async def _write(self, pages: Sequence[tuple[Page, list[ArtifactChange]]]) -> None:
         """Write pages in one transaction."""

@@ -26,7 +26,7 @@ class SourcePages:
     """
 
     def __init__(self, source: Source, size: int, *, largest: int | None = None, max_chars: int = _PAGE_CHARS) -> None:
-        self._size, self._largest = size, largest or size
+        self._size, self._least, self._largest = size, size, largest or size
         self._name = source.name
         # A source may return many items at once, see `CorpusSource.pages`.
         pages: Callable[[], AsyncIterator[list[Item]]] | None = getattr(source, "pages", None)
@@ -55,6 +55,9 @@ class SourcePages:
         chars = sum(sizes)
         try:
             while len(items) < self._size and chars < self._max_chars:
+                # What was read does not wait for a slow source.
+                if len(items) >= self._least and anyio.current_time() - start >= _QUICK:
+                    break
                 part = await anext(self._parts, None)
                 if part is None:
                     break

@@ -10,6 +10,7 @@ from airw._base.json import json_clean
 from airw.errors import ArgumentError, SourceError
 
 T = TypeVar("T")
+_MOST_BYTES = 1 << 28
 _META = "__meta__"
 
 
@@ -23,8 +24,12 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
     lines = [json.dumps(row, ensure_ascii=False) for row in [*header, *rows]]
     file = Path(path)
     try:
+        data = "".join(f"{line}\n" for line in lines).encode()  # before the old file is emptied
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"a case contains an unpaired surrogate, so {str(file)!r} is not written") from error
+    try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        file.write_bytes(data)
     except OSError as error:
         raise SourceError(f"cannot write {str(file)!r}: {error}") from error
 
@@ -38,7 +43,7 @@ def read_rows(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> tuple[
     """
     file = Path(path)
     try:
-        lines = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+        lines = _read(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     except OSError as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
     meta: dict[str, Any] = {}
@@ -57,3 +62,11 @@ def read_rows(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> tuple[
         except (ValueError, TypeError, RecursionError) as error:
             raise ArgumentError(f"{file.name}, line {number}, is not JSON in UTF-8: {error}") from error
     return meta, rows
+
+
+def _read(file: Path) -> bytes:
+    with file.open("rb") as opened:
+        data = opened.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise SourceError(f"{str(file)!r} has more than {_MOST_BYTES:,} bytes")
+    return data

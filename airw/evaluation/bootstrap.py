@@ -1,6 +1,6 @@
 """The paired bootstrap: how sure a difference between two systems is."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,7 @@ def bootstrap_pairs(
     confidence: float = 0.95,
     resamples: int = 10_000,
     seed: int = 0,
+    groups: Sequence[Hashable] | None = None,
 ) -> Interval:
     """Return the mean of `ours - theirs` with its interval by the paired bootstrap.
 
@@ -68,6 +69,8 @@ def bootstrap_pairs(
         confidence: The confidence, above 0 and below 1.
         resamples: The number of draws.
         seed: The seed of the draws.
+        groups: The group of each query. Queries of one group depend on each other, such as several that were written
+            from one document, and are drawn together. By default each query is a group.
 
     Raises:
         ArgumentError: If the lists are empty or of different length, or another value cannot be used.
@@ -84,9 +87,14 @@ def bootstrap_pairs(
     check_number("confidence", confidence, least=0, most=1)
     check_count("resamples", resamples, least=1)
     differences = np.asarray(ours, np.float64) - np.asarray(theirs, np.float64)
-    generator, n = np.random.default_rng(seed), len(differences)
+    numbers: dict[Hashable, int] = {}
+    named = range(len(differences)) if groups is None else groups
+    group_of = [numbers.setdefault(group, len(numbers)) for group in named]
+    sums, counts = np.bincount(group_of, differences), np.bincount(group_of)
+    generator, n = np.random.default_rng(seed), len(sums)
     rows = max(1, _MOST_NUMBERS // n)
     sizes = [min(rows, resamples - done) for done in range(0, resamples, rows)]
-    means = np.concatenate([differences[generator.integers(0, n, (size, n))].mean(axis=1) for size in sizes])
+    draws = (generator.integers(0, n, (size, n)) for size in sizes)
+    means = np.concatenate([sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1) for drawn in draws])
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(differences.mean()), float(low), float(high), n, confidence)

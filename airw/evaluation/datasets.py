@@ -8,6 +8,7 @@ fields become metadata of the case. Either file may be compressed as `.gz`.
 import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from airw.sources import CorpusSource, from_mapping
 
 VARIABLE = "AIRW_DATA"
 _MOST_CHARS = 1 << 30  # of a file, decompressed
+_KINDS = {"title": str, "metadata": dict, "gold": list, "links": list}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,12 @@ class DataSet:
         Args:
             **options: Options of `airw.from_mapping`, such as `embedder` or `edge_extractor`.
         """
-        links = extractor_from(lambda name, _: {"related": self.documents[name].get("links") or []}, id="links-1")
-        texts = {id: {"text": _text_of(row), "title": _title_of(row)} for id, row in self.documents.items()}
+        # Links are part of the raw value, so that a build notices when only they change.
+        links = extractor_from(lambda _, raw: {"related": raw["links"]}, id="links-2")
+        texts = {
+            id: {"text": _text_of(row), "title": _title_of(row), "links": list(row.get("links") or ())}
+            for id, row in self.documents.items()
+        }
 
         def read_metadata(id: str, _: Any) -> dict[str, Any]:
             return {**(self.documents[id].get("metadata") or {}), "title": _title_of(self.documents[id])}
@@ -141,7 +147,7 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
                     raise SourceError(f"{str(file)!r} has more than {_MOST_CHARS:,} characters")
                 if line.strip():
                     yield _parse_row(file, number, line)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
 
 
@@ -150,6 +156,14 @@ def _parse_row(file: Path, number: int, line: str) -> dict[str, Any]:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(f"{file.name}, line {number}, is not JSON: {error}") from error
-    if not isinstance(row, dict) or "id" not in row or not isinstance(row.get("text", ""), str):
+    if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("id", "text")):
         raise ArgumentError(f"{file.name}, line {number}, must be an object with an id and a text")
+    for name, kind in _KINDS.items():
+        if row.get(name) is not None and not isinstance(row[name], kind):
+            raise ArgumentError(
+                f"{file.name}, line {number}: {name} must be a {kind.__name__}, not {short_repr(row[name])}"
+            )
+    for name in ("gold", "links"):
+        if not all(isinstance(id, str) for id in row.get(name) or ()):
+            raise ArgumentError(f"{file.name}, line {number}: {name} must contain ids, not {short_repr(row[name])}")
     return row

@@ -79,7 +79,9 @@ async def _ask(corpus: OpenCorpus[Any], system: System, case: DiscoveryCase, k: 
     best: dict[str, float] = {}
     for hit in hits:  # an artifact may have several hits; the first is the best
         best.setdefault(hit.artifact_id, float(hit.score))
-    return QueryRow(case, tuple(best), tuple(best.values()), meter.to_cost(), tuple(meter.arrivals))
+    first = list(best.items())[:k]  # a walk may return more than it was asked for, but all are measured alike
+    ids, scores = tuple(id for id, _ in first), tuple(score for _, score in first)
+    return QueryRow(case, ids, scores, meter.to_cost(), tuple(meter.arrivals))
 
 
 def _check_system(system: object) -> Any:

@@ -97,7 +97,7 @@ def _compile_name(name: str) -> re.Pattern[str] | None:
     if not words:
         return None
     apart, together = r"[\s_-]+".join(words), "".join(words)
-    return re.compile(rf"\b(?:{apart}|{together})\b", re.IGNORECASE)
+    return re.compile(rf"(?<!\w)(?:{apart}|{together})(?!\w)", re.IGNORECASE)
 
 
 def make_query_writer(
@@ -241,7 +241,9 @@ async def generate_cases(
     if max_artifacts is not None:
         artifacts = sorted(artifacts, key=lambda item: item.id)[: check_count("max_artifacts", max_artifacts)]
     descriptions = {item.id: describe(item.raw) or "" for item in artifacts}
-    usable = [item for item in artifacts if len(descriptions[item.id].strip()) >= min_chars]
+    short = [item for item in artifacts if len(descriptions[item.id].strip()) < min_chars]
+    left_out = {item.id for item in short}
+    usable = [item for item in artifacts if item.id not in left_out]
 
     async def ask(item: Artifact) -> Sequence[str] | str:
         text = descriptions[item.id]
@@ -258,7 +260,7 @@ async def generate_cases(
     metadata = {"generator": "backtranslation", "masked": bool(mask_names)}
     return GeneratedCases(
         cases=tuple(DiscoveryCase(query, (item.id,), corpus_name, item.id, metadata) for item, query in kept),
-        short=tuple(item.id for item in artifacts if item not in usable),
+        short=tuple(item.id for item in short),
         failed={item.id: answer for item, answer in zip(usable, answers, strict=True) if isinstance(answer, str)},
         dropped=len(found) - len(kept),
     )

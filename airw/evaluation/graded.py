@@ -20,6 +20,14 @@ LEVEL_GAINS: Mapping[str, float] = MappingProxyType(
 )
 """The gain of each level in nDCG."""
 
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "labels": str,
+    "evidence": str,
+    "observed": (int, float),
+    "is_distractor": bool,
+    "metadata": object,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class GradedCase:
@@ -72,6 +80,12 @@ class GradedCase:
         """
         if not isinstance(values, Mapping) or not isinstance(values.get("artifact_id"), str):
             raise ArgumentError(f"a graded case must be an object with an artifact_id, not {short_repr(values)}")
+        for name, kind in _KINDS.items():
+            entries = values.get(name)
+            if entries is None:
+                continue
+            if not isinstance(entries, Mapping) or not all(isinstance(entry, kind) for entry in entries.values()):
+                raise ArgumentError(f"{name} must be an object with an entry for each theme, not {short_repr(entries)}")
         for theme, level in (values.get("labels") or {}).items():
             if level not in RELEVANCE_LEVELS:
                 raise ArgumentError(

@@ -13,6 +13,7 @@ from airw.protocols import OpenCorpus, SearchStore
 _COUNTERS: Mapping[str, tuple[str, Callable[[Any], int]]] = {
     "get_records": ("texts", lambda records: sum(record is not None for record in records)),
     "records_of": ("texts", lambda groups: sum(len(group or ()) for group in groups)),
+    "first_surfaces": ("texts", lambda found: sum(kind is not None for kind in found.kinds)),
     "best_of": ("cosines", lambda best: len(best.record_ids)),
     "similarities": ("cosines", len),
     "vectors": ("cosines", len),
@@ -20,6 +21,7 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[Any], int]]] = {
 }
 """What the results of a method count as, and how many they are."""
 
+_CAPABILITIES = ("AdjacencyReader", "FirstSurfaceReader", "SchemaReader", "Store", "TermStatistics")
 _UNCOUNTED = {"aclose", "writing"}
 
 
@@ -137,7 +139,7 @@ def _class_over(kind: Any, attributes: frozenset[str]) -> type[_MeteredStore]:
 @cache
 def _store_methods() -> frozenset[Hashable]:
     """Return the names of the async methods of all capabilities of stores."""
-    kinds = (getattr(protocols, name) for name in ("AdjacencyReader", "SchemaReader", "Store", "TermStatistics"))
+    kinds = (getattr(protocols, name) for name in _CAPABILITIES)
     return frozenset(name for kind in kinds for name in dir(kind) if not name.startswith("_")) - _UNCOUNTED
 
 

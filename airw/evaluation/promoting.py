@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.evaluation.bootstrap import Interval, bootstrap_pairs
 from airw.evaluation.comparing import check_same_cases
 from airw.evaluation.measures import Measure
@@ -86,17 +88,25 @@ def promote(
         (False, 'not better than reranked: mrr +0.000 [+0.000, +0.000] over 30 cases, which includes zero')
     """
     check_same_cases([candidate, flat, reranked])
+    if flat.label == reranked.label:
+        raise ArgumentError(f"flat and reranked need a label each, not both {short_repr(flat.label)}")
     chosen = candidate.measures[0] if measure is None else Measure.parse(measure)
     differences = {
         other.label: bootstrap_pairs(
-            candidate.values(chosen), other.values(chosen), confidence=confidence, resamples=resamples, seed=seed
+            candidate.values(chosen),
+            other.values(chosen),
+            confidence=confidence,
+            resamples=resamples,
+            seed=seed,
+            groups=candidate.groups(),
         )
         for other in (flat, reranked)
     }
     reasons = [_explain(str(chosen), label, interval) for label, interval in differences.items()]
-    is_enough = candidate.n_gold >= FEWEST_CASES
+    n = len(set(candidate.groups()))
+    is_enough = n >= FEWEST_CASES
     if not is_enough:
-        reasons.append(f"{candidate.n_gold} cases with an answer are too few, {FEWEST_CASES} are needed")
+        reasons.append(f"{n} cases with an answer are too few, {FEWEST_CASES} are needed")
     is_better = all(interval.low > 0 for interval in differences.values())
     return Promotion(candidate.label, str(chosen), is_better and is_enough, differences, tuple(reasons))
 

@@ -120,6 +120,10 @@ class Evaluation:
         parsed = Measure.parse(measure) if isinstance(measure, str) else measure
         return [row.measure(parsed) for row in self.gold_rows]
 
+    def groups(self) -> list[str]:
+        """Return the group of each case with an answer: its `source_id`, or else its query."""
+        return [row.case.source_id or row.case.query for row in self.gold_rows]
+
     def means(self) -> dict[str, float]:
         """Return the mean of each measure; empty if no case has an answer."""
         return {str(each): statistics.fmean(self.values(each)) for each in self.measures if self.n_gold}

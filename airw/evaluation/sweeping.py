@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 from airw._base.checks import check_choice
+from airw._base.concurrency import in_thread
 from airw.corpora import CorpusLike
 from airw.discovery import Strategy
 from airw.errors import ArgumentError
@@ -68,6 +70,12 @@ class SelectionGridPoint:
         return f"max_k={self.max_k} rel={self.rel:g}{floor}"
 
 
+def _rank_key(point: SelectionGridPoint, measure: str, sign: int = 1) -> tuple[float, float, int, float]:
+    """Return a key that is smaller for a better setting."""
+    worth, size = point.worth(measure), -point.worth("mean_selected_size")
+    return (-sign * worth if math.isfinite(worth) else math.inf, size, point.max_k, -point.rel)
+
+
 @dataclass(frozen=True, slots=True)
 class SelectionSweep:
     """The reports of a grid of settings.
@@ -108,13 +116,7 @@ class SelectionSweep:
             raise ArgumentError("a sweep without settings has no best one")
         name = self.objective if measure is None else check_choice("measure", measure, SWEEP_MEASURES)
         sign = -1 if minimize is not None and minimize != (name == "mean_selected_size") else 1
-
-        def key(point: SelectionGridPoint) -> tuple[float, float, int, float]:
-            worth = point.worth(name)
-            size = -point.worth("mean_selected_size")
-            return (-sign * worth if math.isfinite(worth) else math.inf, size, point.max_k, -point.rel)
-
-        return min(self.points, key=key)
+        return min(self.points, key=lambda point: _rank_key(point, name, sign))
 
     def frontier(self, *, x: str = "selection_recall", y: str = "selection_precision") -> list[SelectionGridPoint]:
         """Return the settings that no other one beats without losing in one of two measures.
@@ -141,7 +143,7 @@ class SelectionSweep:
             ArgumentError: If the measure is unknown.
         """
         name = self.objective if sort_by is None else check_choice("sort_by", sort_by, SWEEP_MEASURES)
-        ranked = sorted(self.points, key=lambda point: -point.worth(name))
+        ranked = sorted(self.points, key=lambda point: _rank_key(point, name))
         return tabulate_selections({str(point): point.report for point in ranked}, "setting")
 
     def to_dict(self) -> dict[str, Any]:
@@ -209,8 +211,7 @@ async def sweep_selection(
     candidates = await find_candidates(corpus, cases, mode=mode, k=k, **search_options)
     points = []
     for max_k, rel, min_score in product(max_k_grid, rel_grid, min_score_grid):
-        report = score_selection(
-            candidates, strategy=strategy, max_k=max_k, rel=rel, gap_ratio=gap_ratio, min_score=min_score
-        )
+        score = partial(score_selection, strategy=strategy, max_k=max_k, rel=rel, gap_ratio=gap_ratio)
+        report = await in_thread(partial(score, candidates, min_score=min_score))
         points.append(SelectionGridPoint(max_k, rel, min_score, replace(report, mode=mode, k=k)))
     return SelectionSweep(tuple(points), objective, strategy, mode, k)

@@ -55,9 +55,20 @@ class LinkColumns:
         return cls(*map(np.concatenate, columns))
 
 
-def returns_columns(store: EdgeReader) -> TypeGuard[AdjacencyReader]:
-    """Return whether a store returns edges as columns."""
-    return hasattr(store, "artifact_numbers")
+def returns_columns(store: object) -> TypeGuard[AdjacencyReader]:
+    """Return whether a store returns edges as columns, and the same ones as in its lists.
+
+    A class that has its own method for lists, but not the one for columns, may hide links: its columns are not asked.
+    """
+    return hasattr(store, "artifact_numbers") and not any(
+        _is_newer(type(store), name, "neighbor_columns") for name in ("neighbors", "referrers")
+    )
+
+
+def _is_newer(kind: type, name: str, other: str) -> bool:
+    """Return whether a subclass has its own method `name`, but inherits `other`."""
+    owners = [next((base for base in kind.__mro__ if each in vars(base)), object) for each in (name, other)]
+    return owners[0] is not owners[1] and issubclass(*owners)
 
 
 class LinkColumnReader:

@@ -2,6 +2,7 @@
 
 from typing import TypeGuard
 
+from airw.links.columns import returns_columns
 from airw.protocols import AdjacencyReader
 from airw.walking import Policy
 
@@ -13,7 +14,7 @@ def has_numbers(store: object) -> TypeGuard[AdjacencyReader]:
 
     The numbers of the start cost a call, which may take long if the store is behind an object that passes calls on.
     """
-    return hasattr(type(store), "artifact_numbers")
+    return hasattr(type(store), "artifact_numbers") and returns_columns(store)
 
 
 def speaks_columns(policy: object) -> bool:

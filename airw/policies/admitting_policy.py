@@ -116,7 +116,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode] | Numbers:
         """Return the start: the artifacts of one search, and the roots."""
         start = await self._find_start(state, store, self.start_k)
-        return await self._to_seeds(state.memory, start, store)
+        return await self._to_seeds(state, start, store)
 
     async def _keep_vectors(
         self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: OpenCorpus[object], setting: str = ""

@@ -177,8 +177,9 @@ class ArtifactMemory:
         # Artifacts with one surface each are common, and need no choice.
         if set(map(len, record_ids)) == {1}:
             scores = await offload_if(rows.size > _OFFLOAD_ABOVE, exact_scores, rows, query)
-            for id, [record_id], score in zip(ids, record_ids, scores.tolist(), strict=True):
-                self.best_surfaces.setdefault(id, (record_id, score))
+            cosines = np.where(np.isnan(scores), -np.inf, scores).tolist()
+            for id, [record_id], cosine in zip(ids, record_ids, cosines, strict=True):
+                self.best_surfaces.setdefault(id, (record_id, cosine))
             return rows
         best_rows, scores = await offload_if(rows.size > _OFFLOAD_ABOVE, _find_best_rows, rows, query, record_ids)
         # If the search for the start has chosen the best surface of an artifact, that choice stands.

@@ -19,7 +19,7 @@ from airw.policies._roots import check_roots
 from airw.policies._seeding import SEEDINGS, Seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
-from airw.policies.artifact_memory import A, ArtifactMemory, selectable
+from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike, SearchHit
@@ -105,14 +105,15 @@ class ArtifactPolicy(Policy[A]):
         )
         return [ArtifactNode(id) for id in ids]
 
-    async def _to_seeds(self, memory: ArtifactMemory, nodes: list[Any], corpus: Walkable) -> list[Any] | Numbers:
+    async def _to_seeds(self, state: WalkState[A], nodes: list[Any], corpus: Walkable) -> list[Any] | Numbers:
         """Return the start of the walk as numbers if it is to be in columns, else as it is."""
-        if self.edges is None and has_numbers(corpus.store) and speaks_columns(self):
+        may_use_numbers = self.edges is None and state.may_use_numbers and speaks_columns(self)
+        if may_use_numbers and has_numbers(corpus.store):
             links = FollowedLinks(direction=self.direction, filter=LinkFilter(types=self.types), inverses=None)
             reader = LinkColumnReader(corpus.store, links, str)
             numbers = await reader.find_numbers([node.id for node in nodes])
             if len(numbers) == len(nodes):  # else a root is unknown
-                memory.reader = reader
+                state.memory.reader = reader
                 return numbers
         return nodes
 

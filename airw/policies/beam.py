@@ -116,7 +116,7 @@ class Beam(ArtifactPolicy[BeamMemory]):
     async def seed(self, state: State, store: Walkable) -> list[PathNode] | Numbers:
         """Return the start: the artifacts of one search, and the roots."""
         start = [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
-        return await self._to_seeds(state.memory, start, store)
+        return await self._to_seeds(state, start, store)
 
     async def score(self, state: State, nodes: Sequence[Any] | Numbers, store: Walkable) -> NDArray[np.float64]:
         """Score by the mean cosine of each path; one store call.

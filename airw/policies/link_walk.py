@@ -206,7 +206,8 @@ class LinkWalk(Policy[LinkMemory]):
         # An artifact that may not be a start can still be reached later, so it must not become a seed.
         if self.scope.start is not None:
             memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
-        if self._reads_fields or not returns_columns(corpus.store) or not speaks_columns(self):
+        may_use_numbers = state.may_use_numbers and not self._reads_fields and speaks_columns(self)
+        if not may_use_numbers or not returns_columns(corpus.store):
             return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
         links = FollowedLinks(direction=self.direction, filter=self._filter, inverses=self.inverses)
         memory.reader = LinkColumnReader(corpus.store, links, str)
@@ -343,7 +344,8 @@ async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corp
         found = await store.first_surfaces(ids)
     else:
         found = FirstSurfaces.from_records(await store.records_of(ids, limit=1))
-    artifact_ids = [None if kind is None else id for id, kind in zip(ids, found.kinds, strict=True)]
+    # If the store returned too few, the walk reports it.
+    artifact_ids = [None if kind is None else id for id, kind in zip(ids, found.kinds, strict=False)]
     kinds = [kind or "" for kind in found.kinds]
     # What a store returns is the caller's own, so values need no copy.
     return HitBatch(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
+from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import CommittedNode, CommittedNodes, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
 _OFFLOAD_ABOVE = 1 << 19  # numbers; comparing this many takes about a millisecond
@@ -79,6 +80,7 @@ class Pool:
             return None
         position, weighted, redundancy = self._columns[:, : self.count]
         scores = weighted - (1 - self._weight) * redundancy
+        scores[np.isneginf(weighted)] = -np.inf  # the redundancy may be NaN, if a file has a vector of NaN
         best = scores.max()
         if best < least:
             return None
@@ -107,10 +109,10 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class MmrMemory(AdmittingMemory):
-    """The memory of one walk of `Mmr`: the candidates, and the choices by position."""
+    """The memory of one walk of `Mmr`: the candidates, and the choice made for each artifact."""
 
     pool: Pool = field(kw_only=True)
-    picks: dict[int, Pick] = field(default_factory=dict)
+    picks: dict[Id, Pick] = field(default_factory=dict)
 
 
 State: TypeAlias = WalkState[MmrMemory]
@@ -187,7 +189,7 @@ class Mmr(AdmittingPolicy[MmrMemory]):
             if pick is None:
                 break
             chosen.append(pick.position)
-            memory.picks[pick.position] = pick
+            memory.picks[memory.ids_at(frontier, [pick.position])[0]] = pick
             if state.max_depth is None or frontier.depths[pick.position] < state.max_depth:
                 break
         return chosen or self._select_nothing(state, frontier)
@@ -201,9 +203,9 @@ class Mmr(AdmittingPolicy[MmrMemory]):
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with the numbers of its choice; one store call."""
         hits = await super().to_hits(state, committed, store)
-        for position, hit in zip(cast("CommittedNodes", committed).positions.tolist(), hits, strict=True):
+        for entry, hit in zip(committed, hits, strict=True):
             if hit is not None:
-                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[position]
+                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[entry.id]
         return hits
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:

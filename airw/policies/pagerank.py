@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast
 
 import numpy as np
 
-from airw._base.arrays import NDArray
+from airw._base.arrays import NDArray, reserve
 from airw._base.checks import MAX_HITS, check_choice, check_count, check_weight
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
@@ -46,7 +46,7 @@ class PushMemory(ArtifactMemory):
             scored artifacts.
         push: The forward push; unset if the walk has no seeds.
         number_at: The node number of the artifact at each position of the walk record.
-        columns: In a walk in columns, the node number of each number of the store; -1 if it was not discovered.
+        columns: In a walk in columns, the node number of each number of the store, plus 1; 0 if it was not discovered.
         count: The number of discovered artifacts in a walk in columns.
     """
 
@@ -59,21 +59,17 @@ class PushMemory(ArtifactMemory):
     def numbers_of(self, ids: Sequence[Id] | Numbers) -> NDArray[np.intp]:
         """Return the node numbers of artifacts, by their ids or the numbers of the store."""
         if isinstance(ids, np.ndarray):
-            return self.columns[ids]
+            return self.columns[ids] - 1
         return np.fromiter(map(self.numbers.__getitem__, ids), np.intp, len(ids))
 
     def number(self, nodes: Numbers) -> NDArray[np.intp]:
         """Return the node numbers of nodes in a walk in columns; new ones get the next numbers."""
-        bound = int(nodes.max(initial=-1)) + 1
-        if bound > len(self.columns):
-            grown = np.full(max(bound, 2 * len(self.columns)), -1, np.intp)
-            grown[: len(self.columns)] = self.columns
-            self.columns = grown
-        new = nodes[self.columns[nodes] < 0]
+        self.columns = reserve(self.columns, int(nodes.max(initial=-1)) + 1)
+        new = nodes[self.columns[nodes] == 0]
         new = new[np.sort(np.unique(new, return_index=True)[1])]
-        self.columns[new] = np.arange(self.count, self.count + len(new))
+        self.columns[new] = np.arange(self.count + 1, self.count + len(new) + 1)
         self.count += len(new)
-        return self.columns[nodes]
+        return self.numbers_of(nodes)
 
 
 State: TypeAlias = WalkState[PushMemory]
@@ -176,7 +172,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         if masses:
             memory.numbers = {id: number for number, id in enumerate(masses)}
             memory.push = ForwardPush.start(list(masses.values()), self.restart)
-        seeds = await self._to_seeds(memory, [ArtifactNode(id) for id in masses], store)
+        seeds = await self._to_seeds(state, [ArtifactNode(id) for id in masses], store)
         if isinstance(seeds, np.ndarray):
             memory.number(seeds)
         return seeds

@@ -198,7 +198,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
     async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
-        """Score by the best surface, the fan-in and the depth; three store calls at most."""
+        """Score by the best surface, the fan-in and the depth; five store calls at most."""
         memory, ids = state.memory, [node.id for node in nodes]
         cosines = await memory.score(ids, store)
         await self._read_referrers(memory, ids, store)
@@ -206,7 +206,7 @@ class ReverseDependency(Policy[DependencyMemory]):
         return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
 
     async def _read_referrers(self, memory: DependencyMemory, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
-        """Remember the dependents of each node; one store call.
+        """Remember the dependents of each node; three store calls at most.
 
         They are its fan-in now, and its neighbours later.
         """
@@ -230,6 +230,8 @@ class ReverseDependency(Policy[DependencyMemory]):
         At most two store calls, and often none of them reads the file.
         """
         new_ids = [id for id in ids if id not in memory.referrers and id not in memory.outside]
+        if not new_ids:
+            return
         numbers = await store.artifact_numbers(new_ids)
         links = await store.neighbor_columns(numbers, direction="in", types=[self.edge_type])
         # They are in the order of their ids, but one may link more than once.

@@ -18,10 +18,11 @@ from airw._base.overriding import override
 from airw.errors import ArgumentError, PolicyError
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
+from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy, Node
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
-from airw.walking import CommittedNode, CommittedNodes, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, WalkState
 
 _OFFLOAD_ABOVE = 5_000  # artifacts; sorting this many takes about a millisecond
 
@@ -33,12 +34,12 @@ class ScoredMemory(AdmittingMemory):
     Args:
         corpus: The walked corpus; `select` needs it and does not receive it.
         pool: The score at each position that was admitted and not selected.
-        selected_scores: The score at each position that was selected.
+        selected_scores: The score of each artifact that was selected.
     """
 
     corpus: Walkable = field(init=False)
     pool: dict[int, float] = field(default_factory=dict)
-    selected_scores: dict[int, float] = field(default_factory=dict)
+    selected_scores: dict[Id, float] = field(default_factory=dict)
 
 
 State: TypeAlias = WalkState[ScoredMemory]
@@ -111,8 +112,9 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
         best = await offload_if(len(pool) > _OFFLOAD_ABOVE, _sort_pool, pool)
         selected = self._choose(state, frontier, best)
-        state.memory.selected_scores.update((position, pool.pop(position)) for position in selected)
-        self._expect_hits(state, state.memory.ids_at(frontier, selected))
+        ids = state.memory.ids_at(frontier, selected)
+        state.memory.selected_scores.update(zip(ids, map(pool.pop, selected), strict=True))
+        self._expect_hits(state, ids)
         return selected or self._select_nothing(state, frontier)
 
     async def _scores(self, state: State, frontier: Frontier, positions: list[int]) -> list[float]:
@@ -175,8 +177,8 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; at most one store call."""
-        memory, positions = state.memory, cast("CommittedNodes", committed).positions.tolist()
-        return await memory.make_hits(committed, [memory.selected_scores[position] for position in positions], store)
+        scores = state.memory.selected_scores
+        return await state.memory.make_hits(committed, [scores[entry.id] for entry in committed], store)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Return the `select_k` hits with the highest scores, best first."""

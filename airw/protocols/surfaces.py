@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from airw._base.json import deep_copy
 from airw.values import Record
 
 
@@ -36,7 +37,7 @@ class FirstSurfaces(NamedTuple):
             [None if record is None else record.surface_kind for record in records],
             [None if record is None else record.surface_index for record in records],
             ["" if record is None else record.text for record in records],
-            [{} if record is None else dict(record.metadata) for record in records],
+            [{} if record is None else deep_copy(record.metadata) for record in records],
         )
 
 

@@ -291,8 +291,8 @@ async def read_tree(
         max_hops=walk.policy.max_depth if max_hops is ... else max_hops,
         inverses=inverses,
     )
-    async with aclosing(walk.events()) as stream, aclosing(stream.batches()) as batches:
-        async for events in batches:
-            for event in events:
+    async with aclosing(walk.events()) as events:
+        while batch := await events.read_batch():
+            for event in batch:
                 reader.add(event)
     return await in_thread(reader.tree)

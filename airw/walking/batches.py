@@ -50,6 +50,7 @@ class WalkBatches(AsyncGenerator[Sequence[SearchHit], None]):
         run, steps = self._run, self._steps
         if self._error is not None:
             raise self._error
+        # Most policies have no rule to stop, and then a batch costs no question.
         if steps.call_stop() is not False and await run.should_end():
             return None
         # Hits that are ready need no work, so the deadline does not apply to them.

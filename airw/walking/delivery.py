@@ -51,7 +51,7 @@ class Delivery:
 
     def note_committed(self, nodes: CommittedNodes) -> None:
         """Show nodes as visited in the state of the policy."""
-        self._unshown.append(nodes)
+        self._unshown.append(nodes[:])  # without the entries that the policy made of them
 
     def start_slice(self, nodes: CommittedNodes, hits: Sequence[SearchHit | None]) -> None:
         """Note the nodes to deliver next, and their hits."""

@@ -149,13 +149,13 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         """Close the walk; see `Walk.aclose`."""
         await self._run.close()
 
-    async def batches(self) -> AsyncGenerator[list[WalkEvent], None]:
-        """Yield the same events in lists of what is ready, at least one and at most 100.
+    async def read_batch(self) -> list[WalkEvent]:
+        """Return the events that are ready, at least one and at most 100; none at the end.
 
-        It costs one request a list. If the walk fails, events before the failure may be missing.
+        It costs one request. If the walk fails, events before the failure may be missing.
         """
-        async for event in self:
-            yield [event, *self._pop_ready()]
+        event = await anext(self, None)
+        return [] if event is None else [event, *self._pop_ready()]
 
     def _pop_ready(self) -> list[WalkEvent]:
         """Return the events that are ready, up to the next checkpoint."""

@@ -209,6 +209,8 @@ class WalkState(Generic[M]):
         memory: The object that the policy's `begin` returned; `None` if the policy has no `begin`.
         fresh_edges: In a walk in columns: where in the ids of the last `Columns` each node was found that `score`
             receives, `(m,) intp`. Empty for seeds.
+        may_use_numbers: Whether the policy of the walk names numbers. A policy that another one calls asks this before
+            it returns numbers, because the walk sees the other one only.
     """
 
     query: str
@@ -220,6 +222,7 @@ class WalkState(Generic[M]):
     cache: dict[Any, Any] = field(default_factory=dict)
     memory: M = field(default=cast("Any", None))
     fresh_edges: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
+    may_use_numbers: bool = True
     _visited: set[Hashable] | None = field(default=None, repr=False)
     _results: list[SearchHit] | None = field(default=None, repr=False)
 

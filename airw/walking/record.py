@@ -306,11 +306,7 @@ class WalkRecord:
             position = self.parent_at(position)
         return self.ids_at(np.array(path[::-1], np.intp))
 
-    # Look-ups by number and id.
-
-    def count_unreached(self, nodes: NumberedNodes, numbers: Positions) -> int:
-        """Return how many different numbers among these neither wait nor are committed."""
-        return nodes.count_unreached(numbers)
+    # Look-ups by id.
 
     def depth_of(self, id: Hashable) -> int | None:
         """Return the depth of a waiting or committed node; `None` for any other id."""

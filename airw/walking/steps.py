@@ -88,6 +88,7 @@ class Steps:
         self._numbers: NumberedNodes | None = None
         self.delivery = Delivery(self.counts, has_quick_hits=not self.asks_stop)
         self.state = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
+        self.state.may_use_numbers = callable(getattr(policy, "name_nodes", None))
         self._reader = NeighborReader(policy, limits, self.counts)
         self._provenance = Provenance(policy, self.record)
         self._pacer = Pacer()
@@ -467,7 +468,7 @@ class Steps:
         numbers = numbers if places is None else numbers[places]
         ends = np.cumsum(counts)[np.cumsum(sizes) - 1].tolist()
         parts = [numbers[start:end] for start, end in pairwise([0, *ends])]
-        return [await offload_if(len(part) > _LONG, self.record.count_unreached, nodes, part) for part in parts]
+        return [await offload_if(len(part) > _LONG, nodes.count_unreached, part) for part in parts]
 
     async def _count_lists(
         self, sources: Sequence[Neighbors], committed: CommittedNodes, sizes: Sequence[int], reader: NeighborReader

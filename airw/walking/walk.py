@@ -343,6 +343,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
         """Return the next hit; `None` at the end of the walk."""
         run, steps = self._run, self._steps
         # 1. The policy may stop the walk after each hit, before any further work is done for it.
+        #    Most policies have no such rule, and then a hit costs no question.
         if steps.call_stop() is not False and await run.should_end():
             return None
         # 2. A hit that is ready needs no work, so the deadline does not apply to it.

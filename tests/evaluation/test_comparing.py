@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,6 +135,19 @@ class TestPromotion:
         verdict = promote(system("walk", self.BAD), flat=system("flat", self.GOOD), reranked=system("re", self.BAD))
         assert verdict.reasons[0].startswith("worse than flat: mrr -1.000")
         assert not verdict.promoted
+
+    def test_needs_a_label_for_each_system(self):
+        flat, walk = system("flat", [1] * 30), system("walk", [0.5] * 30)
+        with pytest.raises(ArgumentError, match="a label each"):
+            promote(walk, flat=flat, reranked=system("flat", [0] * 30))
+
+    def test_counts_cases_of_one_source_once(self):
+        rows = [QueryRow(DiscoveryCase("q", "a"), ("a",)) for _ in range(30)]
+        best = Evaluation("walk", tuple(rows), MRR)
+        worse = [Evaluation(label, tuple(replace(row, ranking=("x",)) for row in rows), MRR) for label in "fr"]
+        verdict = promote(best, flat=worse[0], reranked=worse[1])
+        assert not verdict.promoted
+        assert "1 case" in verdict.reasons[-1]
 
     def test_needs_enough_cases(self):
         few = promote(system("walk", [1] * 8), flat=system("flat", [0] * 8), reranked=system("re", [0] * 8))

@@ -14,7 +14,8 @@ from airw.evaluation import (
     find_missing_gold,
     tabulate_evaluations,
 )
-from airw.policies import Beam, Eager, PersonalizedPageRank
+from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
+from airw.stores import MemoryStore, SqliteStore
 from airw.testing import ScriptedStore
 from airw.walking import traverse
 from tests.support.evaluation_corpus import CASES, small_corpus
@@ -155,6 +156,16 @@ class TestTheCost:
         assert row.cost.texts == counted["texts"]
         assert row.cost.cosines == counted["cosines"]
         assert 0 <= row.cost.first_ms <= row.cost.last_ms
+
+    @pytest.mark.asyncio_only
+    async def test_of_a_walk_along_links_is_the_same_in_memory_and_in_a_file(self, tmp_path):
+        costs = []
+        for store in (MemoryStore(), SqliteStore(tmp_path / "notes.airw")):
+            async with store, small_corpus(store) as corpus:
+                walk = PolicyWalk(LinkWalk(roots=(await corpus.store.artifact_ids())[:1]))
+                [row] = (await evaluate(corpus, CASES[:1], walk)).rows
+                costs.append((row.cost.calls, row.cost.nodes, row.cost.texts))
+        assert costs[0] == costs[1]
 
     async def test_of_a_store_keeps_its_capabilities(self):
         from airw.evaluation import Meter

@@ -44,7 +44,8 @@ class TestAMaskedName:
         assert not contains_name("the vault", "key-vault")
 
     def test_may_contain_anything(self):
-        assert mask_name("use c++ (new)", "c++ (new)") == "use c++ (new)"
+        assert mask_name("use c++ (new)", "c++ (new)") == "use this capability"
+        assert contains_name("use c++ now", "c++")
         assert mask_name(r"a \1 b", "b2") == r"a \1 b"
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from airw import Limits, build, from_mapping, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
-from airw.policies import Beam, Eager, Mmr, PersonalizedPageRank, Scope, Scored
+from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
 from airw.stores import MemoryStore
+from airw.walking import Policy
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
 ADMITTING = [Eager, Mmr, Scored]
@@ -127,3 +128,84 @@ async def test_a_walk_over_fields_is_one_of_lists():
     async with build(source, store=MemoryStore()) as corpus:
         *_, walk = await walk_of(Eager(edges=[("c", "c")]), corpus, has_events=False)
         assert walk._steps.state.memory.reader is None
+
+
+FOUR = {"a": ["b", "c"], "b": ["c"], "c": []}
+
+
+def four_notes():
+    return from_mapping(
+        {name: f"text {name}" for name in FOUR},
+        name="four",
+        embedder=HashingEmbedder(dim=16),
+        edge_extractor=extractor_from(lambda name, _: {"REF": FOUR[name]}, id="four"),
+    )
+
+
+class Without(MemoryStore):
+    """A store whose links to `c` are hidden, as a class with permissions might do."""
+
+    async def neighbors(self, ids, **options):
+        rows = await super().neighbors(ids, **options)
+        return [[edge for edge in row if "c" not in (edge.source, edge.target)] for row in rows]
+
+
+@pytest.mark.parametrize("kind", [Eager, Mmr, Scored, Beam, PersonalizedPageRank, LinkWalk])
+async def test_links_that_a_subclass_of_a_store_hides_stay_hidden(kind):
+    starts = {Beam: {"seed_k": 0}, PersonalizedPageRank: {"seed_k": 0}, LinkWalk: {}}.get(kind, {"start_k": 0})
+    async with build(four_notes(), store=Without()) as corpus:
+        walk = traverse("text", corpus, policy=kind(roots=["a"], **starts))
+        assert [hit.artifact_id async for hit in walk] == ["a", "b"]
+
+
+class Calling(Policy):
+    """A policy that lets another one do its work, and names nodes itself."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.keeps_frontier = inner.keeps_frontier
+
+    def begin(self, state):
+        return self.inner.begin(state)
+
+    async def seed(self, state, store):
+        return await self.inner.seed(state, store)
+
+    async def score(self, state, nodes, store):
+        return await self.inner.score(state, nodes, store)
+
+    async def select(self, state, frontier):
+        return await self.inner.select(state, frontier)
+
+    async def expand(self, state, committed, store):
+        return await self.inner.expand(state, committed, store)
+
+    async def to_hits(self, state, committed, store):
+        return await self.inner.to_hits(state, committed, store)
+
+    def node_id(self, node):
+        return node.id
+
+    def edge_of(self, node):
+        return node.edge
+
+
+@pytest.mark.parametrize("kind", [Eager, Mmr, Scored])
+async def test_a_policy_may_call_another_one(kind):
+    async with build(four_notes(), store=MemoryStore()) as corpus:
+        hits = [
+            [hit async for hit in traverse("text a", corpus, policy=make(kind()))] for make in (Calling, lambda p: p)
+        ]
+    assert [hit.artifact_id for hit in hits[0]] == [hit.artifact_id for hit in hits[1]] != []
+
+
+@pytest.mark.parametrize("kind", [Eager, Mmr, Scored])
+async def test_a_subclass_may_make_hits_of_some_committed_nodes_only(kind):
+    class Some(kind):
+        async def to_hits(self, state, committed, store):
+            kept = [entry for entry in committed if entry.id != "b"]
+            hits = iter(await super().to_hits(state, kept, store))
+            return [next(hits) if entry in kept else None for entry in committed]
+
+    async with build(four_notes(), store=MemoryStore()) as corpus:
+        assert {hit.artifact_id async for hit in traverse("text a", corpus, policy=Some())} == {"a", "c"}

@@ -336,7 +336,9 @@ async def test_batches_have_the_events_in_their_order(stop):
 
     events = [event async for event in walk().events()]
     async with aclosing(walk().events()) as stream:
-        batches = [batch async for batch in stream.batches()]
+        batches = []
+        while batch := await stream.read_batch():
+            batches.append(batch)
     in_batches = [event for batch in batches for event in batch]
     assert [event.to_dict() for event in in_batches[:-1]] == [event.to_dict() for event in events[:-1]]
     assert in_batches[-1].summary.stop == events[-1].summary.stop

@@ -53,11 +53,7 @@ _GROWTH = 4  # factor by which more records are read while they belong to too fe
 _MAX_BYTES = 1 << 26  # memory of all postings
 _SHORT = 1_000  # the postings of a word in all of so many rows are read in less than a millisecond
 _WORD_BYTES = 300  # rough memory of a word besides its rows
-_MAX_NEW_WORDS = (
-    1 << 16
-)  # words of new rows counted in Python since the postings were last cleared; beyond that, they are cleared
-
-
+_MAX_NEW_WORDS = 1 << 16  # of new rows, counted in Python; beyond that, all postings are cleared
 _QUICK_CHARS, _QUICK_ROWS = 1_000, 20_000  # letters of queries, and rows of their words, in less than a millisecond
 
 
@@ -194,7 +190,8 @@ class InvertedIndex:
             return None
         finally:
             self._lock.release()
-        if k + sum(len(each.rows) for each in postings.values()) > _QUICK_ROWS:
+        # Each query ranks by itself, also one with the same words as another.
+        if k * len(queries) + sum(len(postings[name].rows) for names in words_by_query for name in names) > _QUICK_ROWS:
             return None
         nowhere = cast("sqlite3.Connection", _NoDatabase())
 

@@ -35,6 +35,7 @@ letters without spaces are split; see the module `unspaced`. `insert_records` an
 """
 
 _WORD = re.compile("[a-z0-9]+")
+_LAST_ROWID = 1 << 62  # a corpus that comes so far was made by a stranger
 _MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
 
 
@@ -48,9 +49,14 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
     """
     import sqlite3
 
-    (first,) = connection.execute(
-        "SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'record'"
+    (last,) = connection.execute(
+        """SELECT max(
+            coalesce((SELECT max(CAST(seq AS INTEGER)) FROM sqlite_sequence WHERE name = 'record'), 0),
+            coalesce((SELECT max(rowid) FROM record), 0))"""
     ).fetchone()
+    if last > _LAST_ROWID:
+        raise StoreError("the file has no more numbers for records; build the corpus again in a new file")
+    first = int(last) + 1
     numbered = [(rowid, *row) for rowid, row in enumerate(rows, first)]
     try:
         connection.executemany(
@@ -64,7 +70,7 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
     connection.executemany(
         "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], _prepare_text(row[-1])) for row in numbered)
     )
-    return int(first)
+    return first
 
 
 def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> None:

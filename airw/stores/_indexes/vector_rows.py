@@ -157,12 +157,15 @@ class VectorRows:
 
     def has_few(self, artifact_ids: Sequence[str], most: int) -> bool:
         """Return whether these artifacts have at most this number of rows."""
-        return len(artifact_ids) <= most and len(self._rows_of(artifact_ids)[0]) <= most
+        # Count before rows are listed: one artifact may have very many.
+        added = sum(map(len, map(self._added.places_of.get, artifact_ids, repeat(()))))
+        return len(artifact_ids) <= most and added <= most and len(self._rows_of(artifact_ids)[0]) <= most
 
     def _rows_of(self, artifact_ids: Sequence[str]) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows of these artifacts, and for each the position of its artifact."""
         # A frozen index does not see the rows that were added since.
-        added = [*map(self._added.places_of.get, artifact_ids, repeat(()))]
+        # Copies, as another thread may add a row of one of them between the two looks at their lengths.
+        added = [*map(tuple, map(self._added.places_of.get, artifact_ids, repeat(())))]
         counts = np.fromiter(map(len, added), np.intp, len(added))
         places = np.fromiter(chain.from_iterable(added), np.int64, int(counts.sum()))
         is_known = places < self._count

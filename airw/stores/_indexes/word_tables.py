@@ -41,7 +41,7 @@ def read_state(connection: "sqlite3.Connection") -> TextState:
     """Return the state of the texts, in the same time for any number of them."""
     row = connection.execute(
         """SELECT (SELECT CAST(block AS BLOB) FROM record_text_data WHERE id = ?),
-        (SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'record')""",
+        (SELECT coalesce(max(CAST(seq AS INTEGER)), 0) FROM sqlite_sequence WHERE name = 'record')""",
         [_TOTALS],
     ).fetchone()
     return TextState(*row)

@@ -17,7 +17,7 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.messages import short_repr
-from airw.errors import StoreBusy, StoreError
+from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._records import DamagedValue, read_settings
 from airw.stores.sqlite._schema import write_transaction
@@ -121,7 +121,9 @@ def plan_segments(connection: "sqlite3.Connection", folder: Path, pace: Pace) ->
     """
     corpus, checksums, live = read_corpus_mark(connection), read_checksums(connection), count_live_rows(connection)
     # The highest number ever used, also by records removed since.
-    (last,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
+    (last,) = connection.execute(
+        "SELECT max(CAST(seq AS INTEGER)) FROM sqlite_sequence WHERE name = 'record'"
+    ).fetchone()
     last = last or 0
     is_large = live > _segments.EXACT_ROWS
     kept = _segments.find_chain(folder, checksums) if is_large else []
@@ -171,8 +173,8 @@ async def build_segments(path: Path, read: _Call, write: _Call, *, at_end: bool 
             async with hold_file(folder / "writer.lock", timeout=0):
                 # Another writer may have carried the plan out meanwhile.
                 await _carry_out(folder, await read(plan_segments, folder, pace), read, write)
-    except StoreBusy:
-        return  # the other writer builds them
+    except (StoreBusy, StoreCorrupt):
+        return  # the other writer builds them; or the next reading call reports the damage
     except (OSError, RuntimeError, StoreError) as error:
         _warn(path, f"a segment cannot be written ({error}); the next write tries again")
 

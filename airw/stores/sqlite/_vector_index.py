@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airw._base.arrays import Floats
+from airw._base.concurrency import in_thread
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._field_indexes import FilterIndex
@@ -17,12 +19,26 @@ from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.stores.sqlite._vector_file import SavedRows
 from airw.stores.sqlite._vector_saving import load_saved
 from airw.stores.sqlite._watch import FileVersion
+from airw.values import Ranking
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
     import sqlite3
 
+_QUERIES = 256  # of one call in a thread
 R = TypeVar("R")
+
+
+async def search_index(index: DenseIndex, queries: Floats, k: int, *, per_artifact: bool) -> list[Ranking]:
+    """Return the rankings of `index.search`; without a thread if that is quick."""
+    rankings = index.search_if_quick(queries, k, per_artifact=per_artifact)
+    if rankings is not None:
+        return rankings
+    # Short calls, so that a cancelled search stops between them.
+    starts = range(0, len(queries) or 1, _QUERIES)
+    search = partial(index.search, k=k, per_artifact=per_artifact)
+    parts = [await in_thread(search, queries[start : start + _QUERIES]) for start in starts]
+    return [ranking for part in parts for ranking in part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +105,8 @@ class VectorIndex:
             return None
         return None if latest.saved is not None and latest.saved.has_changed() else latest.index
 
-    def _clear(self, room: int = 0) -> None:
-        self._index = SegmentedIndex(room)
+    def _clear(self) -> None:
+        self._index = SegmentedIndex()
         self._log = RecordLog()
         self._saved = None
         self._latest = None
@@ -117,7 +133,8 @@ class VectorIndex:
 
     def _read_changes(self, connection: "sqlite3.Connection", count: int) -> None:
         def restart() -> None:
-            self._index = SegmentedIndex(room=count)
+            # A stranger may have written the count: rows take room before they come only up to a size.
+            self._index = SegmentedIndex(room=min(count, _segments.EXACT_ROWS))
 
         self._log.drop_removed(connection, self._index.drop, restart=restart)
         for rows in self._log.read_new(

@@ -57,7 +57,9 @@ class SavedState(NamedTuple):
 
 def read_state(connection: "sqlite3.Connection") -> SavedState:
     """Return what the database knows of its files."""
-    (last,) = connection.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'record'").fetchone()
+    (last,) = connection.execute(
+        "SELECT max(CAST(seq AS INTEGER)) FROM sqlite_sequence WHERE name = 'record'"
+    ).fetchone()
     width = connection.execute("SELECT length(data) / 4 FROM vector LIMIT 1").fetchone()
     return SavedState(
         read_settings(connection, _KIND).get("", {}),

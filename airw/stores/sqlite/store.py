@@ -50,7 +50,7 @@ from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segment_building import build_segments
 from airw.stores.sqlite._segments import segment_folder
-from airw.stores.sqlite._vector_index import VectorIndex
+from airw.stores.sqlite._vector_index import VectorIndex, search_index
 from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._watch import FileVersion
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
@@ -376,10 +376,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
                 version = await (await self._get_reader()).read_version()
                 index = self._vectors.find_latest(version)
                 if index is not None:
-                    found = index.search_if_quick(queries, k, per_artifact=per_artifact)
-                    if found is not None:
-                        return found
-                    return await in_thread(partial(index.search, queries, k, per_artifact=per_artifact))
+                    return await search_index(index, queries, k, per_artifact=per_artifact)
             return await self._query_vectors(
                 lambda index, allowed: index.search(
                     queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
@@ -507,7 +504,10 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     async def _write(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Call `work` on the writer, then build due segments; `work` must be one transaction."""
+        """Call `work` on the writer; it must be one transaction.
+
+        Then save new vectors and segments, if that is due. A block of `writing` does so at its end.
+        """
         reader = await self._get_reader()
         try:
             async with self._writer_lock:

@@ -15,7 +15,7 @@ def test_onnxruntime_loads_after_the_indexes_of_a_large_corpus(minilm_export):
         import sys, anyio, numpy as np
         from airw.embedders import OnnxEmbedder
         from airw.stores.sqlite._segments import SegmentMaker
-        SegmentMaker(np.arange(9), np.ones((9, 4), np.float32)).add(slice(9))
+        SegmentMaker.create(0, 4).add(np.arange(9), np.ones((9, 4), np.float32))
         assert "onnxruntime" not in sys.modules
         print(anyio.run(OnnxEmbedder(sys.argv[1]).embed_query, "keys").shape)
         """
