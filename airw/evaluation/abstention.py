@@ -21,7 +21,7 @@ Signal: TypeAlias = Callable[[QueryRow], float]
 
 
 def top_score(row: QueryRow) -> float:
-    """Return the best score, or minus infinity if nothing was found.
+    """Return the score of the first artifact, or minus infinity if nothing was found.
 
     Example:
         >>> from airw.evaluation import DiscoveryCase
@@ -183,7 +183,7 @@ def measure_abstention(evaluation: Evaluation, *, signal: Signal = top_score, k:
     """Measure how well a signal tells which queries to answer.
 
     An answer is right if an artifact of the gold is among the first `k`. So a query without an answer is always
-    answered wrongly.
+    answered wrongly. At the last threshold, minus infinity, queries count as answered for which nothing was found.
 
     Args:
         evaluation: The results of a system for cases of both kinds.

@@ -62,6 +62,8 @@ def compare(
 ) -> Comparison:
     """Compare systems that were asked the same cases, query by query.
 
+    This call blocks: use a worker thread in async code.
+
     Args:
         evaluations: The results of the systems; their labels must differ.
         baseline: The label of the system to compare with; by default the first.

@@ -1,4 +1,4 @@
-"""Promotion: whether a system beats a search and a reranked search, beyond doubt."""
+"""Promotion: whether a system beats a search and a reranked search."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Promotion:
     Args:
         label: The name of the system.
         measure: The measure.
-        promoted: True if it is better than both, beyond doubt.
+        promoted: True if it is better than both, by intervals that exclude zero.
         differences: Its differences, by the label of the other system.
         reasons: One sentence for each other system, and one if there are too few cases.
 
@@ -64,14 +64,17 @@ def promote(
     """Decide whether a system beats both a search and the same search with a reranker.
 
     A walk costs more than a search, and so does a reranker. A walk is worth it only if it finds more than both. It must
-    be better in the mean, and the interval of each difference must exclude zero. At least 20 cases must have an answer.
+    be better in the mean, and the interval of each difference must exclude zero. At least 20 cases must have an answer; cases
+    of one document count once.
+
+    This call blocks: use a worker thread in async code.
 
     Args:
         candidate: The results of the system.
         flat: Those of the search.
         reranked: Those of the search with a reranker.
         measure: The measure that decides; by default the first one of the candidate.
-        confidence: The confidence of the intervals.
+        confidence: The confidence of the intervals. If you try several systems, divide the risk by their number.
         resamples: The draws of each bootstrap; see `bootstrap_pairs`.
         seed: The seed of the draws.
 
