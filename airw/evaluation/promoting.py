@@ -64,8 +64,8 @@ def promote(
     """Decide whether a system beats both a search and the same search with a reranker.
 
     A walk costs more than a search, and so does a reranker. A walk is worth it only if it finds more than both. It must
-    be better in the mean, and the interval of each difference must exclude zero. At least 20 cases must have an answer; cases
-    of one document count once.
+    be better in the mean, and the interval of each difference must exclude zero. At least 20 cases must have an answer.
+    Cases of one document count once.
 
     This call blocks: use a worker thread in async code.
 
