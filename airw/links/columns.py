@@ -8,6 +8,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import offload_if
+from airw._base.overriding import is_newer
 from airw.links.inverses import FollowedLinks
 from airw.protocols import AdjacencyReader, EdgeLabel, EdgeReader, NeighborColumns
 from airw.values import Direction, Edge, NodeId
@@ -61,14 +62,8 @@ def returns_columns(store: object) -> TypeGuard[AdjacencyReader]:
     A class that has its own method for lists, but not the one for columns, may hide links: its columns are not asked.
     """
     return hasattr(store, "artifact_numbers") and not any(
-        _is_newer(type(store), name, "neighbor_columns") for name in ("neighbors", "referrers")
+        is_newer(type(store), name, "neighbor_columns") for name in ("neighbors", "referrers")
     )
-
-
-def _is_newer(kind: type, name: str, other: str) -> bool:
-    """Return whether a subclass has its own method `name`, but inherits `other`."""
-    owners = [next((base for base in kind.__mro__ if each in vars(base)), object) for each in (name, other)]
-    return owners[0] is not owners[1] and issubclass(*owners)
 
 
 class LinkColumnReader:

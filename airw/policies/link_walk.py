@@ -12,7 +12,7 @@ from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_choice, check_count
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
-from airw._base.overriding import override
+from airw._base.overriding import is_newer, override
 from airw.errors import ArgumentError
 from airw.links import Inverses
 from airw.links.columns import LinkColumnReader, LinkColumns, Numbers, returns_columns
@@ -340,7 +340,7 @@ class LinkWalk(Policy[LinkMemory]):
 async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corpus: OpenCorpus[GraphStore]) -> HitBatch:
     """Return the first surface of each artifact as a hit; one store call."""
     store = corpus.store
-    if isinstance(store, FirstSurfaceReader):
+    if isinstance(store, FirstSurfaceReader) and not is_newer(type(store), "records_of", "first_surfaces"):
         found = await store.first_surfaces(ids)
     else:
         found = FirstSurfaces.from_records(await store.records_of(ids, limit=1))

@@ -1,7 +1,7 @@
 """Walks in columns equal walks of lists."""
 
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from airw import Limits, build, from_mapping, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
 from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, SqliteStore
 from airw.walking import Policy
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
@@ -156,6 +156,21 @@ async def test_links_that_a_subclass_of_a_store_hides_stay_hidden(kind):
     async with build(four_notes(), store=Without()) as corpus:
         walk = traverse("text", corpus, policy=kind(roots=["a"], **starts))
         assert [hit.artifact_id async for hit in walk] == ["a", "b"]
+
+
+class Redacted(SqliteStore):
+    """A store that hides words in its records."""
+
+    async def records_of(self, ids, **options):
+        rows = await super().records_of(ids, **options)
+        return [row and [replace(record, text="hidden") for record in row] for row in rows]
+
+
+@pytest.mark.asyncio_only
+async def test_texts_that_a_subclass_of_a_store_hides_stay_hidden(tmp_path):
+    async with Redacted(tmp_path / "four.airw") as store, build(four_notes(), store=store) as corpus:
+        walk = traverse("text", corpus, policy=LinkWalk(roots=["a"]))
+        assert {hit.text async for hit in walk} == {"hidden"}
 
 
 class Calling(Policy):
