@@ -182,6 +182,7 @@ def messages():
                 yield node.value
 
 
+@pytest.mark.slow
 def test_no_message_that_a_command_can_cause_calls_a_function():
     is_code = re.compile(r"\n|[A-Z]{4,}|\?\)|^\W|airw_\w+\(|json_each|substr|^\w+ (=|IN) ")
     calls = re.compile(r"\b[a-z]\w*\(|=\.\.\.")

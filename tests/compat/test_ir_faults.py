@@ -342,6 +342,7 @@ async def test_any_id_can_have_incoming_and_outgoing_links(path):
 # Readers beside writers
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 async def test_an_open_corpus_sees_a_rebuild_at_its_next_search(path, mode):
@@ -358,6 +359,7 @@ async def test_an_open_corpus_sees_a_rebuild_at_its_next_search(path, mode):
             assert len(await each.search("alpha 1", mode=mode, k=99)) == 24
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_a_reader_never_sees_fewer_artifacts_while_another_process_rebuilds_them_all(path):
     """F20: 300 documents stay 300 documents, each wholly old or wholly new."""
@@ -380,6 +382,7 @@ async def test_a_reader_never_sees_fewer_artifacts_while_another_process_rebuild
     assert "alpha" in words
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_two_concurrent_builds_of_one_name_leave_the_result_of_one():
     """F21: the result is never a mixture, and no build removes records of the other."""
@@ -424,6 +427,7 @@ async def test_damage_inside_the_file_is_a_typed_error_and_a_build_with_repair_h
         assert_same(await content(corpus.store), await reference_content())
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_no_corpus_is_lost_if_many_are_built_concurrently():
     """F23: 4 threads build 20 named corpora each and list them; all exist and open."""
@@ -763,6 +767,7 @@ async def test_a_word_inside_a_text_without_spaces_is_found(mode):
     assert best.artifact_id == "tokyo"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 async def test_ties_are_in_order_of_id_for_every_k(mode):
     """F42: 2,000 equal scores come in order of id, whatever order they were stored in."""

@@ -331,6 +331,7 @@ def test_links_of_any_text_stay_in_the_root_and_in_the_file(text):
         assert 1 <= link.line <= len(text.splitlines()) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -361,6 +362,7 @@ def test_a_hostile_paragraph_loses_at_most_its_own_links_and_takes_no_time(hosti
     assert (found[0], found[-1]) == ("folder/before.md", "folder/after.md")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", ["\n", "\n\n", " ", "\n- ", " | "])
 def test_ten_thousand_links_in_one_note_are_read_in_any_arrangement(gap):
     text = gap.join(f"[t]({number}.md) [[n{number}]]" for number in range(5_000))
@@ -458,6 +460,7 @@ def test_an_extractor_needs_a_function_and_an_id(function, id):
         extractor_from(function, id=id)
 
 
+@pytest.mark.slow
 def test_names_of_a_deep_path_and_many_aliases_take_linear_time():
     began = time.process_time()
     names = extract("", id="a/" * 50_000 + "b.md").names

@@ -225,6 +225,7 @@ def titles_spec(text):
     return {"name": "MentionFinder", "params": params}
 
 
+@pytest.mark.slow
 def test_a_file_whose_titles_unpack_to_sixty_megabytes_is_refused_before_they_fill_the_memory():
     spec = titles_spec(b'{"a": "' + b"a" * 60_000_000 + b'"}')
     tracemalloc.start()
@@ -292,6 +293,7 @@ def test_a_run_of_underscores_takes_linear_time():
     assert time.process_time() - began < 2
 
 
+@pytest.mark.slow
 def test_a_note_that_mentions_thousands_of_others_takes_linear_time():
     titles = [f"title {number}" for number in range(8_000)]
     notes = TitleMentions(max_share=1).over(Artifact(title, f"# {title}") for title in titles)

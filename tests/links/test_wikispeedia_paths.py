@@ -32,6 +32,7 @@ def tasks(data):
         return [json.loads(line) for line in lines][:TASKS]
 
 
+@pytest.mark.slow
 async def test_every_path_is_as_short_as_possible_and_each_of_its_edges_is_a_link(articles, tasks):
     store = MemoryStore()
     await store.apply([change(article) for article in articles])
@@ -43,6 +44,7 @@ async def test_every_path_is_as_short_as_possible_and_each_of_its_edges_is_a_lin
         assert all(there in links[here] for here, there in pairwise(path.nodes))
 
 
+@pytest.mark.slow
 async def test_one_hop_less_finds_no_path_and_reports_the_cap(articles, tasks):
     store = MemoryStore()
     await store.apply([change(article) for article in articles])

@@ -352,6 +352,7 @@ def test_in_a_large_graph_the_first_place_is_final_within_200_explorations():
     anyio.run(main)
 
 
+@pytest.mark.slow
 def test_in_a_large_graph_equal_seeds_are_among_the_first_ten_within_200_explorations():
     graph, chance = nx.barabasi_albert_graph(3_000, 3, seed=8), np.random.default_rng(1)
     items = {f"n{node}": item(*(f"n{end}" for end in graph[node]), text="0") for node in graph}

@@ -55,6 +55,7 @@ def test_types_are_complete_and_correct():
     run(sys.executable, "-m", "mypy")
 
 
+@pytest.mark.slow
 def test_pyright_sees_the_public_names_as_mypy_does():
     run(BIN / "basedpyright")
 

@@ -269,6 +269,7 @@ async def test_weights_act_on_the_whole_union_of_both_channels_before_the_cut():
         assert ids(await retrieve(corpus, "needle ", **options | {"surface_weights": {"title": 0.5}})) == ["n0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("together", [{}, {"rerank": length}, {"boost": lambda hit: 0.5}])
 async def test_no_artifact_crowds_out_the_others_with_any_other_option(mode, together):
@@ -341,6 +342,7 @@ async def test_a_reranker_decides_order_and_scores_in_every_mode(mode, per_artif
     assert all(("dense_score" in hit.metadata) == (mode == "hybrid") for hit in hits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "offered"), [({}, 50), ({"k": 12}, 60), ({"fetch_k": 7}, 7), ({"fetch_k": 2}, 2)])
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_reranker_receives_fetch_k_candidates_and_k_hits_are_returned(mode, options, offered):

@@ -109,6 +109,7 @@ def list_distributions():
     return {distribution_name(each.metadata["Name"]) for each in importlib.metadata.distributions()}
 
 
+@pytest.mark.slow
 async def test_a_second_build_of_the_whole_environment_changes_nothing():
     source, store = from_packages(embedder="light"), MemoryStore()
     first = await build(source, store=store)

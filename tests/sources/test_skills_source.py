@@ -468,6 +468,7 @@ def real(data, tmp_path_factory):
     return root, [(row["text"], row["gold"]) for row in map(json.loads, queries)]
 
 
+@pytest.mark.slow
 async def test_real_skills_are_all_indexed_and_found(real):
     """With `light` and k=10, recall is about 0.39 dense, 0.72 lexical and 0.53 hybrid."""
     root, queries = real

@@ -101,6 +101,7 @@ def test_an_edge_is_listed_as_soon_as_both_its_ends_are(tree):
             assert {edge.source, edge.target} <= listed
 
 
+@pytest.mark.slow
 @given(trees())
 @settings(max_examples=examples(20))
 def test_a_budget_is_kept_exactly_and_no_line_that_fits_is_left_out(tree):
