@@ -84,7 +84,9 @@ def test_the_demo_walks_to_depth_two_and_prints_why_it_stopped(home):
         done = subprocess.run(
             command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=280, check=False
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        # A build that takes long, as on a busy machine, shows how far it is.
+        complaints = [line for line in done.stderr.splitlines() if not re.search(r"\d%, about .* left$", line)]
+        assert (done.returncode, complaints) == (0, [])
         printed += done.stdout
     walks = re.findall(r"^ *ms  depth .*\n((?: *\d.*\n)+)stopped: (\w+) .*\nleft out: (.+)$", printed, re.MULTILINE)
     assert len(walks) == 2, printed
