@@ -144,7 +144,7 @@ def to_federated_entry(source: str, entry: LedgerEntry | None) -> LedgerEntry | 
 
 def to_federated_edge(source: str, edge: Edge) -> Edge:
     """Return an edge of one corpus with references as both ends."""
-    return Edge(ref_to(source, edge.source), ref_to(source, edge.target), edge.type, edge.origin)
+    return Edge(ref_to(source, edge.source), ref_to(source, edge.target), edge.type, edge.origin, edge.weight)
 
 
 def to_federated_link(source: str, unresolved: UnresolvedLink) -> UnresolvedLink:
@@ -355,10 +355,14 @@ def sort_edges(
         corpus_order: The position of each corpus; artifacts are sorted by it, then by id.
         limit: The largest number of edges of each artifact.
     """
-    sort_keys: list[dict[Edge, tuple[Any, ...]]] = [{} for _ in ids]
+    edges_by_key: list[dict[tuple[Any, ...], Edge]] = [{} for _ in ids]
     for position, edge, _ in edges:
         if edge.target not in missing and edge.source != edge.target:
             is_inward = edge.source != ids[position]
             source, id = cast("ArtifactRef", edge.source if is_inward else edge.target)
-            sort_keys[position][edge] = (edge.type, corpus_order[source], id, is_inward, edge.origin)
-    return [sorted(keys, key=keys.__getitem__)[:limit] for keys in sort_keys]
+            key = (edge.type, corpus_order[source], id, is_inward, edge.origin)
+            # Several links can be one edge; the largest weight counts.
+            best = edges_by_key[position].setdefault(key, edge)
+            if best.weight < edge.weight:
+                edges_by_key[position][key] = edge
+    return [[by_key[key] for key in sorted(by_key)[:limit]] for by_key in edges_by_key]

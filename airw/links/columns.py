@@ -161,6 +161,10 @@ class LinkColumnReader:
         """Return the types of the links at some positions."""
         return [self._label_table[label].type for label in links.labels[positions].tolist()]
 
+    def find_weights(self, links: LinkColumns) -> NDArray[np.float64]:
+        """Return the weight of each link."""
+        return np.array([label.weight for label in self._label_table], np.float64)[links.labels]
+
     def make_edges(self, links: LinkColumns, positions: NDArray[np.intp]) -> list[Edge]:
         """Return the stored edges at some positions."""
         columns = (column[positions].tolist() for column in (links.owners, links.ends, links.labels))
@@ -175,9 +179,9 @@ class LinkColumnReader:
         return keys
 
     def _make_edge(self, owner: int, end: int, label: int) -> Edge:
-        type, origin, is_incoming, _ = self._label_table[label]
+        type, origin, is_incoming, _, weight = self._label_table[label]
         source, target = (end, owner) if is_incoming else (owner, end)
-        return Edge(self.nodes[source], self.nodes[target], type, origin)
+        return Edge(self.nodes[source], self.nodes[target], type, origin, weight)
 
 
 class NumberedEdges:
@@ -210,7 +214,7 @@ class NumberedEdges:
                 is_incoming = edge.source != id
                 other = edge.source if is_incoming else edge.target
                 # In one corpus ids are strings, and the artifacts of other corpora are pairs.
-                label = EdgeLabel(edge.type, edge.origin, is_incoming, type(other) is not type(id))
+                label = EdgeLabel(edge.type, edge.origin, is_incoming, type(other) is not type(id), edge.weight)
                 ends.append(_find_number(other, self._numbers, self._nodes))
                 labels.append(_find_number(label, self._label_numbers, self._label_table))
         offsets = np.cumsum([0, *map(len, edges)])

@@ -21,12 +21,14 @@ class EdgeLabel(NamedTuple):
         origin: One of `ORIGINS`.
         is_incoming: Whether the edge leads to the artifact whose edges were asked for.
         is_foreign: Whether the other end is in another corpus.
+        weight: How much the edge counts for a walk.
     """
 
     type: str
     origin: str
     is_incoming: bool
     is_foreign: bool
+    weight: float = 1.0
 
 
 class NeighborColumns(NamedTuple):
@@ -54,10 +56,10 @@ class NeighborColumns(NamedTuple):
         ...         await store.apply([replace(put("a", "x"), extraction=links), put("b", "x"), put("c", "x")])
         ...         columns = await store.neighbor_columns(await store.artifact_numbers(["a", "b"]))
         ...         print([columns.nodes[number] for number in columns.ends], columns.offsets)
-        ...         print([columns.label_table[label].type for label in columns.labels])
+        ...         print([columns.label_table[label].type for label in columns.labels], columns.weights())
         >>> anyio.run(main)
         ['b', 'c'] [0 2 2]
-        ['REF', 'related']
+        ['REF', 'related'] [1. 1.]
     """
 
     offsets: NDArray[np.int64]
@@ -65,6 +67,10 @@ class NeighborColumns(NamedTuple):
     labels: NDArray[np.int32]
     nodes: Sequence[NodeId]
     label_table: Sequence[EdgeLabel]
+
+    def weights(self) -> NDArray[np.float64]:
+        """Return the weight of each edge, `(edges,) float64`."""
+        return np.array([label.weight for label in self.label_table], np.float64)[self.labels]
 
     def to_edges(self, ids: Sequence[str]) -> list[list[Edge]]:
         """Return the edges of each artifact as `neighbors` does; `ids` are those of the artifacts."""
@@ -74,9 +80,10 @@ class NeighborColumns(NamedTuple):
         for id, (start, stop) in zip(ids, pairwise(self.offsets.tolist()), strict=True):
             row: list[Edge] = []
             for end, label in zip(ends[start:stop], labels[start:stop], strict=True):
-                type_, origin, is_incoming, _ = label_table[label]
+                type_, origin, is_incoming, _, weight = label_table[label]
                 node = nodes[end]
-                row.append(Edge(node, id, type_, origin) if is_incoming else Edge(id, node, type_, origin))
+                source, target = (node, id) if is_incoming else (id, node)
+                row.append(Edge(source, target, type_, origin, weight))
             edges.append(row)
         return edges
 

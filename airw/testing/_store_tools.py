@@ -141,10 +141,19 @@ def artifacts_with_links() -> list[ArtifactChange]:
     """
     foreign = Link("b2", "z", "derived", "else"), Link("zz", "r", target_source="else")
     several = Link("c", "r"), Link("b", "r"), Link("a", "r"), Link("b", "q", "typed"), Link("no", "r")
+    weighted = [
+        *(Link("a", "r", weight=weight) for weight in (0.25, 0.85, 0.5)),
+        *(Link("b", "r", weight=weight) for weight in (0.5, 1)),
+        *(Link("zz", "r", target_source="else", weight=weight) for weight in (0.125, 0.5)),
+        Link("c", "r", weight=0.5),
+        Link("no", weight=0.75),
+        Link("weighted", weight=0.75),
+    ]
     return [
         put("a", "one", links=several),
         put("b", "two", "three", kinds=("title", "chunk"), links=[Link("a", "r"), *foreign]),
         put("c", links=[Link("a", "r", "typed"), Link("a", "r", file="f", line=1), Link("a", "r", line=2)]),
+        put("weighted", links=weighted),
         *(put(name, "four", links=[Link(ODD_IDS[number - 1])]) for number, name in enumerate(ODD_IDS) if name != "a"),
     ]
 

@@ -285,6 +285,7 @@ def _random_change(random: np.random.Generator, name: str) -> ArtifactChange:
             str(random.choice(["r", "q"])),
             target_source=("else" if random.integers(0, 6) == 0 else None),
             or_ref=next(iter(pick(["b", "d", "T", "U"], 1)), None),
+            weight=float(random.choice([0.25, 0.85, 1, 1])),
         )
         for ref in pick(["a", "b", "c", "T", "U"], 3)
     ]

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnresolvedLink,
         canonical_node_id,
         fold_name,
+        round_weight,
     )
     from airw.values.term_counts import TermCounts
 else:
@@ -60,6 +61,7 @@ else:
                 "UnresolvedLink",
                 "canonical_node_id",
                 "fold_name",
+                "round_weight",
             ],
             "term_counts": ["TermCounts"],
         },
@@ -99,4 +101,5 @@ __all__ = [
     "canonical_node_id",
     "check_hit",
     "fold_name",
+    "round_weight",
 ]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from airw._base.checks import check_choice, check_strings
+from airw._base.checks import check_choice, check_number, check_strings
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
@@ -40,6 +40,11 @@ LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
 """The directions of a step: along an edge, against it, or both."""
 
+LEAST_WEIGHT = 0.001
+"""The smallest weight of a link."""
+
+_WEIGHT_DECIMALS = 3  # so there are few different weights, and stores need not keep one per edge in memory
+
 ORIGINS = ("typed", "inline", "derived")
 """The places a link can come from: declared in the frontmatter, written in the text, or derived from fields."""
 
@@ -59,6 +64,14 @@ class Link:
             Each reference is resolved alone. If both mean exactly one artifact, the one in the stronger name tier
             counts, and of equal tiers the first. If neither does, the link is dangling if both dangle, otherwise
             ambiguous. Links to another corpus ignore `or_ref`.
+        weight: How much the link counts for a walk, from 0.001 to 1. It is rounded to three decimals.
+
+    Raises:
+        ArgumentError: If the weight is not a number from 0.001 to 1.
+
+    Example:
+        >>> Link("b.md", "shares", "derived", weight=0.85).weight
+        0.85
     """
 
     target_ref: str
@@ -68,6 +81,21 @@ class Link:
     file: str | None = None
     line: int | None = None
     or_ref: str | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the weight, and round it."""
+        if self.weight != 1:  # nearly all links have this weight
+            object.__setattr__(self, "weight", round_weight("weight", self.weight))
+
+
+def round_weight(name: str, weight: object) -> float:
+    """Return the weight of a link with three decimals.
+
+    Raises:
+        ArgumentError: If it is not a number from 0.001 to 1.
+    """
+    return round(check_number(name, weight, least=LEAST_WEIGHT, most=1), _WEIGHT_DECIMALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +210,19 @@ class Edge:
         target: The artifact at the end; a pair becomes an `ArtifactRef`, too.
         type: The relation, such as `"related"`.
         origin: One of `ORIGINS`.
+        weight: How much the edge counts for a walk, at most 1. Of several links with the same ends, type
+            and origin, it is the largest weight.
     """
 
     source: NodeId
     target: NodeId
     type: str
     origin: str = "inline"
+    weight: float = 1.0
 
-    def __init__(self, source: NodeIdLike, target: NodeIdLike, type: str, origin: str = "inline") -> None:
+    def __init__(
+        self, source: NodeIdLike, target: NodeIdLike, type: str, origin: str = "inline", weight: float = 1.0
+    ) -> None:
         """Set all fields.
 
         The generated method takes nearly twice the time, and walks create thousands of edges.
@@ -198,11 +231,18 @@ class Edge:
             source = ArtifactRef(*source)
         if target.__class__ is tuple:
             target = ArtifactRef(*target)
-        set_source, set_target, set_type, set_origin = _EDGE_SETTERS
+        set_source, set_target, set_type, set_origin, set_weight = _EDGE_SETTERS
         set_source(self, source)
         set_target(self, target)
         set_type(self, type)
         set_origin(self, origin)
+        set_weight(self, weight)
+
+    def __repr__(self) -> str:
+        """Return the fields, without a weight of 1."""
+        weight = "" if self.weight == 1 else f", weight={self.weight!r}"
+        ends = f"source={self.source!r}, target={self.target!r}"
+        return f"Edge({ends}, type={self.type!r}, origin={self.origin!r}{weight})"
 
     @property
     def leads_out(self) -> bool:

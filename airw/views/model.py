@@ -104,12 +104,16 @@ def _views(ids: Sequence[NodeId], records: Sequence[Sequence[Record] | None]) ->
 
 
 def edge_dict(edge: Edge) -> dict[str, Any]:
-    """Return a stored edge as JSON values, with the keys that qipu uses."""
+    """Return a stored edge as JSON values, with the keys that qipu uses.
+
+    A weight of 1 is left out.
+    """
     return {
         "from": json_clean(edge.source),
         "to": json_clean(edge.target),
         "type": edge.type,
         "source": edge.origin,
+        **({} if edge.weight == 1 else {"weight": edge.weight}),
     }
 
 

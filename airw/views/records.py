@@ -156,7 +156,8 @@ def node_line(node: NodeView) -> str:
 
 def edge_line(edge: Edge) -> str:
     """Return a stored edge as one line."""
-    return f"E {id_token(edge.source)} {token(edge.type)} {id_token(edge.target)} {token(edge.origin)}"
+    weight = "" if edge.weight == 1 else f" weight={edge.weight}"
+    return f"E {id_token(edge.source)} {token(edge.type)} {id_token(edge.target)} {token(edge.origin)}{weight}"
 
 
 def _fit_lines(

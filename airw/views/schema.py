@@ -79,6 +79,8 @@ def _document(title: str, properties: Mapping[str, Schema], rules: Iterable[Sche
     node = _object(_fields(NodeView, {field.name: field.name for field in fields(NodeView)}))
     del node["properties"]["tags"]["uniqueItems"]  # tags stay as written, with duplicates
     edge = _object(_fields(Edge, {"source": "from", "target": "to", "type": "type", "origin": "source"}))
+    weight = {"description": "How much the edge counts for a walk; 1 if missing."}
+    edge["properties"]["weight"] = {**weight, "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
     for part in (step, edge):
         del part["properties"]["type"]["minLength"]  # an extractor may use any text as type, even an empty one
     walk_limits = {*VIEW_LIMIT_NAMES.values(), *(field.name for field in fields(Limits) if field.name not in _UNBOUND)}

@@ -69,7 +69,8 @@ class EdgeFound:
         """Return the event as a dict of JSON values, of type `edge`."""
         ends = {"source": json_clean(self.source), "target": json_clean(self.target)}
         origin = None if self.edge is None else self.edge.origin
-        return {"type": "edge", **ends, "edge_type": self.type, "origin": origin, "known": self.known}
+        weight = {} if self.edge is None or self.edge.weight == 1 else {"weight": self.edge.weight}
+        return {"type": "edge", **ends, "edge_type": self.type, "origin": origin, **weight, "known": self.known}
 
 
 @dataclass(frozen=True, slots=True)

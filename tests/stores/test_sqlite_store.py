@@ -78,7 +78,7 @@ def damage(content, path):
     elif content in ("older", "newer"):
         with closing(sqlite3.connect(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            connection.execute(f"PRAGMA user_version = {version + (1 if content == 'newer' else -1)}")
+            connection.execute(f"PRAGMA user_version = {version + 1 if content == 'newer' else 5}")
     elif content == "without a table":
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("DROP TABLE name")

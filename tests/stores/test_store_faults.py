@@ -157,7 +157,9 @@ async def test_a_newer_format_is_refused_and_left_as_it_is(path, intact_content)
         connection.execute(f"PRAGMA user_version = {version + 1}")
     before = path.read_bytes()
     for attempt in (open_corpus(path, embedder=EMBEDDER), build(source("beta"), store=path)):
-        with pytest.raises(StoreCorrupt, match=rf"format {version + 1}, this version of airw reads {version}; upgrade"):
+        with pytest.raises(
+            StoreCorrupt, match=rf"format {version + 1}, this version of airw reads 6 to {version}; upgrade"
+        ):
             await attempt
     assert path.read_bytes() == before
     with closing(sqlite3.connect(path)) as connection:

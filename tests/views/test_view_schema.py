@@ -45,7 +45,15 @@ def test_every_object_requires_all_its_fields_and_allows_no_others(schema):
     assert len(found) >= 3
     for part in found:
         assert part["additionalProperties"] is False
-        assert set(part["required"]) == set(part["properties"])
+        assert set(part["required"]) == set(part["properties"]) - {"weight"}  # which is 1 for most edges
+
+
+@pytest.mark.parametrize("weight", [0.85, 1])
+def test_a_path_over_weighted_edges_follows_the_schema(weight):
+    path = LinkPath("a", "b", "both", 10, ("a", "b"), (Edge("a", "b", "shares", "derived", weight),), 1.0)
+    printed = path_dict(path, [NodeView("a", None), NodeView("b", None)])
+    PATH.validate(printed)
+    assert printed["edges"][0].get("weight", 1) == weight
 
 
 @given(graphs(), st.integers(1, 2), bounds, st.sampled_from(BACKENDS))

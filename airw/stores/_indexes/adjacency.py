@@ -200,17 +200,19 @@ class Adjacency:
     def __init__(self) -> None:
         self.nodes = NodeNumbers()
         self._label_table: list[EdgeLabel] = []
-        self._label_numbers: dict[tuple[str, str, bool, bool], int] = {}
+        self._label_numbers: dict[EdgeLabel, int] = {}
         self._accepted = LruCache[tuple[LinkFilter, int], NDArray[np.bool_]](_CACHED_FILTERS)
         self._rows: dict[Direction, EdgeRows] = {direction: EdgeRows() for direction in DIRECTIONS}
 
-    def number_label(self, type: str, origin: str, *, is_incoming: bool = False, is_foreign: bool = False) -> int:
+    def number_label(
+        self, type: str, origin: str, weight: float = 1.0, *, is_incoming: bool = False, is_foreign: bool = False
+    ) -> int:
         """Return the position of a label in the table; a new label is appended."""
-        key = type, origin, is_incoming, is_foreign
-        if key not in self._label_numbers:
-            self._label_table.append(EdgeLabel(*key))
-            self._label_numbers[key] = len(self._label_table) - 1
-        return self._label_numbers[key]
+        label = EdgeLabel(type, origin, is_incoming, is_foreign, weight)
+        if label not in self._label_numbers:
+            self._label_table.append(label)
+            self._label_numbers[label] = len(self._label_table) - 1
+        return self._label_numbers[label]
 
     def to_numbers(self, numbers: Sequence[int] | Numbers) -> Numbers:
         """Return the numbers that a caller passed as an array.

@@ -266,32 +266,35 @@ class LinkTable:
 
     def _read_row(self, artifact_id: str, direction: Direction) -> EdgeRow:
         """Return the edges of one artifact in their order, without duplicates."""
-        # A set removes duplicates. It is emptied on the way, as releasing a large one at once would stop all threads.
-        ends: set[_End] = set()
-        if direction != "in":
-            ends.update(self._list_outgoing(artifact_id))
-        if direction != "out":
-            ends.update(self._list_incoming(artifact_id))
+        # A dict removes duplicates. It is emptied on the way, as releasing a large one at once would stop all threads.
+        weights: dict[_End, float] = {}
+        outgoing = self._list_outgoing(artifact_id) if direction != "in" else ()
+        incoming = self._list_incoming(artifact_id) if direction != "out" else ()
+        for end, weight in chain(outgoing, incoming):
+            if weight > weights.get(end, 0):  # of several links that are one edge, the largest weight counts
+                weights[end] = weight
         nodes, labels = list[NodeId](), list[int]()
-        for type_, is_foreign, node, is_incoming, origin in consume_in_slices(
-            sort_in_slices(ends.pop() for _ in range(len(ends)))
+        for (type_, is_foreign, node, is_incoming, origin), weight in consume_in_slices(
+            sort_in_slices(weights.popitem() for _ in range(len(weights)))
         ):
+            label = self._adjacency.number_label(type_, origin, weight, is_incoming=is_incoming, is_foreign=is_foreign)
             nodes.append(node)
-            labels.append(self._adjacency.number_label(type_, origin, is_incoming=is_incoming, is_foreign=is_foreign))
+            labels.append(label)
         return nodes, labels
 
-    def _list_outgoing(self, artifact_id: str) -> Iterator[_End]:
+    def _list_outgoing(self, artifact_id: str) -> Iterator[tuple[_End, float]]:
         for ref, links in self._mentions.get(artifact_id, {}).items():
             targets = [ref] if isinstance(ref, tuple) else self._find_candidates(ref)
             if len(targets) == 1 and targets[0] != artifact_id:
-                yield from ((link.type, isinstance(ref, tuple), targets[0], False, link.origin) for link in links)
+                is_foreign, target = isinstance(ref, tuple), targets[0]
+                yield from (((link.type, is_foreign, target, False, link.origin), link.weight) for link in links)
 
-    def _list_incoming(self, artifact_id: str) -> Iterator[_End]:
+    def _list_incoming(self, artifact_id: str) -> Iterator[tuple[_End, float]]:
         for ref in self._find_refs_to(artifact_id) if artifact_id in self._names else ():
             for source in self._sources[ref]:
                 if source != artifact_id:
                     links = self._mentions[source][ref]
-                    yield from ((link.type, False, source, True, link.origin) for link in links)
+                    yield from (((link.type, False, source, True, link.origin), link.weight) for link in links)
 
     def _find_refs_to(self, node: NodeId) -> Iterable[_Ref]:
         """Return the stored references that lead to a node."""

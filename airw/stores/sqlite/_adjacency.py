@@ -181,5 +181,5 @@ class LinkIndex:
     def _number_label(self, group: EdgeGroup) -> int:
         is_foreign = bool(group.corpus)
         return self._adjacency.number_label(
-            group.type, group.origin, is_incoming=group.is_incoming, is_foreign=is_foreign
+            group.type, group.origin, group.weight, is_incoming=group.is_incoming, is_foreign=is_foreign
         )

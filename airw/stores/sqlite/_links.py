@@ -6,13 +6,27 @@ changes the names in its reference. So reading edges needs no lookup of names.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from airw._base.lru import LruCache
+from airw._base.messages import short_repr
 from airw._base.slices import split_in_slices
+from airw.errors import ArgumentError
 from airw.stores.sqlite._filter_sql import keys_json, set_json
-from airw.values import Direction, Extraction, Link, LinkCount, LinkFilter, NodeId, UnresolvedLink, fold_name
+from airw.stores.sqlite._records import DamagedValue
+from airw.values import (
+    Direction,
+    Extraction,
+    Link,
+    LinkCount,
+    LinkFilter,
+    NodeId,
+    UnresolvedLink,
+    fold_name,
+    round_weight,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,6 +36,9 @@ FanInKey: TypeAlias = tuple[int, LinkFilter]
 
 FOLDED_TIER = 1 << 30
 """The weakest tier: the folded names of artifacts whose names count in any case."""
+
+FIRST_WITH_WEIGHTS = 7
+"""The first format of files in which links have a weight."""
 
 _MAX_CHANGES = 500  # artifacts whose links one write has changed; if there are more, readers read all links again
 _KEPT_CHANGES = 10_000  # rows that tell readers of changes; a reader that has missed more reads all links again
@@ -102,15 +119,27 @@ _WITH_NAMES = (
 # These group in the order of an index, as SQLite would sort all rows otherwise. Ids are joined by NUL, which no id
 # contains: one row per group is much less to convert to Python than one per edge.
 _OUT = """
-    SELECT artifact_id, type, origin, group_concat(target, char(0)), count(target_source) FROM link
+    SELECT artifact_id, type, origin, group_concat(target, char(0)), count(target_source), {weight_count} FROM link
     WHERE artifact_id IN (SELECT value FROM json_each(:ids)) GROUP BY artifact_id, type, origin"""
 _OUT_FOREIGN = """
     SELECT artifact_id, type, origin, group_concat(ref, char(0)), ':' || target_source FROM link
     WHERE artifact_id IN (SELECT value FROM json_each(:ids)) AND target_source IS NOT NULL
     GROUP BY artifact_id, type, origin, target_source"""
 _IN = """
-    SELECT target, type, origin, group_concat(artifact_id, char(0)) FROM link
+    SELECT target, type, origin, group_concat(artifact_id, char(0)), {weight_count} FROM link
     WHERE target IN (SELECT value FROM json_each(:ids)) GROUP BY target, type, origin"""
+# The same for artifacts with weights: several links that are one edge count with the largest.
+_WEIGHTED = """
+    SELECT near, type, origin, corpus, weight, group_concat(far, char(0)) FROM (
+        SELECT {near} AS near, type, origin, {corpus} AS corpus, {far} AS far, max(coalesce(weight, 1.0)) AS weight
+        FROM link WHERE {near} IN (SELECT value FROM json_each(:ids)) AND {far} IS NOT NULL GROUP BY 1, 2, 3, 4, 5
+    ) GROUP BY near, type, origin, corpus, weight"""
+_WEIGHTED_OUT = _WEIGHTED.format(
+    near="artifact_id",
+    far="CASE WHEN target_source IS NULL THEN target ELSE ref END",
+    corpus="coalesce(':' || target_source, '')",
+)
+_WEIGHTED_IN = _WEIGHTED.format(near="target", far="artifact_id", corpus="''")
 
 
 class EdgeGroup(NamedTuple):
@@ -122,6 +151,7 @@ class EdgeGroup(NamedTuple):
         ends: The artifacts at the other ends.
         corpus: The corpus of the ends: `""`, or ":" and the name of another corpus, so that these sort last.
         is_incoming: Whether they lead to the artifact.
+        weight: Their weight.
     """
 
     type: str
@@ -129,6 +159,7 @@ class EdgeGroup(NamedTuple):
     ends: set[str]
     corpus: str = ""
     is_incoming: bool = False
+    weight: float = 1.0
 
 
 def replace_links(
@@ -153,7 +184,7 @@ def replace_links(
         connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", removed_ids)
     connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", new_names)
     connection.executemany(
-        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (row for artifact_id, extraction in extractions.items() for row in _link_rows(artifact_id, extraction)),
     )
     if not had_links and not _has_links(connection):
@@ -225,6 +256,7 @@ def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, 
             "foreign" if is_foreign else "",  # resolved afterwards
             None if is_foreign else _fold_differing(link.target_ref),
             None if is_foreign or link.or_ref is None else _fold_differing(link.or_ref),
+            None if link.weight == 1 else link.weight,
         )
 
 
@@ -293,11 +325,13 @@ def list_unresolved(
     """Return the dangling and ambiguous links of these artifacts, or of all artifacts."""
     condition = "" if artifact_ids is None else "AND artifact_id IN (SELECT value FROM json_each(:ids))"
     rows = connection.execute(
-        f"""SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref FROM link
+        f"""SELECT artifact_id, {link_columns(connection)} FROM link
         WHERE state IN ('dangling', 'ambiguous') {condition} ORDER BY artifact_id, position LIMIT :limit""",
         {"ids": set_json(artifact_ids or ()), "limit": -1 if limit is None else limit},
     )
-    unresolved = [(artifact_id, Link(*link)) for artifact_id, *link in rows]
+    unresolved = [
+        (artifact_id, replace(Link(*link), weight=_check_weight(weight))) for artifact_id, *link, weight in rows
+    ]
     # Links are stored without their candidates, so look these up.
     refs = list(dict.fromkeys(ref for _, link in unresolved for ref in _get_names(link)))
     candidates = dict(zip(refs, resolve(connection, refs), strict=True))
@@ -305,6 +339,12 @@ def list_unresolved(
         UnresolvedLink(artifact_id, link, tuple(sorted({id for ref in _get_names(link) for id in candidates[ref]})))
         for artifact_id, link in unresolved
     ]
+
+
+def link_columns(connection: "sqlite3.Connection") -> str:
+    """Return the columns of a link that are the parameters of `Link`."""
+    weight = "coalesce(weight, 1.0)" if has_weights(connection) else "1.0"
+    return f"ref, type, origin, target_source, file, line, or_ref, {weight}"
 
 
 def _get_names(link: Link) -> tuple[str, ...]:
@@ -331,25 +371,69 @@ def read_edge_groups(
 ) -> Mapping[str, Sequence[EdgeGroup]]:
     """Return the edges of each artifact that has any, in one statement per direction.
 
-    Links to other corpora take one more statement.
+    Links to other corpora, and weights, take one more statement each.
     """
     groups: defaultdict[str, list[EdgeGroup]] = defaultdict(list)
+    weight_count = "count(weight)" if has_weights(connection) else "0"
     if direction != "in":
-        # `_OUT` also counts links to other corpora, so that most calls skip the statement that reads them.
-        foreign_ids = []
-        for id, type_, origin, ends, foreign_count in connection.execute(_OUT, {"ids": set_json(ids)}):
-            if ends is not None:
-                groups[id].append(EdgeGroup(type_, origin, _split_ids(ends, id)))
-            if foreign_count:
-                foreign_ids.append(id)
-        if foreign_ids:
-            rows = connection.execute(_OUT_FOREIGN, {"ids": set_json(foreign_ids)})
-            for id, type_, origin, ends, corpus in rows:
-                groups[id].append(EdgeGroup(type_, origin, _split_ids(ends), corpus))
+        for id, group in _read_outgoing(connection, ids, weight_count):
+            groups[id].append(group)
     if direction != "out":
-        for id, type_, origin, ends in connection.execute(_IN, {"ids": set_json(ids)}):
-            groups[id].append(EdgeGroup(type_, origin, _split_ids(ends, id), is_incoming=True))
+        for id, group in _read_incoming(connection, ids, weight_count):
+            groups[id].append(group)
     return groups
+
+
+def has_weights(connection: "sqlite3.Connection") -> bool:
+    """Return whether links in the file have a weight; before format 7 they had none."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version >= FIRST_WITH_WEIGHTS)
+
+
+def _read_outgoing(
+    connection: "sqlite3.Connection", ids: Sequence[str], weight_count: str
+) -> Iterator[tuple[str, EdgeGroup]]:
+    # `_OUT` also counts weights and links to other corpora, so that most calls skip the statements that read them.
+    rows = connection.execute(_OUT.format(weight_count=weight_count), {"ids": set_json(ids)}).fetchall()
+    weighted_ids = {id for id, *_, count in rows if count}
+    foreign_ids = {id for id, *_, count, _ in rows if count} - weighted_ids
+    for id, type_, origin, ends, *_ in rows:
+        if ends is not None and id not in weighted_ids:
+            yield id, EdgeGroup(type_, origin, _split_ids(ends, id))
+    if foreign_ids:
+        for id, type_, origin, ends, corpus in connection.execute(_OUT_FOREIGN, {"ids": set_json(foreign_ids)}):
+            yield id, EdgeGroup(type_, origin, _split_ids(ends), corpus)
+    if weighted_ids:
+        yield from _read_weighted(connection, _WEIGHTED_OUT, weighted_ids, is_incoming=False)
+
+
+def _read_incoming(
+    connection: "sqlite3.Connection", ids: Sequence[str], weight_count: str
+) -> Iterator[tuple[str, EdgeGroup]]:
+    rows = connection.execute(_IN.format(weight_count=weight_count), {"ids": set_json(ids)}).fetchall()
+    weighted_ids = {id for id, *_, count in rows if count}
+    for id, type_, origin, ends, _ in rows:
+        if id not in weighted_ids:
+            yield id, EdgeGroup(type_, origin, _split_ids(ends, id), is_incoming=True)
+    if weighted_ids:
+        yield from _read_weighted(connection, _WEIGHTED_IN, weighted_ids, is_incoming=True)
+
+
+def _read_weighted(
+    connection: "sqlite3.Connection", sql: str, ids: Iterable[str], *, is_incoming: bool
+) -> Iterator[tuple[str, EdgeGroup]]:
+    """Yield the edges of artifacts of which some have a weight below 1."""
+    for id, type_, origin, corpus, weight, ends in connection.execute(sql, {"ids": set_json(ids)}):
+        found = _split_ids(ends) if corpus else _split_ids(ends, id)
+        yield id, EdgeGroup(type_, origin, found, corpus, is_incoming, _check_weight(weight))
+
+
+def _check_weight(weight: object) -> float:
+    """Return the weight in a row; airw wrote it, so another value is damage."""
+    try:
+        return round_weight("weight", weight)
+    except ArgumentError as error:
+        raise DamagedValue(f"a link has the weight {short_repr(weight)}") from error
 
 
 def _split_ids(ids: str, *excluded: str) -> set[str]:

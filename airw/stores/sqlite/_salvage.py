@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from airw.errors import StoreCorrupt
-from airw.stores.sqlite._links import FOLDED_TIER
+from airw.stores.sqlite._links import FOLDED_TIER, link_columns
 from airw.stores.sqlite._records import ledger, parse_metadata, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link
@@ -107,8 +107,7 @@ def _is_valid(record: Any) -> bool:
 
 def _read_extraction(connection: "sqlite3.Connection", artifact_id: str) -> Extraction:
     links = connection.execute(
-        """SELECT ref, type, origin, target_source, file, line, or_ref FROM link WHERE artifact_id = ?
-        ORDER BY position""",
+        f"SELECT {link_columns(connection)} FROM link WHERE artifact_id = ? ORDER BY position",
         [artifact_id],
     )
     tiers: dict[int, list[str]] = {}

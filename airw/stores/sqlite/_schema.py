@@ -34,12 +34,19 @@ APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 16_384  # KiB of pages of the first connection: what a walk of some thousand artifacts reads again
-VERSION = 6
+VERSION = 7
+_OLDEST_VERSION = 6  # the oldest format that is read; the first write brings it up to date
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
 _SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
 MEND = "check its disk, then build it with repair=True, or restore a copy of it"
 """What would do for a damaged file, as the end of an error message."""
 
+# A covering index for incoming edges, as the rows of these links are spread over the whole file.
+_LINK_BY_TARGET = (
+    "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id, weight) WHERE target IS NOT NULL"
+)
+# From format 6: links have a weight; null stands for 1.
+_UPGRADE = ("ALTER TABLE link ADD COLUMN weight REAL", "DROP INDEX IF EXISTS link_by_target", _LINK_BY_TARGET)
 _TABLES = (
     STAMP_TABLE,
     *TEXT_TABLES,
@@ -71,6 +78,7 @@ _TABLES = (
         state TEXT NOT NULL,
         folded TEXT,
         or_folded TEXT,
+        weight REAL,
         PRIMARY KEY (artifact_id, type, origin, position)
     ) WITHOUT ROWID""",
     "CREATE INDEX link_by_ref ON link (ref)",
@@ -78,8 +86,7 @@ _TABLES = (
     # The folded form of a reference, if it is another text. Most references have none.
     "CREATE INDEX link_by_folded ON link (folded) WHERE folded IS NOT NULL",
     "CREATE INDEX link_by_or_folded ON link (or_folded) WHERE or_folded IS NOT NULL",
-    # A covering index for incoming edges, as the rows of these links are spread over the whole file.
-    "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
+    _LINK_BY_TARGET,
     "CREATE INDEX link_unresolved ON link (artifact_id, position) WHERE state IN ('dangling', 'ambiguous')",
     # Artifacts whose links have changed, as edges in memory must be read again; null stands for all artifacts.
     "CREATE TABLE link_change (seq INTEGER PRIMARY KEY AUTOINCREMENT, artifact_id TEXT)",
@@ -171,10 +178,21 @@ def transaction(connection: "sqlite3.Connection", kind: str = "DEFERRED") -> Ite
 
 @contextmanager
 def write_transaction(connection: "sqlite3.Connection") -> Iterator[None]:
-    """Run the block in one transaction that writes, and put a new stamp into the file."""
+    """Run the block in one transaction that writes, and put a new stamp into the file.
+
+    A file of an older format gets the current one.
+    """
     with transaction(connection, "IMMEDIATE"):
+        if _read_version(connection) < VERSION:
+            for statement in (*_UPGRADE, f"PRAGMA user_version = {VERSION}"):
+                connection.execute(statement)
         write_stamp(connection)
         yield
+
+
+def _read_version(connection: "sqlite3.Connection") -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def run_in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.Connection], R]") -> R:
@@ -356,14 +374,15 @@ def _create_tables(connection: "sqlite3.Connection") -> None:
 
 def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = _read_version(connection)
     if owner != APPLICATION_ID:
         if _is_empty(connection):  # the process that created it was killed
             raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
         raise WrongFormat(f"{str(path)!r} is a database of another application; use the path of a corpus")
-    if version != VERSION:
+    if not _OLDEST_VERSION <= version <= VERSION:
         raise WrongFormat(
-            f"{str(path)!r} has format {version}, this version of airw reads {VERSION}; upgrade airw or build it again"
+            f"{str(path)!r} has format {version}, this version of airw reads {_OLDEST_VERSION} to {VERSION}; "
+            "upgrade airw or build it again"
         )
     _check_schema(connection, path)
 
