@@ -115,7 +115,7 @@ def expect(final):
 
 
 def add(edges, edge):
-    """Add an edge; of several that differ by their weights alone, the one with the largest stays."""
+    """Add an edge; of several with different weights, the heaviest stays."""
     equal = {other for other in edges if replace(other, weight=edge.weight) == edge}
     edges -= equal
     edges.add(max(edge, *equal, key=lambda each: each.weight) if equal else edge)
