@@ -53,12 +53,24 @@ def _rerank_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {**_search_options(arguments), **pick(arguments, "rerank", "rerank_text")}
 
 
-async def _walk(corpus: corpora.Corpus, text: str, arguments: argparse.Namespace) -> PolicyWalk:
-    """Return the walk of a policy and its settings, which are one text."""
+def _split(text: str) -> list[str]:
+    """Return the words of a policy and its settings; at least one."""
     try:
-        name, *settings = shlex.split(text) or [""]
+        return shlex.split(text) or [""]
     except ValueError as error:
         raise ArgumentError(f"--policy {text!r} cannot be split into words: {error}") from error
+
+
+def _check_distinct(policies: Sequence[str]) -> None:
+    """Raise if two policies are equal: each row of a table needs a label of its own."""
+    labels = [" ".join(_split(text)) for text in policies]
+    if twice := [label for label in labels if labels.count(label) > 1]:
+        raise ArgumentError(f"--policy {twice[0]!r} is given twice; name each policy once")
+
+
+async def _walk(corpus: corpora.Corpus, text: str, arguments: argparse.Namespace) -> PolicyWalk:
+    """Return the walk of a policy and its settings, which are one text."""
+    name, *settings = _split(text)
     if name not in list_policies():
         raise ArgumentError(f"--policy must be one of {', '.join(list_policies())}, not {name!r}")
     parameters = parse_parameters(name, settings)
@@ -103,6 +115,7 @@ async def compare(arguments: argparse.Namespace) -> int:
     """Measure several systems on the same cases and print one table."""
     if arguments.promote and not (arguments.policy and arguments.rerank):
         raise ArgumentError("--promote needs --policy POLICY, and --rerank SPEC for the reranked search to beat")
+    _check_distinct(arguments.policy)
     async with _open(arguments) as (corpus, cases):
         systems: list[FlatSearch | PolicyWalk] = [FlatSearch(_search_options(arguments))]
         if arguments.rerank:
@@ -165,6 +178,8 @@ async def generate(arguments: argparse.Namespace) -> int:
     found = await evaluation.generate_case_set(source, corpus_name=name, **options)
     for id, error in found.failed.items():
         print_note(f"left out: {id}: {error}")
+    if found.abstention_error:
+        print_note(f"left out: cases without an answer: {found.abstention_error}")
     if not found.cases:
         raise ArgumentError(f"no cases were written, so {file!r} is left as it is")
     ids = [item.id async for item in source.items() if hasattr(item, "id")]
@@ -184,4 +199,4 @@ async def generate(arguments: argparse.Namespace) -> int:
             f"{file} contains {len(found.cases)} cases, {without} of them without an answer; left out: {found.dropped} "
             f"requests with the name of their document, {len(found.short)} documents with a short description"
         )
-    return int(bool(found.failed))
+    return int(bool(found.failed or found.abstention_error))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
-from airw._base.checks import check_query, check_strings
+from airw._base.checks import check_strings, check_text_query
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError
@@ -25,7 +25,7 @@ class DiscoveryCase:
         metadata: Any other data about the case.
 
     Raises:
-        ArgumentError: If the query is not a text, or `gold` contains something else than ids.
+        ArgumentError: If the query is blank or not a text, or `gold` contains something else than ids.
 
     Example:
         >>> DiscoveryCase("rotate the signing keys", gold="keys.md").gold
@@ -42,7 +42,7 @@ class DiscoveryCase:
 
     def __post_init__(self) -> None:
         """Check the fields, and convert `gold` to a tuple."""
-        check_query(self.query)
+        check_text_query(self.query)
         gold = (self.gold,) if isinstance(self.gold, str) else check_strings("gold", self.gold)
         object.__setattr__(self, "gold", gold)
         for name in ("corpus", "source_id"):
@@ -88,7 +88,8 @@ class DiscoveryCase:
                 f"a case has no field {short_repr(unknown[0])}, only {', '.join(field_names)}; "
                 "put other data into metadata"
             )
-        return cls(**{name: value for name, value in values.items() if value not in (None, "")})
+        given = {name: value for name, value in values.items() if name == "query" or value not in (None, "")}
+        return cls(**given)
 
 
 def save_cases(

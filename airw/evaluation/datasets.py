@@ -108,11 +108,13 @@ def load_data_set(name: str) -> DataSet:
     files = [_find(folder, stem) for stem in ("corpus", "queries")] if folder else [None]
     if folder is None or None in files:
         raise ArgumentError(f"{VARIABLE} has no data set {short_repr(name)}; it has {', '.join(list_data_sets())}")
-    corpus, queries = (list(_read_rows(file)) for file in files if file is not None)
-    documents = {str(row["id"]): row for row in corpus}
+    corpus, queries = (dict(_read_rows(file)) for file in files if file is not None)
+    documents = {str(row["id"]): row for row in corpus.values()}
     known = {"id", "text", "gold"}
     cases = []
-    for row in queries:
+    for line, row in queries.items():
+        if not row["text"].strip():
+            raise ArgumentError(f"{line}: the query is blank")
         metadata = {"id": row["id"], **{field: value for field, value in row.items() if field not in known}}
         cases.append(DiscoveryCase(row["text"], tuple(row.get("gold") or ()), name, None, metadata))
     return DataSet(name, documents, tuple(cases))
@@ -130,8 +132,8 @@ def _find(folder: Path, stem: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file; each has an id and a text.
+def _read_rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a file with their places; each has an id and a text.
 
     Raises:
         ArgumentError: If a line is not an object with both.
@@ -146,24 +148,23 @@ def _read_rows(file: Path) -> Iterator[dict[str, Any]]:
                 if left < 0:
                     raise SourceError(f"{str(file)!r} has more than {_MOST_CHARS:,} characters")
                 if line.strip():
-                    yield _parse_row(file, number, line)
+                    place = f"{file.name}, line {number}"
+                    yield place, _parse_row(place, line)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
 
 
-def _parse_row(file: Path, number: int, line: str) -> dict[str, Any]:
+def _parse_row(place: str, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"{file.name}, line {number}, is not JSON: {error}") from error
+        raise ArgumentError(f"{place}, is not JSON: {error}") from error
     if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("id", "text")):
-        raise ArgumentError(f"{file.name}, line {number}, must be an object with an id and a text")
+        raise ArgumentError(f"{place}, must be an object with an id and a text")
     for name, kind in _KINDS.items():
         if row.get(name) is not None and not isinstance(row[name], kind):
-            raise ArgumentError(
-                f"{file.name}, line {number}: {name} must be a {kind.__name__}, not {short_repr(row[name])}"
-            )
+            raise ArgumentError(f"{place}: {name} must be a {kind.__name__}, not {short_repr(row[name])}")
     for name in ("gold", "links"):
         if not all(isinstance(id, str) for id in row.get(name) or ()):
-            raise ArgumentError(f"{file.name}, line {number}: {name} must contain ids, not {short_repr(row[name])}")
+            raise ArgumentError(f"{place}: {name} must contain ids, not {short_repr(row[name])}")
     return row

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from airw._base.checks import check_count
-from airw._base.concurrency import map_bounded
+from airw._base.concurrency import in_thread, map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
 from airw.evaluation.cases import DiscoveryCase, check_cases
@@ -75,7 +75,7 @@ async def measure_distractors(
 
         better = await map_bounded(count_better, [case for case in single if case.gold[0] in ids], limit=_MAX_SEARCHES)
     chosen = sorted({min(size, len(ids)) for size in wanted}) if better else []
-    return {size: math.fsum(_chance(count, len(ids), size, k) for count in better) / len(better) for size in chosen}
+    return await in_thread(_find_shares, better, len(ids), chosen, k)
 
 
 def _whole_ranking(count: int, mode: Mode, options: Mapping[str, Any]) -> SearchQuery:
@@ -89,6 +89,11 @@ async def _count_better(corpus: OpenCorpus[Any], query: SearchQuery, case: Disco
     """Return how many artifacts rank before the answer; `None` if it is not in the ranking."""
     hits = await run_search(corpus, replace(query, text=case.query))
     return next((place for place, hit in enumerate(hits) if hit.artifact_id == case.gold[0]), None)
+
+
+def _find_shares(better: Sequence[int | None], count: int, sizes: Sequence[int], k: int) -> dict[int, float]:
+    """Return the mean chance over the cases, by the size of the catalogue."""
+    return {size: math.fsum(_chance(each, count, size, k) for each in better) / len(better) for size in sizes}
 
 
 def _chance(better: int | None, count: int, size: int, k: int) -> float:

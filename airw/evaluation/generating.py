@@ -8,7 +8,7 @@ import hashlib
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -162,6 +162,7 @@ class GeneratedCases:
         short: The artifacts whose description was too short.
         failed: The artifacts for which the model failed, with its error.
         dropped: The number of queries that contained the name of their artifact.
+        abstention_error: The error of the model that should write queries without an answer; empty without one.
 
     Example:
         >>> GeneratedCases((DiscoveryCase("keys", "a"),)).cases[0].gold
@@ -172,6 +173,7 @@ class GeneratedCases:
     short: tuple[str, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     dropped: int = 0
+    abstention_error: str = ""
 
 
 def describe_artifact(raw: object) -> str:
@@ -333,10 +335,13 @@ async def generate_case_set(
         corpus_name: The name of the corpus in the cases.
         **options: Further options of `generate_cases`.
 
+    Returns:
+        The cases. If the writer fails for queries without an answer, the others are kept, with the error in
+        `abstention_error`.
+
     Raises:
         ArgumentError: If a value cannot be used.
         ChatUnavailable: If there is neither a writer nor a model.
-        ChatError: If the model fails to write queries without an answer.
 
     Example:
         >>> import anyio
@@ -351,18 +356,20 @@ async def generate_case_set(
     share = check_number("abstention_share", abstention_share, least=0, most=1)
     if share == 1:
         raise ArgumentError("abstention_share must be below 1, because cases with an answer are needed too")
+    # A missing model is an error now, not after the first writer has worked for an hour.
+    invent: QueryWriter | None = None
+    if share:
+        checked = abstention_writer is not None and _check_writer(abstention_writer, None)
+        invent = checked or make_abstention_writer(model=model)
     found = await generate_cases(
         source, k=k, writer=writer, model=None if writer else model, corpus_name=corpus_name, **options
     )
     count = math.ceil(share * len(found.cases) / (1 - share) - 1e-9)
-    without = await generate_abstention_cases(
-        count,
-        writer=abstention_writer,
-        model=None if abstention_writer else model,
-        theme=theme,
-        corpus_name=corpus_name,
-    )
-    return GeneratedCases((*found.cases, *without), found.short, found.failed, found.dropped)
+    try:
+        without = await generate_abstention_cases(count, writer=invent, theme=theme, corpus_name=corpus_name)
+    except Exception as error:  # noqa: BLE001 - a model that refuses this must not lose all the cases with an answer
+        return replace(found, abstention_error=error_text(error))
+    return replace(found, cases=(*found.cases, *without))
 
 
 def sign_corpus(artifact_ids: Iterable[str]) -> str:

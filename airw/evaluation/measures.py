@@ -2,20 +2,21 @@
 
 All are pure functions. They get a ranking, best first and without duplicates, and the grades of artifacts. A grade
 above 0 means that the artifact answers the query; an artifact without a grade does not. Each returns a number from 0 to
-1, and 0 if no artifact has a grade above 0.
+1, and 0 if no artifact has a grade above 0. A negative `k` is an `ArgumentError`.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 
+T = TypeVar("T")
 Grades: TypeAlias = Mapping[str, float]
 """The grade of each artifact that was judged."""
 
@@ -77,7 +78,7 @@ def reciprocal_rank(ranking: Sequence[str], grades: Grades, k: int | None = None
         0.5
     """
     answers = _answers(grades)
-    return next((1 / rank for rank, id in enumerate(islice(ranking, k), 1) if id in answers), 0.0)
+    return next((1 / rank for rank, id in enumerate(_first(ranking, k), 1) if id in answers), 0.0)
 
 
 def average_precision(ranking: Sequence[str], grades: Grades, k: int | None = None) -> float:
@@ -90,7 +91,7 @@ def average_precision(ranking: Sequence[str], grades: Grades, k: int | None = No
         0.8333
     """
     answers = _answers(grades)
-    ranks = [rank for rank, id in enumerate(islice(ranking, k), 1) if id in answers]
+    ranks = [rank for rank, id in enumerate(_first(ranking, k), 1) if id in answers]
     return sum(found / rank for found, rank in enumerate(ranks, 1)) / len(answers) if answers else 0.0
 
 
@@ -112,12 +113,17 @@ def _answers(grades: Grades) -> set[str]:
     return {id for id, grade in grades.items() if grade > 0}
 
 
+def _first(items: Iterable[T], k: int | None) -> Iterator[T]:
+    """Return an iterator over the first `k` items, or over all."""
+    return islice(items, None if k is None else check_count("k", k))
+
+
 def _count(ranking: Sequence[str], answers: set[str], k: int | None) -> int:
-    return sum(id in answers for id in islice(ranking, k))
+    return sum(id in answers for id in _first(ranking, k))
 
 
 def _discount(gains: Iterable[float], k: int | None) -> float:
-    return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(islice(gains, k), 1))
+    return math.fsum(gain / math.log2(rank + 1) for rank, gain in enumerate(_first(gains, k), 1))
 
 
 MEASURES: Mapping[str, Callable[[Sequence[str], Grades, int | None], float]] = {

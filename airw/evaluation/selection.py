@@ -3,9 +3,10 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, cast
 
-from airw._base.concurrency import map_bounded
+from airw._base.concurrency import in_thread, map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.discovery import Strategy, select
 from airw.evaluation.cases import DiscoveryCase, check_cases
@@ -257,4 +258,5 @@ async def evaluate_selection(
     """
     candidates = await find_candidates(corpus, cases, mode=mode, k=k, **search_options)
     options: Any = {"max_k": max_k, "rel": rel, "gap_ratio": gap_ratio, "min_score": min_score}
-    return replace(score_selection(candidates, strategy=strategy, **options), mode=mode, k=k)
+    report = await in_thread(partial(score_selection, candidates, strategy=strategy, **options))
+    return replace(report, mode=mode, k=k)

@@ -122,6 +122,10 @@ class TestCompare:
         assert not verdict["promoted"]
         assert verdict["reasons"][-1] == "2 cases with an answer are too few, 20 are needed"
 
+    def test_refuses_equal_policies_before_it_opens_the_corpus(self, cases, error):
+        policies = ["--policy", "beam width=8", "--policy", "eager", "--policy", "beam  'width=8'"]
+        assert "--policy 'beam width=8' is given twice" in error("compare", "nothing", cases, *policies)
+
     def test_needs_a_reranker_for_promotion(self, notes, cases, error):
         assert "--promote needs --policy POLICY, and --rerank SPEC" in error(
             "compare", notes, cases, "--policy", "beam", "--promote"
@@ -164,3 +168,10 @@ class TestEvalGen:
             ("one", ("keys.md",)),
             ("three", ()),
         ]
+
+    def test_writes_the_cases_it_has_if_the_model_invents_none(self, notes, tmp_path, capsys):
+        file = tmp_path / "made.jsonl"
+        with ChatServer(lambda prompt: "one" if "hidden" in prompt else None) as server:
+            assert main(["eval-gen", notes, str(file), "--model", server.spec]) == 1
+        assert "left out: cases without an answer: ChatError: " in capsys.readouterr().err
+        assert {case.query for case in load_cases(file)} == {"one"}

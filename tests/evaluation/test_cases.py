@@ -17,7 +17,7 @@ JSON = st.recursive(
 )
 CASES = st.builds(
     DiscoveryCase,
-    TEXTS,
+    TEXTS.filter(str.strip),
     st.lists(TEXTS, max_size=3).map(tuple),
     st.none() | TEXTS,
     st.none() | TEXTS,
@@ -97,8 +97,8 @@ class TestAFile:
         assert json.loads(file.read_text().splitlines()[0]) == {"__meta__": {"corpus": "notes"}}
 
     def test_may_have_a_byte_order_mark_blank_lines_and_crlf(self, file):
-        file.write_bytes(b'\xef\xbb\xbf{"query": "caf\xc3\xa9", "gold": "a"}\r\n\r\n{"query": "\xe2\x80\xa8"}')
-        assert load_cases(file) == [DiscoveryCase("café", ("a",)), DiscoveryCase("\u2028")]
+        file.write_bytes(b'\xef\xbb\xbf{"query": "caf\xc3\xa9", "gold": "a"}\r\n\r\n{"query": "a\xe2\x80\xa8b"}')
+        assert load_cases(file) == [DiscoveryCase("café", ("a",)), DiscoveryCase("a\u2028b")]
 
     @pytest.mark.parametrize(
         ("line", "said"),
@@ -108,6 +108,8 @@ class TestAFile:
             (b"[" * 100_000, "line 3, is not JSON in UTF-8"),
             (b'"q"', "line 3: a case must be an object with a query, not 'q'"),
             (b'{"query": "q", "gold": 3}', "line 3: gold must be"),
+            (b'{"query": ""}', "line 3: query is blank"),
+            (b'{"query": " ", "gold": "a"}', "line 3: query is blank"),
         ],
     )
     def test_with_an_invalid_line_is_an_error_with_file_name_and_line(self, file, line, said):

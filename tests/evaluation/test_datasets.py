@@ -63,6 +63,7 @@ def test_the_folder_is_that_of_the_environment(folder, monkeypatch):
         (b"{}", ArgumentError, "queries.jsonl, line 1, must be an object with an id"),
         (b'\n{"id": 1, "text": 2}', ArgumentError, "line 2, must be"),
         (b"nonsense", ArgumentError, "line 1, is not JSON"),
+        (b'{"id": "q", "text": "keys?"}\n{"id": "r", "text": " "}', ArgumentError, "line 2: the query is blank"),
         (b"\xff", SourceError, "cannot read"),
     ],
 )

@@ -77,6 +77,16 @@ class TestGeneration:
         with pytest.raises(ArgumentError, match="abstention_share must be below 1"):
             await generate_case_set(SOURCE, abstention_share=1.0)
 
+    async def test_keeps_its_cases_if_no_query_without_an_answer_can_be_written(self):
+        def refuse(n, theme):
+            raise RuntimeError("no idea")
+
+        found = await generate_case_set(SOURCE, writer=lambda _, n: ["how?"], abstention_writer=refuse)
+        assert [case.query for case in found.cases] == ["how?", "how?"]
+        assert found.abstention_error == "RuntimeError: no idea"
+        with pytest.raises(ChatUnavailable):  # before the first query is written
+            await generate_case_set(SOURCE, writer=lambda _, n: pytest.fail("asked"))
+
     async def test_asks_a_chat_model(self):
         def reply(prompt):
             assert "Vault" not in prompt

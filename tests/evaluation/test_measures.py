@@ -51,6 +51,11 @@ class TestEachMeasure:
             if ranking and grades.get(ranking[0], 0) == 0:
                 assert measure(ranking[1:], grades, 3) >= measure(ranking, grades, 3), name
 
+    @pytest.mark.parametrize("name", MEASURES)
+    def test_refuses_a_negative_depth(self, name):
+        with pytest.raises(ArgumentError, match="k must be a whole number of at least 0, not -1"):
+            MEASURES[name](["a"], {"a": 1.0}, -1)
+
     def test_of_a_graded_ranking_counts_the_grade_as_gain(self):
         best = 3 + 1 / math.log2(3)
         assert MEASURES["ndcg"](["b", "a"], {"a": 3.0, "b": 1.0}, 2) == pytest.approx((1 + 3 / math.log2(3)) / best)

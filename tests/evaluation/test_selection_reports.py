@@ -2,6 +2,7 @@
 
 import math
 import random
+import threading
 
 import pytest
 
@@ -49,6 +50,18 @@ class TestASelectionReport:
     def test_takes_a_function_of_the_hits(self):
         report = score_selection([candidates("b", 0.9, 0.8)], strategy=lambda hits: hits[1:])
         assert (report.strategy, report.selection_precision) == ("custom", 1)
+
+    async def test_is_made_in_a_thread_of_its_own(self):
+        threads = set()
+
+        def choose(hits):
+            threads.add(threading.get_ident())
+            return hits[:1]
+
+        async with small_corpus() as corpus:
+            await evaluate_selection(corpus, CASES, mode="lexical", strategy=choose)
+        assert threads
+        assert threading.get_ident() not in threads
 
     async def test_of_a_corpus_is_that_of_its_candidates(self):
         async with small_corpus() as corpus:
