@@ -7,7 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from airw import policies
 from airw.errors import ArgumentError
@@ -112,7 +112,12 @@ def _parse_value(text: str, hint: Any) -> Any:
     if isinstance(value, list):
         # Fields of `edges` are pairs, which the library takes as tuples.
         return [tuple(item) if isinstance(item, list) else item for item in value]
-    return [part.strip() for part in text.split(",")] if value is not None else None
+    if value is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    # One word of a few, such as a way of `seeding`, may stand alone.
+    takes_word = any(get_origin(each) is Literal for each in get_args(hint))
+    return parts[0] if takes_word and len(parts) == 1 else parts
 
 
 def _takes_list(hint: Any) -> bool:

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
+from airw._base.checks import check_choice
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.policies._capabilities import has_method, require
 from airw.policies._roots import find_roots, require_query
 from airw.policies._several_corpora import Id
@@ -17,14 +20,35 @@ from airw.values import NodeIdLike, fold_name
 from airw.values.filters import Filter, matches, parse_filter
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
-Seeding: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]
+SeedingWay: TypeAlias = Literal["dense", "lexical", "hybrid", "titles"]
+Seeding: TypeAlias = SeedingWay | Sequence[SeedingWay]
+"""A way to find a start, or several: each finds as many artifacts as a policy asks for."""
 
-SEEDINGS: tuple[Seeding, ...] = (*MODES, "titles")
-"""The ways to find a start: the modes of a search, and the artifacts whose names are in the query."""
+_WAYS: tuple[SeedingWay, ...] = (*MODES, "titles")
 
 _WORD = re.compile(r"\w+(?:[-'\u2019.&/]\w+)*")
 _MAX_WORDS = 8  # in a name
 _MIN_CHARACTERS = 3  # a shorter name is often in a query by chance
+
+
+def check_seeding(seeding: object) -> Seeding | None:
+    """Return the argument `seeding`: `None`, one way, or a tuple of several.
+
+    Raises:
+        ArgumentError: If a way is unknown, or there is none.
+
+    Example:
+        >>> check_seeding(["titles", "hybrid"]), check_seeding(("dense",))
+        (('titles', 'hybrid'), 'dense')
+    """
+    if seeding is None or isinstance(seeding, str) or not isinstance(seeding, Sequence):
+        return None if seeding is None else check_choice("seeding", seeding, _WAYS)
+    ways = tuple(dict.fromkeys(check_choice("each way of seeding", way, _WAYS) for way in seeding))
+    if not ways:
+        raise ArgumentError(
+            f"seeding must name a way to find a start, not {short_repr(seeding)}; pass None for a search"
+        )
+    return ways if len(ways) > 1 else ways[0]
 
 
 async def find_start(
@@ -37,14 +61,15 @@ async def find_start(
     roots: Sequence[NodeIdLike] = (),
     filter: AnyFilter,
 ) -> list[Id]:
-    """Return up to `k` artifacts that the seeding finds, then the roots, without duplicates.
+    """Return the artifacts that the seeding finds, then the roots, without duplicates.
 
     Args:
         memory: The memory of the walk, with the query.
         corpus: The open corpus.
         policy: The name of the policy, for errors.
-        k: The number of artifacts to find at most; they come best first.
-        seeding: How to find them; `None` for `"hybrid"`, or `"dense"` if the store cannot search texts.
+        k: The number of artifacts that each way of the seeding finds at most; they come best first.
+        seeding: How to find them; `None` for `"hybrid"`, or `"dense"` if the store cannot search texts. Of several ways
+            the first comes first, then what the second adds, and so on.
         roots: Further artifacts to start from.
         filter: A filter that the found artifacts satisfy; roots are not filtered.
 
@@ -59,11 +84,13 @@ async def find_start(
         return start
     if seeding is None:
         seeding = "hybrid" if has_method(check_corpus(corpus), "search_text") else "dense"
-    if seeding == "titles":
-        ids = await _find_by_titles(memory.query, corpus, policy, k, filter)
-    else:
-        ids = await _find_by_search(memory, corpus, policy, k=k, mode=seeding, filter=filter)
-    return list(dict.fromkeys([*ids, *start]))
+    found: list[Id] = []
+    for way in (seeding,) if isinstance(seeding, str) else seeding:
+        if way == "titles":
+            found += await _find_by_titles(memory.query, corpus, policy, k, filter)
+        else:
+            found += await _find_by_search(memory, corpus, policy, k=k, mode=way, filter=filter)
+    return list(dict.fromkeys([*found, *start]))
 
 
 async def _find_by_titles(

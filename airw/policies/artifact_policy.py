@@ -16,7 +16,7 @@ from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import Walkable, require
 from airw.policies._columns import has_numbers, speaks_columns
 from airw.policies._roots import check_roots
-from airw.policies._seeding import SEEDINGS, Seeding, find_start
+from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies.artifact_memory import A, selectable
@@ -45,7 +45,8 @@ class ArtifactPolicy(Policy[A]):
 
     Args:
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-            By default `"hybrid"`, or `"dense"` if the store cannot search texts.
+            By default `"hybrid"`, or `"dense"` if the store cannot search texts. Of a tuple such as `("titles",
+            "hybrid")`, each way finds as many artifacts as the policy starts from; those of the first come first.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
             `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the
@@ -68,8 +69,7 @@ class ArtifactPolicy(Policy[A]):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if self.seeding is not None:
-            check_choice("seeding", self.seeding, SEEDINGS)
+        object.__setattr__(self, "seeding", check_seeding(self.seeding))
         check_choice("direction", self.direction, DIRECTIONS)
         check_edges(self.edges)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))

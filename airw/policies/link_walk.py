@@ -21,7 +21,7 @@ from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import require
 from airw.policies._columns import speaks_columns
 from airw.policies._roots import unknown_root
-from airw.policies._seeding import SEEDINGS, Seeding, find_start
+from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
@@ -100,7 +100,7 @@ class LinkWalk(Policy[LinkMemory]):
         start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
             and 0 with roots.
         seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
-            default `"hybrid"`, or `"dense"` if the store cannot search texts.
+            default `"hybrid"`, or `"dense"` if the store cannot search texts. Several ways: see `ArtifactPolicy`.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
@@ -143,8 +143,7 @@ class LinkWalk(Policy[LinkMemory]):
     def __post_init__(self) -> None:
         """Check the parameters."""
         check_choice("direction", self.direction, DIRECTIONS)
-        if self.seeding is not None:
-            check_choice("seeding", self.seeding, SEEDINGS)
+        object.__setattr__(self, "seeding", check_seeding(self.seeding))
         if self.start_k is not None:
             check_count("start_k", self.start_k, most=MAX_HITS)
         if self.max_depth is not None:

@@ -90,6 +90,7 @@ def test_the_help_lists_each_parameter_with_its_default():
     [
         ("beam", ["width=8"], {"width": 8}),
         ("beam", ["max_depth=null", "seeding=lexical"], {"max_depth": None, "seeding": "lexical"}),
+        ("beam", ["seeding=titles,hybrid"], {"seeding": ["titles", "hybrid"]}),
         ("beam", ["max-depth=1"], {"max_depth": 1}),
         ("eager", ["types=cites,supports"], {"types": ["cites", "supports"]}),
         ("eager", ['roots=["a, b"]'], {"roots": ["a, b"]}),

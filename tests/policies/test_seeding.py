@@ -9,8 +9,9 @@ import pytest
 
 from airw import build, from_mapping, open_corpus, search
 from airw.embedders import HashingEmbedder
+from airw.errors import ArgumentError
 from airw.links import MarkdownLinks
-from airw.policies import Eager, Mmr, Scope, Scored
+from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 from airw.values import Extraction
@@ -71,6 +72,29 @@ class TestSearches:
             assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0, roots=roots) == ["delta", "beta"]
             assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0) == []
         assert not {"search_vectors", "search_text", "resolve"} & {*store.calls}
+
+    @pytest.mark.parametrize("make", [Eager, Scored, Mmr, Beam, PersonalizedPageRank, LinkWalk])
+    async def test_several_ways_each_find_as_many_and_the_first_comes_first(self, make):
+        name = "seed_k" if make in (Beam, PersonalizedPageRank) else "start_k"
+        wide = {"width": 9} if make is Beam else {}
+        async with words() as corpus:
+            for ways in [("titles", "hybrid"), ["lexical", "titles"], ("dense", "lexical")]:
+                seeds = [await seeds_of(corpus, "keys or delta", seeding=way, start_k=2) for way in ways]
+                expected = list(dict.fromkeys([*seeds[0], *seeds[1]]))
+                assert await seeds_of(corpus, "keys or delta", seeding=ways, start_k=2) == expected
+                policy = make(**{name: 2}, seeding=ways, max_depth=0, **wide)
+                hits, _ = await walk_all(corpus, policy, "keys or delta")
+                assert {*ids(hits)} == {*expected}
+
+    def test_one_way_in_a_tuple_is_that_way(self):
+        assert Eager(seeding=["titles"]) == Eager(seeding="titles")
+        assert Eager(seeding=["titles", "dense", "titles"]).seeding == ("titles", "dense")
+
+    @pytest.mark.parametrize("seeding", [(), "names", ("titles", "names"), 3, [None]])
+    @pytest.mark.parametrize("make", [Eager, LinkWalk])
+    def test_unknown_ways_are_an_error(self, make, seeding):
+        with pytest.raises(ArgumentError, match="seeding"):
+            make(seeding=seeding)
 
     async def test_words_of_no_artifact_find_nothing(self):
         async with words() as corpus:
