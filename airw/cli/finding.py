@@ -27,7 +27,7 @@ from airw.cli.resolve import (
 )
 from airw.cli.wording import translate
 from airw.errors import ArgumentError, SeedNotFound, StoreError
-from airw.values import SearchHit
+from airw.values import Limits, SearchHit
 
 
 @asynccontextmanager
@@ -59,6 +59,8 @@ async def traverse(arguments: argparse.Namespace) -> int:
     async with _open(name, arguments) as corpus:
         policy = await _policy(corpus, arguments)
         options = pick(arguments, "max_depth", "node_budget", "timeout")
+        if arguments.count_beyond_limits:
+            options["limits"] = Limits(count_beyond_limits=True)
         walk = walking.traverse(query, corpus, policy=policy, **options)
         if arguments.format == "html":
             await _print_page(walk, arguments.policy)

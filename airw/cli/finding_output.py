@@ -83,7 +83,7 @@ class WalkPrinter:
             f"{summary.steps} steps, {summary.edges} links read, depth {summary.depth}, {summary.seconds * 1000:.0f} ms"
         )
         limits = [f"{limit} {_at_least(limit, summary)}{count}" for limit, count in summary.left_out.items()]
-        limits += [f"{limit} unknown" for limit in summary.unknown]
+        limits += [f"{limit} not counted" for limit in summary.unknown]
         print_line(f"left out: {', '.join(limits) or 'nothing'}")
 
 

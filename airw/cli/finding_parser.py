@@ -94,6 +94,11 @@ def _traverse(sub: Commands) -> None:
         help="visit at most N documents",
     )
     walk.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this long")
+    walk.add_argument(
+        "--count-beyond-limits",
+        action="store_true",
+        help="read the links of the last documents too, and count the new ones behind each limit",
+    )
     add_embedder(walk)
     walk.add_argument(
         "--format",

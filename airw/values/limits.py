@@ -34,8 +34,8 @@ class Limits:
     Limits(max_edges=10_000)    at most 10,000 neighbours read in the whole walk
     Limits(max_frontier=5_000)  at most 5,000 nodes waiting; those discovered first stay
     Limits(max_concurrency=4)   at most 4 calls of a per-node policy at the same time
-    Limits(count_beyond_limits=False)  no last expansion that counts the nodes beyond the limits;
-                                       the summary then lists these limits as unknown
+    Limits(count_beyond_limits=True)  after the last hit, one more expansion that counts the nodes beyond the limits;
+                                      without it, the summary lists these limits as unknown
     ```
 
     Raises:
@@ -47,7 +47,7 @@ class Limits:
     max_frontier: int = 100_000
     max_hits: int | None = None
     max_concurrency: int = 16
-    count_beyond_limits: bool = True
+    count_beyond_limits: bool = False
 
     def __post_init__(self) -> None:
         """Check all limits."""

@@ -165,5 +165,6 @@ def walk_links(
     if not policy.roots:
         raise ArgumentError("roots must contain at least one artifact id, not none")
     edge_limits: dict[str, Any] = {"max_edges": max_edges, "max_fanout": max_fanout}
-    limits = Limits(**{name: value for name, value in edge_limits.items() if value is not None})
+    # A tree says how much it leaves out, so its walk looks behind its limits.
+    limits = Limits(count_beyond_limits=True, **{name: n for name, n in edge_limits.items() if n is not None})
     return traverse("", corpus, policy=policy, node_budget=max_nodes, timeout=timeout, limits=limits)

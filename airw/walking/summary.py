@@ -60,8 +60,8 @@ class WalkSummary:
         seconds: The time from the first request to the end, on the event loop's clock.
         left_out: The number of nodes that each limit left out, by the name of the limit.
         at_least: The limits whose number in `left_out` is a lower bound.
-        unknown: The limits for which nothing was counted. After `sufficient` that is `max_depth`, if committed nodes
-            are at the depth cap.
+        unknown: The limits that kept nodes from being expanded, and behind which nothing was counted. See
+            `Limits.count_beyond_limits`.
         lost: The corpora that failed during a walk over several, in their order.
     """
 

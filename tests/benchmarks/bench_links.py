@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from airw import Artifact, Corpus, Limits, traverse
+from airw import Artifact, Corpus, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import CorpusGraph, MarkdownLinks
 from airw.policies import LinkWalk
@@ -101,8 +101,7 @@ async def walk_notes(corpus: Corpus, roots: list[str], **options) -> list[dict[s
     found = []
     for root in roots:
         policy = LinkWalk(roots=[root], max_depth=3, **options)
-        limits = Limits(count_beyond_limits=False)
-        async with traverse("", corpus, policy=policy, node_budget=UNLIMITED, limits=limits) as walk:
+        async with traverse("", corpus, policy=policy, node_budget=UNLIMITED) as walk:
             found.append({hit.artifact_id: (hit.text, hit.metadata["title"]) async for hit in walk})
     return found
 

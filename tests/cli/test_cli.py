@@ -181,6 +181,10 @@ class TestTraverse:
 
     def test_the_summary_reports_what_limits_left_out(self, corpus, capsys):
         main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1"])
+        assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth not counted"
+
+    def test_the_documents_behind_limits_are_counted_if_asked_for(self, corpus, capsys):
+        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1", "--count-beyond-limits"])
         assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth 1"
 
     def test_json_lines_are_hits_then_the_summary(self, corpus, capsys):

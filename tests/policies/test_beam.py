@@ -16,7 +16,7 @@ from airw.links import extractor_from
 from airw.policies import Beam, Scope, beam
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
-from airw.values import IndexPlan, Surface
+from airw.values import IndexPlan, Limits, Surface
 from tests.support.drawing import examples
 
 LINKS = extractor_from(lambda _, fields: fields["links"], id="links")
@@ -125,7 +125,9 @@ class TestWhatIsCommitted:
     async def test_a_dropped_artifact_behind_the_budget_counts_as_left_out(self):
         items = {"a": item("0", to=["b"]), "b": item("0.1")}
         async with corpus_of(items) as corpus:
-            hits, walk = await walk_all(corpus, Beam(width=1, seed_k=2), node_budget=1)
+            hits, walk = await walk_all(
+                corpus, Beam(width=1, seed_k=2), node_budget=1, limits=Limits(count_beyond_limits=True)
+            )
         assert [hit.artifact_id for hit in hits] == ["a"]
         assert (walk.summary.truncated, walk.summary.left_out) == (True, {"node_budget": 1})
 
@@ -320,7 +322,7 @@ async def test_a_step_of_any_width_costs_three_store_calls(width, options, step)
         policy = from_root(width=width, **options)
         hits, _ = await walk_all(replace(corpus, store=store, embedder=embedder), policy)
     assert len(hits) == 1 + 3 * width
-    assert store.calls == ["best_of", "get_records", *step * 3, step[0]]  # the last one counts beyond the limits
+    assert store.calls == ["best_of", "get_records", *step * 3]
     assert embedder.calls.count("embed_query") == 1
 
 

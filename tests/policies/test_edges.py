@@ -223,7 +223,7 @@ class TestCost:
         assert len(asked[0].arguments[0]) == 3 * count
         best = "vectors_of" if make is Mmr else "best_of"
         assert [call.method for call in store.log][:5] == [best, "get_records", "matching", best, "get_records"]
-        assert store.calls["matching"] == 2  # once to walk, once to count beyond the limits
+        assert store.calls["matching"] == 1
         assert (store.calls[best], store.calls["get_records"]) == (2, walk.summary.steps)
 
     async def test_ids_are_looked_up_without_a_call(self):

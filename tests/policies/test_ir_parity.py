@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.policies import per_node
-from airw.values import Limits
 from airw.walking import top_k, traverse
 from tests.support.drawing import examples
 
@@ -154,7 +153,7 @@ def test_nodes_are_expanded_in_the_same_order_except_in_the_last_step(parts, max
     mine, other = Noting(**parts), Noting(**parts)
     options = {"max_depth": max_depth, "node_budget": node_budget}
     theirs(other, **options)
-    anyio.run(partial(ours, limits=Limits(count_beyond_limits=False), **options), mine)
+    anyio.run(partial(ours, **options), mine)
     assert mine.expanded == other.expanded[: len(mine.expanded)]
 
 

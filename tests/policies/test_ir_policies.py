@@ -29,7 +29,7 @@ from airw import build, embedder_from, from_mapping, traverse
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, ReverseDependency
 from airw.stores import MemoryStore
-from airw.values import IndexPlan, Surface
+from airw.values import IndexPlan, Limits, Surface
 from tests.support.drawing import examples
 
 NAME = "pkgs"
@@ -106,7 +106,8 @@ async def our_walks(items, walks):
     ended = []
     async with our_corpus(items) as corpus:
         for query, policy, options in walks:
-            async with traverse(query, corpus, policy=policy, **options) as walk:
+            limits = Limits(count_beyond_limits=True)
+            async with traverse(query, corpus, policy=policy, limits=limits, **options) as walk:
                 count = len([hit async for hit in walk])
             assert count == len(walk.ranking)
             ended.append((walk.ranking, walk.summary))

@@ -111,6 +111,7 @@ class Counting:
 
 
 # Types in another order than they are written in, and than the ids.
+COUNTED = Limits(count_beyond_limits=True)
 TREE = {
     "root": note(("supports", "c"), ("related", "a"), ("derived-from", "b"), ("related", "d")),
     "a": note(("related", "e"), ("related", "root")),
@@ -128,7 +129,7 @@ TREE = {
 class TestByHops:
     async def test_it_goes_breadth_first_by_type_then_by_id(self):
         async with corpus_of(TREE) as corpus:
-            hits, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"))
+            hits, walk = await walk_all(corpus, LinkWalk(roots=["root"], direction="out"), limits=COUNTED)
         assert [hit.artifact_id for hit in hits] == ["root", "b", "a", "d", "c", "g", "f", "e", "h"]
         assert [hit.score for hit in hits] == [0, -1, -1, -1, -1, -2, -2, -2, -2]
         assert [str(hit.score) for hit in hits][:2] == ["0.0", "-1.0"]
@@ -393,7 +394,7 @@ class TestByCost:
         }
         policy = LinkWalk(roots=["a"], weighted=True, direction="out")
         async with corpus_of(items) as corpus:
-            hits, walk = await walk_all(corpus, policy, max_depth=max_depth)
+            hits, walk = await walk_all(corpus, policy, max_depth=max_depth, limits=COUNTED)
         assert {hit.artifact_id: hit.metadata["walk_depth"] for hit in hits} == depths
         assert walk.summary.left_out == left_out
 
@@ -498,12 +499,13 @@ class TestInverses:
     )
     async def test_the_count_beyond_the_depth_cap_uses_the_same_names(self, types, left_out):
         async with corpus_of(SUPPORT) as corpus:
-            _, walk = await walk_all(corpus, LinkWalk(roots=["b"], inverses=INVERSES, types=types), max_depth=0)
+            policy = LinkWalk(roots=["b"], inverses=INVERSES, types=types)
+            _, walk = await walk_all(corpus, policy, max_depth=0, limits=COUNTED)
         assert walk.summary.left_out == left_out
 
     async def test_a_link_back_to_the_parent_does_not_count_as_left_out(self):
         async with corpus_of({"a": note(("supports", "b")), "b": note()}) as corpus:
-            _, walk = await walk_all(corpus, LinkWalk(roots=["a"], inverses=INVERSES), max_depth=1)
+            _, walk = await walk_all(corpus, LinkWalk(roots=["a"], inverses=INVERSES), max_depth=1, limits=COUNTED)
         assert not walk.summary.truncated
 
     async def test_costs_are_those_of_the_stored_links(self):
@@ -813,8 +815,8 @@ async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, 
         hits, walk = await walk_all(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
     step = step or ["neighbor_columns", "records_of"]
-    assert store.calls == [*start, *step * 2, step[0]]  # the last one counts beyond the limits
-    assert walk.summary.left_out == {"max_depth": 1}
+    assert store.calls == [*start, *step * 2]
+    assert walk.summary.unknown == ("max_depth",)
 
 
 async def test_by_cost_each_note_is_looked_up_once_for_any_number_of_paths():
@@ -876,7 +878,7 @@ async def test_neighbours_that_are_only_counted_are_made_only_in_a_thread(many, 
     monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
         plain = replace(corpus, store=WithoutColumns(corpus.store))
-        _, walk = await walk_all(plain, LinkWalk(roots=["root"], direction="out"), max_depth=0)
+        _, walk = await walk_all(plain, LinkWalk(roots=["root"], direction="out"), max_depth=0, limits=COUNTED)
     assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
 
 

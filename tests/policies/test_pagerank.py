@@ -488,7 +488,7 @@ class TestTheRanking:
         for exponent in (0.0, 1.0):
             policy = PersonalizedPageRank(seed_k=0, roots=["a"], degree_exponent=exponent, max_depth=1)
             async with corpus_of(star) as corpus:
-                _, walk = await walk_all(corpus, policy=policy, limits=Limits(count_beyond_limits=False))
+                _, walk = await walk_all(corpus, policy=policy)
             finals.append([(hit.artifact_id, hit.metadata["rank_final"]) for hit in walk.ranking])
         assert finals == [[("a", True), ("hub", True)], [("a", True), ("hub", False)]]
 

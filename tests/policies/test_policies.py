@@ -12,7 +12,7 @@ from airw.errors import ArgumentError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager
 from airw.stores import MemoryStore
-from airw.values import IndexPlan, Surface
+from airw.values import IndexPlan, Limits, Surface
 
 
 def angle(texts):
@@ -224,7 +224,9 @@ class TestCollapsedTree:
 
     async def test_a_budget_spent_on_routers_is_reported(self):
         async with corpus_of(NOTES) as corpus:
-            hits, summary = await walk_all(corpus, policy=CollapsedTree(), node_budget=3)
+            hits, summary = await walk_all(
+                corpus, policy=CollapsedTree(), node_budget=3, limits=Limits(count_beyond_limits=True)
+            )
         assert hits == []
         assert (summary.stop, summary.routed, summary.left_out) == ("node_budget", 3, {"node_budget": 4})
 

@@ -156,7 +156,9 @@ async def test_seeds_without_dependents_have_no_hits(seeds):
 async def test_the_default_depth_cap_is_two():
     items = packages(a=("0.1",), b=("0.1", "a"), c=("0.1", "b"), d=("0.1", "c"))
     async with corpus_of(items) as corpus:
-        hits, walk = await walk_all(corpus, policy=ReverseDependency(seeds=["a"]))
+        hits, walk = await walk_all(
+            corpus, policy=ReverseDependency(seeds=["a"]), limits=Limits(count_beyond_limits=True)
+        )
         deeper, _ = await walk_all(corpus, policy=ReverseDependency(seeds=["a"], max_depth=3))
     assert [hit.artifact_id for hit in hits] == ["a", "b", "c"]
     assert walk.summary.left_out == {"max_depth": 1}

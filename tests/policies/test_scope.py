@@ -185,7 +185,6 @@ class TestSkipped:
             tree(b=["cross", "keep"]),
             node_budget=3,
             adjacent_k=2,
-            limits=Limits(count_beyond_limits=False),
         )
         assert len(hits) == walk.summary.committed == 3
         assert "b" not in ids(hits)
@@ -305,13 +304,23 @@ class TestHonesty:
 
     @every_walk
     async def test_the_count_beyond_the_depth_cap_does_not_cross_what_may_not_be_crossed(self, make, way):
-        hits, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1)
+        hits, walk = await walk_tree(
+            make, way, Scope(cross=CROSS), tree(b=["cross"]), max_depth=1, limits=Limits(count_beyond_limits=True)
+        )
         assert len(hits) == 4
         assert (walk.summary.stop, walk.summary.left_out) == ("exhausted", {"max_depth": 2})
 
     @every_walk
     async def test_the_count_beyond_the_budget_does_not_cross_it_either(self, make, way):
-        _, walk = await walk_tree(make, way, Scope(cross=CROSS), tree(b=["cross"]), node_budget=4, adjacent_k=3)
+        _, walk = await walk_tree(
+            make,
+            way,
+            Scope(cross=CROSS),
+            tree(b=["cross"]),
+            node_budget=4,
+            adjacent_k=3,
+            limits=Limits(count_beyond_limits=True),
+        )
         assert (walk.summary.committed, walk.summary.stop) == (4, "node_budget")
         assert walk.summary.left_out["node_budget"] in (
             (1, 2) if make is Mmr else (2,)
@@ -319,7 +328,7 @@ class TestHonesty:
 
     @every_walk
     async def test_without_the_count_beyond_the_limits_the_counts_are_unknown(self, make, way):
-        _, walk = await walk_tree(make, way, Scope(keep=KEEP), max_depth=1, limits=Limits(count_beyond_limits=False))
+        _, walk = await walk_tree(make, way, Scope(keep=KEEP), max_depth=1)
         assert (walk.summary.unknown, walk.summary.left_out) == (("max_depth",), {})
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airw import traverse
+from airw import Limits, traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Eager, Mmr, Scope, Scored, Strategy
 from tests.support.graph_retriever_oracle import QUERY, corpus_of, vectors_at, walk_graph
@@ -14,7 +14,9 @@ ALL = [Eager, Scored, Mmr, EVERYTHING]
 
 @pytest.mark.parametrize("kind", [Eager, EVERYTHING])
 async def test_a_walk_cut_by_the_depth_cap_counts_the_nodes_below(kind):
-    walk, _ = await walk_of(kind(edges=LINKS, start_k=1, select_k=None), max_depth=1)
+    walk, _ = await walk_of(
+        kind(edges=LINKS, start_k=1, select_k=None), max_depth=1, limits=Limits(count_beyond_limits=True)
+    )
     assert (walk.summary.left_out, walk.summary.truncated) == ({"max_depth": 2}, True)
 
 

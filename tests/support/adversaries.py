@@ -161,7 +161,8 @@ def hit_of(id, score=0.0):
 
 
 def walk_of(policy, *, limits=None, max_depth=None, **options):
-    return traverse("query", None, policy=policy, limits=Limits(**limits or {}), max_depth=max_depth, **options)
+    limits = Limits(**{"count_beyond_limits": True, **(limits or {})})
+    return traverse("query", None, policy=policy, limits=limits, max_depth=max_depth, **options)
 
 
 async def run_walk(policy, **options):

@@ -19,7 +19,7 @@ def test_the_defaults_are_as_documented():
         "max_frontier": 100_000,
         "max_hits": None,
         "max_concurrency": 16,
-        "count_beyond_limits": True,
+        "count_beyond_limits": False,
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from airw.errors import PolicyError
-from airw.values import Edge, HitBatch, Limits, SearchHit
+from airw.values import Edge, HitBatch, SearchHit
 from airw.walking import Columns, Policy, traverse
 from tests.support.walk_cases import case_of
 
@@ -245,7 +245,7 @@ async def test_score_can_tell_by_which_edge_a_node_was_found():
             found.append((nodes.tolist(), state.fresh_edges.tolist()))
             return np.zeros(len(nodes))
 
-    await hits_of(Curious(), node_budget=3, limits=Limits(count_beyond_limits=False))
+    await hits_of(Curious(), node_budget=3)
     assert found == [([0], []), ([5, 7], [0, 2])]
 
 

@@ -166,7 +166,7 @@ class TestCounts:
         """The count beyond the limits finds c, which is dropped, and d."""
         edges = {"a": "bc", "b": "cd"}
         for decide, left in ((first_alone, 2), (lambda ids: (ids, ""), 1)):
-            _, summary = await walk_paths(Dropping(edges, decide), max_depth=1)
+            _, summary = await walk_paths(Dropping(edges, decide), max_depth=1, limits=Limits(count_beyond_limits=True))
             assert (summary.stop, summary.left_out) == ("exhausted", {"max_depth": left})
 
     async def test_events_mark_an_entry_as_known_only_while_it_waits(self):

@@ -105,7 +105,7 @@ def test_a_walk_is_the_same_for_every_form_of_neighbours(backend, graph, options
 
 async def test_neighbours_beyond_the_limits_are_counted_and_not_made():
     net = Net({0: [1, 2], 1: [3, 4], 2: [4, 0, 5]}, as_lazy)
-    _, summary = await events_of(net, max_depth=1)
+    _, summary = await events_of(net, max_depth=1, limits=Limits(count_beyond_limits=True))
     assert summary["left_out"] == {"max_depth": 3}
     assert net.made == [1, 2]
 
@@ -124,7 +124,7 @@ async def test_a_neighbour_that_two_limits_exclude_is_counted_for_each(offer):
         return [min(frontier.live.tolist(), key=lambda at: frontier.ids[at])]
 
     net = Net({0: [1], 1: [5], 9: [6, 7]}, offer, seed=seed, select=select, keeps_frontier=True)
-    _, summary = await events_of(net, max_depth=1, node_budget=3)
+    _, summary = await events_of(net, max_depth=1, node_budget=3, limits=Limits(count_beyond_limits=True))
     assert summary["left_out"] == {"max_depth": 1, "node_budget": 2}
 
 
@@ -170,7 +170,7 @@ async def test_an_error_while_a_neighbour_is_made_names_the_stage_and_the_node(m
 async def test_unhashable_ids_are_an_error():
     net = Net({}, lambda *_: LazyNeighbors([[1]], lambda part: [(1, None)][part]))
     with pytest.raises(PolicyError, match=r"node_id returned \[1\] .*; return something hashable"):
-        await events_of(net, max_depth=0)
+        await events_of(net, max_depth=0, limits=Limits(count_beyond_limits=True))
 
 
 @given(st.lists(st.integers(0, 9_000), max_size=40))

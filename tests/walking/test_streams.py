@@ -304,7 +304,7 @@ async def test_a_merge_of_nothing_ends_at_once(order):
         {"node_budget": 5},
         {"node_budget": 0},
         {"limits": Limits(max_hits=4)},
-        {"limits": Limits(max_fanout=2, count_beyond_limits=False), "node_budget": 9},
+        {"limits": Limits(max_fanout=2, count_beyond_limits=True), "node_budget": 9},
         {"max_depth": 3},
         {"timeout": 0},
     ],

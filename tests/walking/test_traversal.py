@@ -165,7 +165,7 @@ async def test_the_first_hit_is_yielded_after_one_step():
 
 async def test_a_step_costs_one_call_of_each_method_however_many_nodes_it_has():
     policy = Net({0: range(1, 301)} | {n: range(n * 1000, n * 1000 + 2) for n in range(1, 301)}, seeds=[0])
-    _, summary = await ids_of(policy, max_depth=2, node_budget=500, limits=Limits(count_beyond_limits=False))
+    _, summary = await ids_of(policy, max_depth=2, node_budget=500)
     assert summary.steps == 3
     assert policy.calls == {"seed": 1, "score": 3, "expand": 2, "to_hits": 3}
 
@@ -742,7 +742,7 @@ async def test_an_error_of_a_per_node_policy_names_the_node(method, limit, form)
 
     policy = Countdown()
     setattr(policy, method, check if form == "sync" else check_async)
-    error = await error_of(per_node(policy), OSError, limits=Limits(max_concurrency=limit))
+    error = await error_of(per_node(policy), OSError, max_depth=3, limits=Limits(max_concurrency=limit))
     assert any(note.endswith("for node 1") for note in error.__notes__)
 
 
@@ -879,7 +879,7 @@ async def test_the_state_contains_visited_nodes_with_depths_and_parents():
         seen.append((state.depth_of("a"), state.parent_of("a"), state.depth_of("c"), state.parent_of("c")))
         return [TREE.get(entry.id, ()) for entry in committed]
 
-    await ids_of(Net(expand=expand), node_budget=3, limits=Limits(count_beyond_limits=False))
+    await ids_of(Net(expand=expand), node_budget=3)
     assert seen == [("query", 3, None, {"a"}, 1), (0, None, None, None)]
 
 
@@ -940,7 +940,7 @@ async def test_top_k_checks_its_arguments_before_it_walks():
 
 
 async def test_the_summary_is_valid_json():
-    _, summary = await ids_of(Net(TREE), node_budget=1)
+    _, summary = await ids_of(Net(TREE), node_budget=1, limits=Limits(count_beyond_limits=True))
     told = json.loads(json.dumps(summary.to_dict()))
     assert told.pop("seconds") >= 0
     assert told == {

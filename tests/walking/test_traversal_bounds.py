@@ -47,7 +47,9 @@ def hit_of(entry):
 
 
 def walk_of(policy, *, limits=None, **options):
-    return traverse("query", None, policy=policy, limits=Limits(**limits or {}), **options)
+    """Start a walk that counts beyond its limits."""
+    limits = Limits(**{"count_beyond_limits": True, **(limits or {})})
+    return traverse("query", None, policy=policy, limits=limits, **options)
 
 
 async def ids_of(policy, **options):
@@ -199,10 +201,12 @@ async def test_a_budget_and_max_hits_reached_in_one_step_are_both_reported():
     ],
     ids=str,
 )
-async def test_without_the_count_beyond_the_limits_the_counts_are_unknown(options, stop, unknown):
+async def test_by_default_limits_are_not_looked_behind_and_named_as_unknown(options, stop, unknown):
     policy = Net(CHAIN)
-    ids, summary = await ids_of(policy, limits={"count_beyond_limits": False}, **options)
-    assert outcome(summary) == (stop, {}, (), unknown)
+    walk = traverse("query", None, policy=policy, **options)
+    ids = [int(hit.artifact_id) async for hit in walk]
+    assert outcome(walk.summary) == (stop, {}, (), unknown)
+    assert walk.summary.truncated is bool(unknown)
     assert list(chain(*policy.expanded)) == (ids[:-1] if unknown else ids)
 
 

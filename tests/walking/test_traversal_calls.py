@@ -81,17 +81,18 @@ async def walk_and_count(corpus, policy, *, budget=64, **options):
     return hits, walk.summary, [*steps, store.calls[noted:]]
 
 
-async def test_a_walk_of_64_nodes_to_depth_3_costs_12_calls_the_count_beyond_the_limits_included(corpus):
+async def test_a_walk_of_64_nodes_to_depth_3_costs_11_calls(corpus):
     hits, summary, steps = await walk_and_count(corpus, eager())
     assert (len(hits), summary.depth, summary.steps) == (64, 3, 4)
+    assert (summary.left_out, summary.unknown) == ({}, ("max_depth",))
+    assert steps == [["search_vectors", "get_records"], STEP, STEP, STEP, []]
+    assert sum(map(len, steps)) == 11
+
+
+async def test_the_count_beyond_the_limits_costs_one_call_more(corpus):
+    _, summary, steps = await walk_and_count(corpus, eager(), limits=Limits(count_beyond_limits=True))
     assert summary.left_out["max_depth"] > 0
     assert steps == [["search_vectors", "get_records"], STEP, STEP, STEP, ["neighbors"]]
-    assert sum(map(len, steps)) == 12
-
-
-async def test_without_the_count_beyond_the_limits_it_costs_11(corpus):
-    _, _, steps = await walk_and_count(corpus, eager(), limits=Limits(count_beyond_limits=False))
-    assert sum(map(len, steps)) == 11
 
 
 @pytest.mark.parametrize("policy", [eager, lambda factor=1: CollapsedTree(seed_k=20 * factor)])
@@ -112,13 +113,13 @@ async def test_twice_the_nodes_cost_the_same_calls(corpus, policy):
 )
 async def test_other_kinds_of_seeds_cost_at_most_three_calls_to_the_first_hit(corpus, options, first):
     _, _, steps = await walk_and_count(corpus, eager(**options))
-    assert steps == [first, STEP, STEP, STEP, ["neighbors"]]
+    assert steps == [first, STEP, STEP, STEP, []]
 
 
 async def test_hybrid_seeds_cost_both_searches_and_only_lexical_ones_are_scored(corpus):
     hits, _, steps = await walk_and_count(corpus, eager(seeding="hybrid"))
     assert sorted(steps[0]) == ["get_records", "search_text", "search_vectors"]
-    assert steps[1:] == [STEP, STEP, STEP, ["neighbors"]]
+    assert steps[1:] == [STEP, STEP, STEP, []]
     assert len(hits) == 64
 
 
@@ -139,7 +140,7 @@ async def test_a_seed_that_only_the_lexical_search_found_is_scored_by_one_more_c
         scores = {hit.artifact_id: hit.score async for hit in walk}
     assert scores["last"] == -1.0
     assert sorted(store.calls[:2]) == ["search_text", "search_vectors"]
-    assert store.calls[2:] == ["best_of", "get_records", "neighbors"]
+    assert store.calls[2:] == ["best_of", "get_records"]
 
 
 @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])

@@ -160,7 +160,8 @@ def walk(policy, *, backend="asyncio", max_depth=None, node_budget=64, timeout=N
 
     async def main():
         options = {"max_depth": max_depth, "node_budget": node_budget, "timeout": timeout}
-        walk = traverse("query", None, policy=policy, limits=Limits(**limits), **options)
+        counted = Limits(**{"count_beyond_limits": True, **limits})
+        walk = traverse("query", None, policy=policy, limits=counted, **options)
         hits = [(int(hit.artifact_id), hit.score, hit.metadata) async for hit in walk]
         ranked = [(int(hit.artifact_id), hit.score, hit.metadata) for hit in walk.ranking]
         assert sorted(hits, key=lambda hit: -hit[1]) == ranked
@@ -446,7 +447,8 @@ def test_an_edge_is_known_when_its_target_was_seen_before(graph, width):
 
 def events_of(policy, *, max_depth=None, node_budget=64, **limits):
     async def main():
-        options = {"max_depth": max_depth, "node_budget": node_budget, "limits": Limits(**limits)}
+        counted = Limits(**{"count_beyond_limits": True, **limits})
+        options = {"max_depth": max_depth, "node_budget": node_budget, "limits": counted}
         return [event async for event in traverse("query", None, policy=policy, **options).events()]
 
     return anyio.run(main)

@@ -315,7 +315,7 @@ async def test_other_tasks_run_at_least_every_hundred_events():
     streak = longest = last = total = 0
     async with anyio.create_task_group() as group:
         group.start_soon(ticks)
-        async for _ in walk_of(policy, node_budget=2, limits=Limits(count_beyond_limits=False)).events():
+        async for _ in walk_of(policy, node_budget=2).events():
             total += 1
             streak, last = streak + 1 if runs == last else 1, runs
             longest = max(longest, streak)
