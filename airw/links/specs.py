@@ -4,7 +4,7 @@ import json
 import re
 import zlib
 from base64 import b85decode, b85encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from airw._base.specs import from_spec, spec_of
@@ -37,9 +37,12 @@ def extractor_spec(extractor: object) -> dict[str, Any] | None:
     params: dict[str, Any] = {"inner": spec_of(extractor.inner, _INNER), "type": extractor.type}
     if isinstance(extractor, MentionFinder):
         params["titles"] = _encode_titles(extractor.titles)
+        params["cased"] = extractor.cased
     else:
         params["min_chars"] = extractor.min_chars
         params["max_share"] = extractor.max_share
+        params["shared"] = extractor.shared
+        params["cased"] = extractor.cased
     return None if None in params.values() else {"name": type(extractor).__name__, "params": params}
 
 
@@ -65,8 +68,8 @@ def _title_mentions(**params: Any) -> TitleMentions:
     return TitleMentions(inner=_inner_from_spec(inner), **params)
 
 
-def _mention_finder(*, inner: Mapping[str, Any], type: str, titles: str) -> MentionFinder:
-    return MentionFinder(_inner_from_spec(inner), type, _decode_titles(titles))
+def _mention_finder(*, inner: Mapping[str, Any], type: str, titles: str, cased: bool = False) -> MentionFinder:
+    return MentionFinder(_inner_from_spec(inner), type, _decode_titles(titles), cased)
 
 
 def _inner_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
@@ -74,15 +77,16 @@ def _inner_from_spec(spec: Mapping[str, Any]) -> EdgeExtractor:
     return from_spec(spec, _INNER, "inner edge extractor")
 
 
-def _encode_titles(titles: Mapping[str, str]) -> str | None:
+def _encode_titles(titles: Mapping[str, Sequence[str]]) -> str | None:
     """Return the titles of a whole corpus in about 20 characters each; `None` if too many."""
-    text = json.dumps(dict(titles)).encode()
+    text = json.dumps({title: "\0".join(notes) for title, notes in titles.items()}).encode()  # no id contains NUL
     return b85encode(zlib.compress(text)).decode() if len(text) <= _MAX_JSON and len(titles) <= _MAX_COUNT else None
 
 
-def _decode_titles(encoded: str) -> dict[str, str]:
+def _decode_titles(encoded: str) -> dict[str, list[str]]:
     try:
-        return dict(json.loads(_decompress(b85decode(encoded[: _MAX_JSON + 1]))))
+        titles: dict[str, str] = json.loads(_decompress(b85decode(encoded[: _MAX_JSON + 1])))
+        return {title: notes.split("\0") if notes else [] for title, notes in titles.items()}
     except (ValueError, TypeError, zlib.error) as error:
         raise ArgumentError("the stored titles of MentionFinder cannot be read; build the corpus again") from error
 

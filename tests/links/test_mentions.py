@@ -40,7 +40,7 @@ TITLES = ("Merge sort", "Sort", "Graph walk", "Café Noir", "C++", "walk", "x_y"
 
 def finder(*titles, **options):
     notes = [Artifact(f"{number}.md", f"# {title}") for number, title in enumerate(titles)]
-    return TitleMentions(**options).over(notes)
+    return TitleMentions(**{"cased": False, **options}).over(notes)
 
 
 def find_mentions(text, *titles, own="own.md", **options):
@@ -125,7 +125,7 @@ def test_text_beside_a_link_or_code_is_prose(text, found):
 
 def test_a_linked_note_is_also_mentioned_and_mentions_follow_the_links():
     notes = [Artifact("a.md", "# Sort"), Artifact("b.md", "---\naliases: [Order]\n---\n# Walk")]
-    mentions = TitleMentions().over(notes)
+    mentions = TitleMentions(cased=False).over(notes)
     found = mentions.extract(Artifact("c.md", "Sort by [order](b.md), in this order."), {})
     assert found.links == [
         Link("b.md", "related", "inline", file="c.md", line=1),
@@ -134,13 +134,68 @@ def test_a_linked_note_is_also_mentioned_and_mentions_follow_the_links():
     assert found.names == MarkdownLinks().extract(Artifact("c.md", ""), {}).names
 
 
+# Case, parentheses and shared titles
+
+
+def mentions_among(texts, **options):
+    """Return the mentions of the last of these notes."""
+    notes = [Artifact(name, text) for name, text in texts.items()]
+    return [link.target_ref for link in TitleMentions(**options).over(notes).extract(notes[-1], {}).links]
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "found"),
+    [
+        ("Apple", "It was made by Apple.", True),
+        ("Apple", "Apple made it. The phone of Apple is new.", True),
+        ("Apple", "Phones by Apple, and phones of Apple.", True),
+        ("Apple", "They ate an apple.", False),
+        ("Gone Girl", "We saw Gone Girl. She wrote Gone Girl.", True),
+        ("Merge sort", "A merge sort is stable.", True),
+        ("Merge sort", "Merge sort is stable.", True),
+        ("Merge sort", "MERGE SORT", False),
+        ("Loss Function", "Any loss function, a function with a loss.", True),
+        ("Loss Function", "Loss function: any loss, any function.", True),
+        ("numpy", "We use numpy.", True),
+        ("numpy", "Numpy is used.", True),
+        ("Point", "A data point, and a point.", False),
+        ("UNICEF", "Works for UNICEF.", True),
+        ("UNICEF", "Works for unicef.", False),
+        ("Élan Vital", "Speaks of Élan Vital.", True),
+        ("Élan Vital", "Speaks of E\N{COMBINING ACUTE ACCENT}lan Vital.", True),
+        ("東京", "これは、東京、です。", True),
+    ],
+)
+def test_a_name_is_found_as_written_and_ordinary_words_in_any_case(title, text, found):
+    assert mentions_among({"title.md": f"# {title}", "text.md": text}, min_chars=2) == ["title.md"] * found
+
+
+def test_parentheses_at_the_end_of_a_title_may_be_missing_in_a_text():
+    planet, metal = "# Mercury (planet)\n\nMercury is hot.", "# Mercury (metal)\n\nIt is liquid."
+    texts = {"planet.md": planet, "metal.md": metal, "text.md": "It flew to Mercury."}
+    assert mentions_among(texts) == ["metal.md", "planet.md"]
+    assert mentions_among(texts, shared=1) == []
+    assert mentions_among({**texts, "god.md": "# Mercury", "x.md": "It flew to Mercury."}) == ["god.md"]
+    assert mentions_among({**texts, "x.md": "It flew to Mercury (planet)."}) == ["planet.md"]
+    assert mentions_among({"text.md": texts["text.md"], "metal.md": metal, "planet.md": planet}) == []
+
+
+def test_a_name_that_few_notes_share_leads_to_each_and_a_heading_that_they_share_to_none():
+    names = {f"{number}.md": "# Erik Berg\n\nHe was born." for number in range(5)}
+    assert mentions_among({**names, "x.md": "The son of Erik Berg."}) == sorted(names)
+    assert mentions_among({**names, "5.md": "# Erik Berg", "x.md": "The son of Erik Berg."}) == []
+    headings = {f"{number}.md": "# Getting Started\n\nIt is started by getting it." for number in range(2)}
+    assert mentions_among({**headings, "x.md": "## Getting Started"}) == []
+
+
 # Guards
 
 
-def test_a_title_of_several_notes_is_no_mention_and_neither_are_its_parts():
-    assert find_mentions("merge sort and sort", "Merge sort", "Merge Sort", "Merge") == []
+def test_a_title_of_more_notes_than_may_share_it_is_no_mention_and_neither_are_its_parts():
+    assert find_mentions("merge sort and sort", "Merge sort", "Merge Sort", "Merge", shared=1) == []
     notes = [Artifact("a.md", "---\naliases: [Sort, sort]\n---\n# SORT"), Artifact("b.md", "sort")]
-    assert [link.target_ref for link in TitleMentions().over(notes).extract(notes[1], {}).links] == ["a.md"]
+    mentions = TitleMentions(cased=False, shared=1).over(notes)
+    assert [link.target_ref for link in mentions.extract(notes[1], {}).links] == ["a.md"]
 
 
 def test_a_note_mentions_neither_itself_nor_the_parts_of_its_own_title():
@@ -159,12 +214,13 @@ def test_common_titles_are_not_searched():
     notes = [Artifact(name, text) for name, text in texts.items()]
 
     def targets(**options):
-        links = TitleMentions(**options).over(notes).extract(notes[-1], {}).links
+        links = TitleMentions(cased=False, **options).over(notes).extract(notes[-1], {}).links
         return [link.target_ref for link in links]
 
     assert targets() == ["both", "rare"]
     assert targets(max_share=1) == ["both", "rare", "sort"]
-    assert TitleMentions().over(notes) == TitleMentions().over(notes[::-1])
+    for cased in (False, True):
+        assert TitleMentions(cased=cased).over(notes) == TitleMentions(cased=cased).over(notes[::-1])
 
 
 @pytest.mark.parametrize(
@@ -176,6 +232,8 @@ def test_common_titles_are_not_searched():
         {"min_chars": 0},
         {"max_share": 2},
         {"max_share": True},
+        {"shared": 0},
+        {"cased": 1},
     ],
 )
 def test_meaningless_settings_are_refused(options):
@@ -206,7 +264,7 @@ def test_titles_are_pickled_and_have_a_specification():
     assert extractor_spec(TitleMentions(inner=extractor_from(lambda *_: {}, id="x"))) is None
 
 
-@pytest.mark.parametrize("titles", [{"": "a.md"}, {"sort": None}, {3: "a.md"}])
+@pytest.mark.parametrize("titles", [{"": ["a.md"]}, {"sort": None}, {"sort": "a.md"}, {"sort": [1]}, {3: ["a.md"]}])
 def test_invalid_titles_are_refused(titles):
     with pytest.raises(ArgumentError, match="titles must be a mapping"):
         MentionFinder(MarkdownLinks(), "mentions", titles)
@@ -265,8 +323,7 @@ def test_truncated_titles_are_refused():
 
 
 def test_odd_titles_are_read_back():
-    titles = {'a "b" \\ c': "a.md", "": "b", "\u2028é\ud800": "c\n", 'x": "y': "", ", ": "}"}
-    del titles[""]
+    titles = {'a "b" \\ c': ["a.md", "b"], "\u2028é\ud800": ["c\n"], 'x": "y': [], ", ": ["}"]}
     finder = MentionFinder(MarkdownLinks(), "mentions", titles)
     assert extractor_from_spec(extractor_spec(finder)).titles == titles
     assert extractor_from_spec(extractor_spec(MentionFinder(MarkdownLinks(), "mentions", {}))).titles == {}
@@ -284,7 +341,7 @@ def test_an_extractor_within_many_others_is_refused():
 
 def test_a_title_of_more_than_500_characters_is_none():
     notes = [Artifact(f"{size}.md", f"---\naliases: [{'a' * size}]\n---\n") for size in (500, 501)]
-    assert sorted(map(len, TitleMentions(min_chars=400).over(notes).titles)) == [500]
+    assert sorted(map(len, TitleMentions(min_chars=400, cased=False).over(notes).titles)) == [500]
 
 
 def test_a_run_of_underscores_takes_linear_time():
@@ -305,11 +362,12 @@ def test_a_note_that_mentions_thousands_of_others_takes_linear_time():
 
 def test_its_id_changes_only_with_the_titles_and_the_settings():
     notes = [Artifact("a", "# Sort"), Artifact("b", "# Walk")]
-    before = TitleMentions().over(notes).id
-    assert TitleMentions().over([Artifact("b", "# WALK\n\nmore"), *notes]).id == before
+    before = TitleMentions(cased=False).over(notes).id
+    assert TitleMentions(cased=False).over([Artifact("b", "# WALK\n\nmore"), *notes]).id == before
     others = [notes[:1], [*notes, Artifact("c", "# Runs")], [notes[0], Artifact("c", "# Walk")]]
-    ids = {TitleMentions().over(other).id for other in others} | {TitleMentions(type="x").over(notes).id, before}
-    assert len(ids) == 5
+    ids = {TitleMentions(cased=False).over(other).id for other in others}
+    ids |= {TitleMentions(type="x").over(notes).id, TitleMentions().over(notes).id, before}
+    assert len(ids) == 6
     assert len(TitleMentions(inner=MarkdownLinks(inline_type="y")).over(notes).id) < 200
 
 
@@ -335,7 +393,8 @@ class Counting:
 
 
 def notes(items, **options):
-    options = {"strategy": Notes(), "embedder": HashingEmbedder(dim=16), "edge_extractor": TitleMentions(), **options}
+    mentions = TitleMentions(cased=False)
+    options = {"strategy": Notes(), "embedder": HashingEmbedder(dim=16), "edge_extractor": mentions, **options}
     return from_mapping(items, name="notes", **options)
 
 
@@ -353,21 +412,32 @@ async def mentions(store, name):
     return [edge.target for edge in edges]
 
 
-WORDS = st.sampled_from(["sort", "merge", "walk", "graph", "[sort](b.md)", "[[walk]]", "`sort`", "\n", "\n\n# "])
+WORDS = st.sampled_from(
+    ["sort", "Sort", "merge", "walk", "Graph Walk", "graph", "[sort](b.md)", "[[walk]]", "`sort`", "\n", "\n\n# "]
+)
 TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
 HEADS = st.sampled_from(
-    ["", "# sort\n", "# Merge Sort\n", "# walk\n", "---\naliases: [walk, graph walk]\n---\n", "# A sort\n"]
+    [
+        "",
+        "# sort\n",
+        "# Merge Sort\n",
+        "# Graph Walk (x)\n",
+        "# walk\n",
+        "---\naliases: [walk, graph walk]\n---\n",
+        "# A sort\n",
+    ]
 )
 NAMES = ["a.md", "b.md", "c.md", "sort.md"]
 EDIT = st.tuples(st.sampled_from(NAMES), st.none() | st.tuples(HEADS, TEXTS))
+EXTRACTORS = st.sampled_from([TitleMentions(cased=False), TitleMentions(), TitleMentions(shared=1)])
 STEPS = st.lists(st.lists(EDIT, max_size=2), min_size=1, max_size=4)
 
 
-async def check_builds(edits, store):
+async def check_builds(edits, store, mentions):
     state = dict.fromkeys(NAMES[:2], "sort a walk, merge sort")
     for edit in ((), *edits):
         state = {name: text for name, text in {**state, **dict(edit)}.items() if text is not None}
-        source = notes({name: "".join(text) for name, text in state.items()})
+        source = notes({name: "".join(text) for name, text in state.items()}, edge_extractor=mentions)
         await build(source, store=store, force=True, batch_size=2)
         fresh = MemoryStore()
         await build(source, store=fresh)
@@ -376,18 +446,18 @@ async def check_builds(edits, store):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@given(edits=STEPS)
+@given(edits=STEPS, mentions=EXTRACTORS)
 @settings(max_examples=examples(40))
-def test_after_any_changes_a_build_contains_the_mentions_of_a_fresh_one(backend, edits):
-    anyio.run(check_builds, edits, MemoryStore(), backend=backend)
+def test_after_any_changes_a_build_contains_the_mentions_of_a_fresh_one(backend, edits, mentions):
+    anyio.run(check_builds, edits, MemoryStore(), mentions, backend=backend)
 
 
-@given(edits=STEPS)
+@given(edits=STEPS, mentions=EXTRACTORS)
 @settings(max_examples=examples(12))
-def test_the_same_is_true_for_a_file(tmp_path_factory, edits):
+def test_the_same_is_true_for_a_file(tmp_path_factory, edits, mentions):
     async def main():
         async with SqliteStore(tmp_path_factory.mktemp("law") / "law.airw") as store:
-            await check_builds(edits, store)
+            await check_builds(edits, store, mentions)
 
     anyio.run(main)
 
@@ -419,7 +489,7 @@ async def test_upserted_notes_are_searched_for_the_titles_of_the_last_build():
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("given_again", [None, TitleMentions()])
+@pytest.mark.parametrize("given_again", [None, TitleMentions(cased=False)])
 async def test_a_corpus_opened_by_name_has_the_titles_of_its_last_build(tmp_path, given_again):
     async with build(notes({"a.md": "# Sort"}), store=tmp_path / "n.airw", embedder="light"):
         pass
@@ -452,7 +522,7 @@ async def test_partitions_need_the_titles_first_and_then_equal_a_build():
     texts = {"a.md": "# Sort\n\nWe walk.", "b.md": "# Walk", "c.md": "# Other\n\nThey sort, then walk."}
     with pytest.raises(ArgumentError, match=r"^edge_extractor TitleMentions must see all .*; pass TitleMentions\.over"):
         await prepare_ingest(notes(texts), store=MemoryStore())
-    known = TitleMentions().over(Artifact(name, text) for name, text in texts.items())
+    known = TitleMentions(cased=False).over(Artifact(name, text) for name, text in texts.items())
     store, whole = MemoryStore(), MemoryStore()
     plan = await prepare_ingest(notes({}, edge_extractor=known), store=store)
     for number, (name, text) in enumerate(texts.items()):
