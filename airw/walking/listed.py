@@ -10,6 +10,7 @@ from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw._base.notes import add_note
 from airw.errors import PolicyError
+from airw.walking.found_again import FoundPaths
 from airw.walking.policy import WalkPolicy
 from airw.walking.slips import require_plain
 
@@ -169,6 +170,12 @@ class ListedNodes:
         ids, visited, waiting, start = found.ids, self._visited, self._waiting, self._read_count - len(found.ids)
         known = (id in visited or waiting.get(id, place) != place for place, id in enumerate(ids, start))
         return np.fromiter(known, np.bool_, len(ids))
+
+    def paths_to_committed(self, found: ListedNeighbors) -> FoundPaths:
+        """Return the neighbours that are committed, as paths to them."""
+        positions = np.fromiter(map(self._visited.get, found.ids, repeat(-1)), np.intp, len(found.ids))
+        none = np.full(len(positions), -1)
+        return FoundPaths(found.nodes, none, found.parents, positions).take(positions >= 0)
 
     def waiting_positions(self, found: ListedNeighbors, size: int) -> Positions:
         """Return the position at which each neighbour waits; -1 if it does not."""

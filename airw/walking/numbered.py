@@ -11,6 +11,7 @@ from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import Edge
 from airw.walking.columns import Columns
+from airw.walking.found_again import FoundPaths
 from airw.walking.policy import Policy, WalkPolicy, WalkState
 from airw.walking.slips import await_answer, label_errors, require_edge
 
@@ -148,6 +149,12 @@ class NumberedNodes:
         is_known[kept[self._positions[found.numbers[kept]] == np.arange(first, first + len(kept))]] = False
         return is_known
 
+    def paths_to_committed(self, found: NumberedNeighbors) -> FoundPaths:
+        """Return the neighbours that are committed, as paths to them."""
+        rows = self._status[found.numbers] == _VISITED
+        numbers = found.numbers[rows]
+        return FoundPaths(numbers, found.edges[rows], found.parents[rows], self._positions[numbers])
+
     def waiting_positions(self, found: NumberedNeighbors, size: int) -> Positions:
         """Return the position at which each neighbour waits; -1 if it does not."""
         waits: NDArray[np.bool_] = self._status[found.numbers] == _WAITING
@@ -273,7 +280,10 @@ class NumberedNodes:
 
     async def edge_types(self, positions: Positions) -> list[str | None]:
         """Return the types of the edges that led to positions; `None` for seeds."""
-        edges = self._edges[positions]
+        return await self.types_of(self._edges[positions])
+
+    async def types_of(self, edges: Positions) -> list[str | None]:
+        """Return the types of edges by their numbers; `None` for seeds."""
         types: list[str | None] = [None] * len(edges)
         for answer, rows, places in self._split_by_answer(edges):
             if answer.edge_types is not None:

@@ -260,8 +260,8 @@ class WalkPolicy(Protocol):
     """A policy of walks: where they start, which nodes are near, and where they go.
 
     In each step the operator calls `expand`, `score` and `select` once, for all nodes of the step. `Policy` has
-    defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have a method `begin`;
-    see `Policy.begin`.
+    defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have a method `begin`
+    and an attribute `rescores_committed`; see `Policy`.
     """
 
     @property
@@ -351,6 +351,12 @@ class Policy(Generic[M]):
     max_depth: int | None = None
     keeps_frontier: bool = False
     scores_paths: bool = False
+    rescores_committed: bool = False
+    """True if `score` also gets the paths that lead to committed nodes once more; it needs `scores_paths`.
+
+    They come after the new nodes, in the same call; circles are left out. Nothing is committed twice. If such a path
+    scores higher, `rank` gets the hit with that score and path, and so does `walk.ranking`.
+    """
 
     def begin(self, state: WalkState[M]) -> M:
         """Return the memory of one walk; the operator stores it as `state.memory` before `seed`."""

@@ -1,9 +1,10 @@
 """The provenance of hits: how the walk reached each of them."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import repeat
 from numbers import Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,11 +12,16 @@ from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import HitBatch, SearchHit
 from airw.walking.committed import CommittedNodes
+from airw.walking.found_again import BetterPath
 from airw.walking.policy import Policy, WalkPolicy
 from airw.walking.record import WalkRecord
 from airw.walking.slips import find_edge
 
 _PATH_DEPTH = 64  # deeper hits have no `walk_path`: in a chain of n nodes all paths have n * n / 2 ids
+
+
+Origin: TypeAlias = tuple[Hashable, int, int, Hashable | None, str | None]
+"""How a walk reached a node: its id, its depth, the position and the id of its parent, the type of its edge."""
 
 
 class Provenance:
@@ -69,6 +75,18 @@ class Provenance:
             self._name_seed(id, None if artifact_id is None else (hits.source_of(row), artifact_id))
         return hits.add_metadata(_Origins(self, self._record, committed, edge_types).write)
 
+    def improve(self, hit: SearchHit, position: int, better: BetterPath) -> SearchHit:
+        """Return a copy of a hit that has the score of a better path, and that path."""
+        record, fields = self._record, dict(hit.metadata)
+        id, parent_id = record.ids_at(np.array([position, better.parent]))
+        depth_above, old_depth = record.depths_at(np.array([better.parent, position])).tolist()
+        # A seed that the policy wrote stays.
+        if old_depth and fields.get("seed") == self.name_of_seed(self.path_to(position, id, old_depth)[0]):
+            del fields["seed"]
+        fields.pop("walk_edge", None)
+        self.write([(id, depth_above + 1, better.parent, parent_id, better.edge_type)], [fields])
+        return replace(hit, score=better.score, metadata=fields)
+
     def _seeds_of(self, committed: CommittedNodes) -> list[tuple[int, Hashable]]:
         """Return the rows and the ids of those nodes that are seeds."""
         if np.minimum.reduce(committed.positions) >= self._record.seed_count:
@@ -88,6 +106,20 @@ class Provenance:
     def name_of_seed(self, id: Hashable) -> Any:
         """Return what hits call a seed."""
         return self._seed_names[id]
+
+    def write(self, origins: Sequence[Origin], metadata: Sequence[dict[str, Any]]) -> None:
+        """Write into the metadata of hits how the walk reached their nodes."""
+        path_to, name_of_seed = self.path_to, self.name_of_seed
+        for (id, depth, parent, parent_id, edge_type), fields in zip(origins, metadata, strict=True):
+            path_above = path_to(parent, parent_id, depth - 1) if depth else ()
+            fields["walk_depth"] = depth
+            fields["walk_parent"] = parent_id
+            if depth <= _PATH_DEPTH:
+                fields["walk_path"] = [*path_above, id]
+            if depth and "seed" not in fields:  # a policy may have written a seed of its own
+                fields["seed"] = name_of_seed(path_above[0])
+            if edge_type is not None:
+                fields["walk_edge"] = edge_type
 
     def path_to(self, position: int, id: Hashable | None, depth: int) -> tuple[Hashable, ...]:
         """Return the ids from the seed to a node, or the seed alone if there are many.
@@ -136,26 +168,15 @@ class _Origins:
     ) -> None:
         self._provenance, self._record, self._committed = provenance, record, committed
         self._edge_types = edge_types
-        self._rows: list[tuple[Hashable, int, int, Hashable | None, str | None]] | None = None
+        self._rows: list[Origin] | None = None
 
     def write(self, rows: Sequence[int], metadata: Sequence[dict[str, Any]]) -> None:
         """Write how the walk reached the nodes of some rows into the metadata of their hits."""
         if self._rows is None:
             self._rows = self._read_rows()
-        path_to, name_of_seed = self._provenance.path_to, self._provenance.name_of_seed
-        for row, fields in zip(rows, metadata, strict=True):
-            id, depth, parent, parent_id, edge_type = self._rows[row]
-            path_above = path_to(parent, parent_id, depth - 1) if depth else ()
-            fields["walk_depth"] = depth
-            fields["walk_parent"] = parent_id
-            if depth <= _PATH_DEPTH:
-                fields["walk_path"] = [*path_above, id]
-            if depth and "seed" not in fields:  # a policy may have written a seed of its own
-                fields["seed"] = name_of_seed(path_above[0])
-            if edge_type is not None:
-                fields["walk_edge"] = edge_type
+        self._provenance.write([self._rows[row] for row in rows], metadata)
 
-    def _read_rows(self) -> list[tuple[Hashable, int, int, Hashable | None, str | None]]:
+    def _read_rows(self) -> list[Origin]:
         nodes, record = self._committed, self._record
         parents, edge_types = record.parents_at(nodes.positions).tolist(), self._edge_types
         columns = (nodes.ids, nodes.depths.tolist(), parents, nodes.parents)

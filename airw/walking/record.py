@@ -1,6 +1,6 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
-from collections.abc import Hashable, Sequence, Sized
+from collections.abc import Callable, Hashable, Sequence, Sized
 from math import isnan
 from operator import index
 from typing import Any
@@ -11,6 +11,7 @@ from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.walking.committed import CommittedNodes
+from airw.walking.found_again import FoundAgain
 from airw.walking.listed import ListedNodes
 from airw.walking.numbered import NumberedNodes, to_read_only
 from airw.walking.policy import ColumnView, Frontier, IntegerView, WalkPolicy
@@ -43,6 +44,8 @@ class WalkRecord:
         self._keeps_frontier, self._scores_paths = policy.keeps_frontier, policy.scores_paths
         self._max_frontier = max_frontier
         self._counts = counts
+        # `None` if the policy does not score committed nodes again.
+        self.found_again = FoundAgain(self, counts) if getattr(policy, "rescores_committed", False) else None
         self.nodes: ListedNodes | NumberedNodes = ListedNodes(policy)
         # The columns, by position.
         self.size = 0
@@ -69,6 +72,8 @@ class WalkRecord:
         kept, refused = nodes.admit(found, self._max_frontier - self.waiting_count, first)
         self._counts.refuse("max_frontier", refused)
         self._append_rows(found.parents[kept])
+        if self.found_again is not None and self._fresh_start:
+            self.found_again.add(nodes.paths_to_committed(found))
         is_known = nodes.find_known(found, kept, first) if compares else None
         if self._keeps_frontier and not self._scores_paths and self._fresh_start:
             # A frontier that is not kept has one depth, so no path can be shorter.
@@ -114,13 +119,25 @@ class WalkRecord:
             PolicyError: If there is not one number per node, or a number is NaN.
         """
         start, size = self._fresh_start, self.size
-        fresh_scores = self._scores[start:size]
-        fresh_scores[:] = self._check_scores(scores, size - start)
-        # numpy's minimum is NaN if any number is: one pass and no temporary array.
-        if isnan(np.minimum.reduce(fresh_scores)):
-            node = self.fresh_nodes()[int(np.isnan(fresh_scores).argmax())]
-            raise PolicyError(f"{self._policy_name}.score returned NaN for node {short_repr(node)}; return a number")
+        self._scores[start:size] = self._check_scores(scores, size - start)
+        self._refuse_nan(self._scores[start:size], self.fresh_nodes)
         self._is_live[start:size] = True
+
+    def check_scores(self, scores: Any, nodes: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the scores of nodes as an array.
+
+        Raises:
+            PolicyError: If there is not one number per node, or a number is NaN.
+        """
+        checked: NDArray[np.float64] = np.asarray(self._check_scores(scores, len(nodes)), np.float64)
+        self._refuse_nan(checked, lambda: nodes)
+        return checked
+
+    def _refuse_nan(self, scores: NDArray[np.float64], nodes: Callable[[], Sequence[Any]]) -> None:
+        # numpy's minimum is NaN if any number is: one pass and no temporary array.
+        if isnan(np.minimum.reduce(scores)):
+            node = nodes()[int(np.isnan(scores).argmax())]
+            raise PolicyError(f"{self._policy_name}.score returned NaN for node {short_repr(node)}; return a number")
 
     def _check_scores(self, scores: Any, count: int) -> NDArray[Any]:
         """Return scores as an array of `count` numbers, or raise a `PolicyError`."""

@@ -16,6 +16,7 @@ from airw.values import Edge, HitBatch, Limits, SearchHit, StopReason
 from airw.walking.columns import Columns
 from airw.walking.committed import CommittedNode, CommittedNodes
 from airw.walking.delivery import Delivery
+from airw.walking.found_again import FoundAgain, FoundPaths
 from airw.walking.listed import ListedNeighbors, ListedNodes
 from airw.walking.numbered import NumberedNeighbors, NumberedNodes, speaks_in_numbers
 from airw.walking.policy import LazyNeighbors, Neighbors, Policy, WalkPolicy, WalkState
@@ -30,7 +31,7 @@ from airw.walking.reading import (
     split_columns,
 )
 from airw.walking.record import WalkRecord
-from airw.walking.slips import await_answer, label_error, label_errors, require_plain
+from airw.walking.slips import await_answer, find_edge, label_error, label_errors, require_plain
 from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
 
 Positions = NDArray[np.intp]
@@ -103,6 +104,19 @@ class Steps:
         self._at_depth_cap: list[CommittedNodes] = []  # committed nodes that are not expanded because of the depth cap
         self._first_edge = 0  # the number of the first neighbour in the last answer in columns
         self._has_discovered = False
+
+    # The hits of an ended walk.
+
+    def hits_to_rank(self) -> list[SearchHit]:
+        """Return the delivered hits; those found again by a better path have its score."""
+        again = self.record.found_again
+        best = {} if again is None else again.best_paths()
+        if not best:
+            return self.delivery.delivered
+        return [
+            self._provenance.improve(hit, position, best[position]) if position in best else hit
+            for hit, position in self.delivery.iterate_from(0)
+        ]
 
     # Delivering hits and nodes that are ready.
 
@@ -351,14 +365,42 @@ class Steps:
             self.stop_reason = "exhausted"
 
     async def _score(self) -> None:
-        nodes = self.record.fresh_nodes()
-        if len(nodes):
+        nodes, again = self.record.fresh_nodes(), self.record.found_again
+        paths = None if again is None else again.pop_new()
+        if again is not None and paths is not None:
+            await self._score_again(nodes, paths, again)
+        elif len(nodes):
             if self._numbers is not None and self.counts.steps:
                 self.state.fresh_edges = self.record.fresh_edges(self._numbers) - self._first_edge
             with label_errors("score", self.policy):
                 answer = self.policy.score(self.state, nodes, self._store)
                 self.record.score_fresh(await await_answer("score", self.policy, answer))
             await self._pacer.pace()
+
+    async def _score_again(self, fresh: Any, paths: FoundPaths, again: FoundAgain) -> None:
+        """Score the nodes discovered in this step and, in the same call, paths to committed nodes."""
+        record, count, numbers = self.record, len(fresh), self._numbers
+        nodes: Any = [*fresh, *paths.nodes] if numbers is None else np.concatenate([fresh, paths.nodes])
+        if numbers is not None:
+            edges = np.concatenate([record.fresh_edges(numbers), paths.edges])
+            self.state.fresh_edges = edges - self._first_edge
+        with label_errors("score", self.policy):
+            answer = await await_answer("score", self.policy, self.policy.score(self.state, nodes, self._store))
+            scores = record.check_scores(answer, nodes)
+            if count:
+                record.score_fresh(scores[:count])
+        is_better = again.are_better(paths, scores[count:])
+        if is_better.any():
+            better = paths.take(is_better)
+            again.keep(better, scores[count:][is_better], await self._edge_types(better))
+        await self._pacer.pace()
+
+    async def _edge_types(self, paths: FoundPaths) -> list[str | None]:
+        """Return the types of the last edges of paths."""
+        if self._numbers is not None:
+            return await self._numbers.types_of(paths.edges)
+        edges = [find_edge(self.policy, node) for node in paths.nodes]
+        return [None if edge is None else edge.type for edge in edges]
 
     async def _select(self) -> Positions:
         with label_errors("select", self.policy):

@@ -63,6 +63,8 @@ class WalkSummary:
         unknown: The limits that kept nodes from being expanded, and behind which nothing was counted. See
             `Limits.count_beyond_limits`.
         lost: The corpora that failed during a walk over several, in their order.
+        improved: The number of committed nodes that the walk found again by a better path. See
+            `Policy.rescores_committed`.
     """
 
     stop: StopReason
@@ -76,6 +78,7 @@ class WalkSummary:
     at_least: tuple[str, ...]
     unknown: tuple[str, ...]
     lost: tuple[LostCorpus, ...] = ()
+    improved: int = 0
 
     @property
     def committed(self) -> int:
@@ -105,6 +108,7 @@ class WalkSummary:
             "at_least": list(self.at_least),
             "unknown": list(self.unknown),
             "lost": [asdict(corpus) for corpus in self.lost],
+            "improved": self.improved,
             "truncated": self.truncated,
         }
 
@@ -118,6 +122,7 @@ class WalkCounts:
     steps: int = 0
     edges: int = 0
     depth: int = 0
+    improved: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     at_least: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
@@ -148,4 +153,5 @@ class WalkCounts:
             at_least=tuple(sorted(self.at_least)),
             unknown=tuple(sorted(self.unknown)),
             lost=tuple(lost),
+            improved=self.improved,
         )

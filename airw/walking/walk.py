@@ -120,6 +120,10 @@ def _check_policy(policy: object) -> None:
             raise ArgumentError(
                 f"{name} of the policy {type(policy).__name__} must be True or False, not {short_repr(value)}"
             )
+    if getattr(policy, "rescores_committed", False) and not policy.scores_paths:  # type: ignore[attr-defined]
+        raise ArgumentError(
+            f"rescores_committed of the policy {type(policy).__name__} needs scores_paths = True: it scores paths"
+        )
 
 
 def _is_seconds(value: object) -> bool:
@@ -222,9 +226,12 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     @property
     def ranking(self) -> list[SearchHit] | None:
-        """The hits in the policy's final order, best first; `None` until the walk has ended."""
+        """The hits in the policy's final order, best first; `None` until the walk has ended.
+
+        If the policy scores committed nodes again, a hit found by a better path is a copy with the score of that path.
+        """
         if self._ranking is None and self.summary is not None:
-            hits, name = self._steps.delivery.delivered, type(self.policy).__name__
+            hits, name = self._steps.hits_to_rank(), type(self.policy).__name__
             with label_errors("rank", self.policy):
                 answer = require_plain("rank", self.policy, self.policy.rank(self._steps.state, tuple(hits)))
                 ranked = list(islice(answer, len(hits) + 1)) if is_iterable(answer) else None
@@ -240,6 +247,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     def path(self, hit: SearchHit) -> list[Hashable]:
         """Return the ids of the nodes from the seed to a hit of this walk, routers included.
+
+        This is the path by which the walk committed it.
 
         Raises:
             ArgumentError: If the hit does not come from this walk.

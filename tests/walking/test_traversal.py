@@ -945,5 +945,5 @@ async def test_the_summary_is_valid_json():
     assert told.pop("seconds") >= 0
     assert told == {
         "stop": "node_budget", "committed": 1, "emitted": 1, "routed": 0, "steps": 1, "edges": 0, "depth": 0,
-        "left_out": {"node_budget": 2}, "at_least": [], "unknown": [], "lost": [], "truncated": True,
+        "left_out": {"node_budget": 2}, "at_least": [], "unknown": [], "lost": [], "improved": 0, "truncated": True,
     }  # fmt: skip
