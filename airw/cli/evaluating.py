@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from airw.cli.printing import print_line, print_note, write
 from airw.cli.resolve import corpus_and_word, ensure_built, find_artifact_ids
 from airw.corpora.registry import find_definition
 from airw.errors import ArgumentError
-from airw.evaluation import DiscoveryCase, Evaluation, FlatSearch, PolicyWalk
+from airw.evaluation import DiscoveryCase, Evaluation, FlatSearch, PolicyWalk, QueryRow
 
 _MOST_NAMED = 5
 
@@ -90,6 +90,21 @@ async def _draw(arguments: argparse.Namespace, evaluations: Sequence[Evaluation]
         await in_thread(evaluation.plot_evaluations, evaluations, arguments.plot)
 
 
+async def _measure_signals(
+    corpus: corpora.Corpus, found: Evaluation, arguments: argparse.Namespace
+) -> dict[str, evaluation.AbstentionReport]:
+    """Return how well each signal separates the two kinds of cases; nothing if one lacks."""
+    if len({row.case.gold_is_none for row in found.rows}) < 2:
+        return {}
+    evidence = await evaluation.measure_evidence(corpus, [row.case for row in found.rows], **pick(arguments, "mode"))
+    signals: dict[str, Callable[[QueryRow], float]] = {
+        "best score": evaluation.top_score,
+        "margin": evaluation.score_margin,
+        "evidence": evidence,
+    }
+    return {name: evaluation.measure_abstention(found, signal=signal) for name, signal in signals.items()}
+
+
 async def evaluate(arguments: argparse.Namespace) -> int:
     """Measure one system and print its measures, costs and classes."""
     async with _open(arguments) as (corpus, cases):
@@ -98,15 +113,17 @@ async def evaluate(arguments: argparse.Namespace) -> int:
         flat = FlatSearch(_rerank_options(arguments), "flat + rerank" if arguments.rerank else "flat")
         system = await _walk(corpus, arguments.policy, arguments) if arguments.policy else flat
         found = await evaluation.evaluate(corpus, cases, system, **_measures(arguments))
-    report = evaluation.measure_abstention(found)
+        reports = await _measure_signals(corpus, found, arguments)
     if arguments.format == "json":
         for row in found.per_query() if arguments.rows else ():
             print_json_line({"type": "query", **row})
-        print_json_line({"type": "evaluation", **found.to_dict(), "abstention": {"auc": report.auc}})
+        areas = {name: report.auc for name, report in reports.items()}
+        abstention = {"auc": areas.get("best score"), "by_signal": areas}
+        print_json_line({"type": "evaluation", **found.to_dict(), "abstention": abstention})
     else:
         write(f"{found}\n")
-        if report.auc is not None:
-            print_line(f"best score: {report}")
+        for name, report in reports.items():
+            print_line(f"{name}: {report}")
     await _draw(arguments, [found])  # last: a picture that cannot be drawn must not lose the numbers
     return 0
 

@@ -141,8 +141,8 @@ class DiscoveryPrinter:
         if self._many or len(self._reports) != 1:
             return ""
         report = self._reports[0]
-        # A floor that the build measured is on the scale of evidence, not of scores.
-        name = "evidence" if report.get("floor_kind") == "built" else "top_score"
+        # Most floors are on the scale of evidence, not of scores.
+        name = "evidence" if "evidence" in report else "top_score"
         floor, best = report.get("floor"), report.get(name)
         if floor is None or best is None:
             return ""

@@ -33,7 +33,7 @@ _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
 _RECIPES = "recipes"  # internal to upserts, and may contain every title: not printed
-_FLOOR_FIELDS = ("min_score", "mode", "k", "embedder_id")
+_FLOOR_FIELDS = ("min_score", "signal", "mode", "k", "embedder_id")
 _BUILT_FIELDS = ("min_evidence", "mode", "reason", "own_kept", "foreign_rejected", "artifacts", "embedder_id")
 _NO_FLOOR = {
     "inseparable": "everyday questions score as the corpus's own sentences",
@@ -257,7 +257,8 @@ def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:
 def _floor_text(floor: Mapping[str, Any]) -> str:
     if floor["kind"] == "built":
         return _text_of_build_floor(floor)
-    score = "none" if floor["min_score"] is None else f"{floor['min_score']:.4f}"
+    of = " of the evidence" if floor.get("signal") == "evidence" else ""
+    score = "none" if floor["min_score"] is None else f"{floor['min_score']:.4f}{of}"
     return score if floor["current"] else f"{score}, not used: it was calibrated with another embedder"
 
 

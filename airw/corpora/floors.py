@@ -68,6 +68,7 @@ class BuiltFloor:
         artifacts: The number of artifacts when the floor was measured.
         changed: The number of artifacts that builds have changed since.
         method: How the floor was measured; another version of airw may do it another way.
+        formula: The id of the formula of BM25 that the matches were computed with; `None` without them.
 
     Example:
         >>> floor = BuiltFloor(0.25, "hybrid", "e1", weights={"dense": 2.0, "lexical": 0.5}, offset=-0.4)
@@ -89,6 +90,7 @@ class BuiltFloor:
     artifacts: int = 0
     changed: int = 0
     method: str = _METHOD
+    formula: str | None = None
 
     @property
     def key(self) -> str:
@@ -201,7 +203,9 @@ async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: i
     if any(not hasattr(store, method) for method in _METHODS):
         return {}
     stored = [floor for mode in MODES if (floor := await load_built_floor(corpus, mode)) is not None]
-    is_complete = len(stored) == len(MODES)
+    # Texts that are split or weighed in another way have other matches.
+    formula = await _find_formula(store)
+    is_complete = len(stored) == len(MODES) and all(floor.formula == formula for floor in stored)
     if is_complete and not changed:
         return {floor.mode: floor for floor in stored}
     artifacts = (await store.counts())["artifacts"]
@@ -245,7 +249,8 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
     store = corpus.store
     ids = await store.artifact_ids()
     embedder_id = (await store.config()).get("embedder_id", corpus.embedder.id)
-    measured: dict[str, Any] = {"embedder_id": embedder_id, "artifacts": len(ids)}
+    formula = await _find_formula(store)
+    measured: dict[str, Any] = {"embedder_id": embedder_id, "artifacts": len(ids), "formula": formula}
     if len(ids) < _LEAST_ARTIFACTS:
         return [BuiltFloor(None, mode, reason="too_small", **measured) for mode in MODES]
     # In a large corpus each question takes long, so fewer are asked, and only for words.
@@ -259,6 +264,11 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
         return [BuiltFloor(None, mode, reason="embedder_failed", **measured) for mode in MODES]
     counts: dict[str, Any] = {"n_own": len(own), "n_foreign": len(foreign), **measured}
     return [BuiltFloor(mode=mode, **_separate(mode, asked[: len(own)], asked[len(own) :]), **counts) for mode in MODES]
+
+
+async def _find_formula(store: Store) -> str | None:
+    """Return the formula of BM25 of a store; `None` if it cannot count words."""
+    return (await store.term_statistics([""])).formula if isinstance(store, TermStatistics) else None
 
 
 async def _ask(

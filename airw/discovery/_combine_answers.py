@@ -170,8 +170,8 @@ async def _select_hits(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: 
     # Fused scores have no floor: the floors of several sources were applied before the fusion.
     report = answers[0].report
     strategy, floor = plan.strategy, None if plan.is_multi_source else report["floor"]
-    if report["floor_kind"] == "built" and not plan.is_multi_source:
-        # A floor of a build applies to the evidence, not to scores.
+    if "evidence" in report and not plan.is_multi_source:
+        # This floor applies to the evidence, not to scores.
         if report["reason"] == "below_floor":
             return abstain(answers[0].hits, "below_floor", floor=floor, evidence=report["evidence"])
         floor = None
@@ -203,7 +203,7 @@ def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer
     signals = dict(selection.signals)
     if not plan.is_multi_source:
         report = answers[0].report
-        extras = {name: report[name] for name in ("floor_note", "evidence", "walk") if name in report}
+        extras = {name: report[name] for name in ("floor_note", "evidence", "explanation", "walk") if name in report}
         if report["floor"] is not None:
             extras |= {"floor": report["floor"], "floor_kind": report["floor_kind"]}
         return signals | {"n_candidates": len(answers[0].hits)} | extras

@@ -14,12 +14,12 @@ from typing import Any
 import anyio
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_number, name_missing_method
-from airw._base.concurrency import first_error, in_thread, map_bounded
+from airw._base.checks import name_missing_method
+from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
 from airw.corpora import CorpusLike, open_corpus
-from airw.corpora.floors import BuiltFloor, load_built_floor
-from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
+from airw.discovery._floors import SourceFloor, describe_misfit, find_formula, load_calibrated, load_measured
+from airw.discovery._planning import SKILLS, DiscoveryPlan, Member
 from airw.discovery._union import (
     CorpusView,
     RememberingStore,
@@ -30,10 +30,10 @@ from airw.discovery._union import (
 )
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
-from airw.embedders import MissingEmbedder, is_same_model
+from airw.embedders import MissingEmbedder
 from airw.errors import ArgumentError, DiscoveryError, FilterError
 from airw.protocols import Embedder, OpenCorpus, Reranker
-from airw.reranking import is_anonymous, score_texts
+from airw.reranking import score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
 from airw.retrieval.evidence import Evidence, find_evidence
 from airw.values import SearchHit, TermCounts
@@ -264,9 +264,8 @@ class _SourceQuery:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     hits: Sequence[SearchHit] | None = None
     error: Exception | None = None
-    floor: float | None = None
+    floor: SourceFloor | None = None
     floor_note: str | None = None
-    built_floor: BuiltFloor | None = None
     evidence: Evidence | None = None
     embedder_id: str = ""
     is_cut: bool = False
@@ -296,9 +295,8 @@ class _SourceQuery:
         jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
         with name_missing_method(plan.search.verb, corpus.store):
             hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
-        if self.built_floor is not None:
-            options: dict[str, Any] = {"filter": plan.search.filter, "surfaces": plan.search.surfaces}
-            self.evidence = await find_evidence(view, plan.search.text, plan.search.mode, **options)
+        # After the search: its store has counted the words of the query already.
+        await self._find_evidence(view)
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
@@ -310,21 +308,50 @@ class _SourceQuery:
         plan = self.request.plan
         floor = plan.floors[self.member.name]
         if not isinstance(floor, str):
-            self.floor = floor
+            self.floor = None if floor is None else SourceFloor(floor, "given")
             return
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
         if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
             return
         note = None
         if plan.walk is None:
-            self.floor, note = await load_floor(corpus, plan.search)
-        if self.floor is None and plan.strategy != "abs_threshold":
-            built = await load_built_floor(corpus, plan.search.mode)
-            if built is not None and built.min_evidence is not None:
-                self.built_floor, self.floor, note = built, built.min_evidence, None
+            self.floor, note = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores)
+        if self.floor is None:
+            await self._load_measured(corpus)
         # That the default finds no floor is nothing to report.
-        if plan.is_floor_requested:
+        if plan.is_floor_requested and self.floor is None:
             self.floor_note = note
+
+    async def _load_measured(self, corpus: OpenCorpus[Any]) -> None:
+        if not self._compares_scores:
+            self.floor = await load_measured(corpus, self.request.plan.search)
+
+    @property
+    def _compares_scores(self) -> bool:
+        # This strategy applies the floor to each score.
+        return self.request.plan.strategy == "abs_threshold"
+
+    async def _find_evidence(self, corpus: OpenCorpus[Any]) -> None:
+        """Find the evidence if the floor needs it; drop a floor of another formula of BM25."""
+        search, floor = self.request.plan.search, self.floor
+        if floor is None:
+            return
+        formula = None
+        if floor.weighs_evidence:
+            options: dict[str, Any] = {"filter": search.filter, "surfaces": search.surfaces}
+            self.evidence = await find_evidence(corpus, search.text, search.mode, **options)
+            formula = self.evidence.formula
+        elif floor.formula is not None:
+            formula = await find_formula(corpus, search)
+        if floor.formula in (None, formula):
+            return
+        self.floor, self.evidence = None, None
+        # Somebody has measured a calibrated floor: that it does not count any more is worth a warning.
+        if self.request.plan.is_floor_requested or floor.kind == "calibrated":
+            self.floor_note = describe_misfit(floor)
+        if floor.kind == "calibrated":
+            await self._load_measured(corpus)
+            await self._find_evidence(corpus)
 
     async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
         """Return the source's own ranking, and prepare its part of the union meanwhile."""
@@ -385,36 +412,27 @@ class _SourceQuery:
             "seconds": anyio.current_time() - request.start,
             "n_retrieved": len(hits),
             "top_score": top,
-            "floor": self.floor,
-            "floor_kind": self._floor_kind(),
+            "floor": None if self.floor is None else self.floor.value,
+            "floor_kind": None if self.floor is None else self.floor.kind,
             "abstained": error is not None or reason is not None,
             "reason": reason,
         }
         if self.floor_note is not None:
             report["floor_note"] = self.floor_note
-        if self.built_floor is not None and self.evidence is not None:
-            report["evidence"] = self.built_floor.weigh(self.evidence)
+        if self.floor is not None and error is None:
+            report["explanation"] = self.floor.explain(top, self.evidence)
+            if self.evidence is not None:
+                report["evidence"] = self.floor.weigh(self.evidence)
         if self.walk_summary is not None:
             report["walk"] = self.walk_summary
         return Answer(self.member.name, hits, report, error, self.embedder_id, self.floor_note)
 
-    def _floor_kind(self) -> str | None:
-        if self.floor is None:
-            return None
-        if self.built_floor is not None:
-            return "built"
-        return "calibrated" if self.request.plan.floors[self.member.name] == AUTO else "given"
-
     def _abstention_reason(self, hits: Sequence[SearchHit]) -> str | None:
         """Return why the source abstains, or `None` if it takes part in the fusion."""
         plan, top = self.request.plan, hits[0].score if hits else None
-        if self.built_floor is not None and self.evidence is not None:
-            is_below = not self.built_floor.allows(self.evidence)
-        else:
-            # A NaN score counts as below the floor.
-            is_below = self.floor is not None and (top is None or not top >= self.floor)
+        is_below = self.floor is not None and self.floor.is_missed(top, self.evidence)
         # `abs_threshold` applies its number to every hit later.
-        if is_below and plan.strategy != "abs_threshold":
+        if is_below and not self._compares_scores:
             return "below_floor"
         if top is None:
             return "no_hits"
@@ -435,38 +453,3 @@ def drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: 
         # `repr` makes values of any kind hashable; a position is a key that no other hit has.
         first_hits.setdefault((position,) if value is None else repr(value), hit)
     return list(first_hits.values())
-
-
-async def load_floor(corpus: OpenCorpus[Any], query: SearchQuery) -> tuple[float | None, str | None]:
-    """Return the stored floor for this kind of search, or `None` and the reason."""
-    if query.rescaling_options:
-        return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
-    key, tag = await in_thread(query.scale, corpus.embedder.id)
-    if is_anonymous(tag):
-        return None, "the reranker has no name that a floor could be stored under: add an attribute `id` to it"
-    with name_missing_method(query.verb, corpus.store):
-        record = await corpus.store.calibration(key)
-    embedder_id, stored_id = corpus.embedder.id, record.get("embedder_id")
-    # An older index may know the same weights by another id.
-    if isinstance(stored_id, str) and await in_thread(is_same_model, corpus.embedder, stored_id):
-        embedder_id = stored_id
-    return _read_floor(record, key, query.mode, tag, embedder_id)
-
-
-def _read_floor(
-    record: Mapping[str, Any], key: str, mode: str, tag: str | None, embedder_id: str
-) -> tuple[float | None, str | None]:
-    """Return the floor of a stored calibration, or `None` and why it does not fit."""
-    if not record:
-        return None, f"nothing is calibrated for {key!r}: call calibrate_min_score(…, persist=True)"
-    if record.get("mode") != mode or record.get("rerank") != tag:
-        return None, f"the calibration stored under {key!r} is for another kind of search"
-    if record.get("embedder_id") != embedder_id:
-        return None, f"it was calibrated with the embedder {record.get('embedder_id')!r}, not {embedder_id!r}"
-    floor = record.get("min_score")
-    if floor is None:
-        return None, f"the calibration has no floor: {record.get('reason', 'no reason stored')}"
-    try:
-        return check_number("min_score", floor), None
-    except ArgumentError:
-        return None, f"the floor stored under {key!r} is not a finite number"

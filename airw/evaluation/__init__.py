@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airw.evaluation.datasets import DataSet, list_data_sets, load_data_set
     from airw.evaluation.distractors import DISTRACTOR_SIZES, measure_distractors
     from airw.evaluation.evaluating import DEFAULT_MEASURES, evaluate, find_missing_gold
+    from airw.evaluation.evidence import EvidenceSignal, measure_evidence
     from airw.evaluation.generating import (
         ABSTENTION_PROMPT,
         NAME_PLACEHOLDER,
@@ -106,6 +107,7 @@ else:
             "datasets": ["DataSet", "list_data_sets", "load_data_set"],
             "distractors": ["DISTRACTOR_SIZES", "measure_distractors"],
             "evaluating": ["DEFAULT_MEASURES", "evaluate", "find_missing_gold"],
+            "evidence": ["EvidenceSignal", "measure_evidence"],
             "generating": [
                 "ABSTENTION_PROMPT",
                 "GeneratedCases",
@@ -189,6 +191,7 @@ __all__ = [
     "DataSet",
     "DiscoveryCase",
     "Evaluation",
+    "EvidenceSignal",
     "FlatSearch",
     "GeneratedCases",
     "GradedCase",
@@ -237,6 +240,7 @@ __all__ = [
     "measure_abstention",
     "measure_anytime",
     "measure_distractors",
+    "measure_evidence",
     "measure_risk",
     "ndcg",
     "parse_measures",

@@ -1,4 +1,4 @@
-"""Calibration of the floor: the score below which a search should abstain.
+"""Calibration of the floor: the evidence or the score below which a search should abstain.
 
 The floor comes from cases of two kinds: queries with an answer in the corpus and queries without one.
 """
@@ -9,34 +9,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
-from airw._base.checks import check_number, name_missing_method
+from airw._base.checks import check_choice, check_number, name_missing_method
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
 from airw.evaluation.cases import DiscoveryCase, check_cases
-from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore
+from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore, TermStatistics
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
+from airw.retrieval.evidence import evidence_weights, find_evidence
 from airw.retrieval.query import DISCOVERY_FUSION
-from airw.values import SearchHit
+
+FloorSignal: TypeAlias = Literal["evidence", "score"]
 
 NO_EVIDENCE = -math.inf
-"""The best score of a search without evidence: it is below every floor, so the search abstains."""
+"""The signal of a search without evidence: it is below every floor, so the search abstains."""
 
 _MAX_SEARCHES = 8  # at once
 
 
 @dataclass(frozen=True, slots=True)
 class MinScoreCalibration:
-    """A calibrated floor for the best score of a search, and how well it separates the cases.
+    """A calibrated floor for a signal of a search, and how well it separates the cases.
 
-    The floor is valid for one corpus, one embedder and one way of ranking, which the fields name. A search whose best
-    score is at least the floor answers; a search below the floor abstains. *Positive* cases are queries with an answer
-    that the search finds, *abstention* cases are queries without an answer.
+    The floor is valid for one corpus, one embedder, one formula of BM25 and one way of ranking, which the fields name.
+    A search whose signal is at least the floor answers; a search below the floor abstains. *Positive* cases are queries
+    with an answer that the search finds, *abstention* cases are queries without an answer.
 
     Args:
         min_score: The floor; `None` if there is none, then `reason` explains why.
@@ -50,7 +52,7 @@ class MinScoreCalibration:
         n_positive: The number of positive cases.
         n_abstention: The number of abstention cases.
         n_retrieval_miss: The number of cases with an answer that the search did not find; they are not measured.
-        positive_scores: `min`, `median` and `max` of the finite best scores of positive cases.
+        positive_scores: `min`, `median` and `max` of the finite signals of positive cases.
         abstention_scores: The same for abstention cases.
         grid: The floors that were tried, each with `min_score`, `sensitivity`, `specificity` and `youden_j`; ascending,
             or in the order of `floor_grid`.
@@ -61,6 +63,9 @@ class MinScoreCalibration:
         rerank: The tag of the reranker whose scores these are; `None` without one.
         key: The key that the corpus stores the calibration under; by default the mode.
         rescaled: The options that moved scores off the scale of the mode; such a floor cannot be stored.
+        signal: What the floor applies to: `"evidence"`, or `"score"`, the best score.
+        weights: The weight of each channel in the evidence.
+        formula: The id of the formula of BM25; `None` if the store does not tell.
 
     Example:
         >>> print(separating_floor([0.8, 0.6], [0.2, 0.4]).min_score)
@@ -88,6 +93,9 @@ class MinScoreCalibration:
     rerank: str | None = None
     key: str = ""
     rescaled: Sequence[str] = ()
+    signal: FloorSignal = "score"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    formula: str | None = None
 
     def __post_init__(self) -> None:
         """Fill in the key."""
@@ -130,13 +138,14 @@ class MinScoreCalibration:
 
     def __str__(self) -> str:
         reranker = f", reranked by {self.rerank}" if self.rerank else ""
+        best = "evidence" if self.signal == "evidence" else "best scores"
         separability = ", perfectly separable" if self.separable else ""
         return (
             f"floor: {_number(self.min_score)} ({self.reason.replace('_', ' ')}) for {self.mode} search "
             f"of {self.corpus_name!r}{reranker}, k={self.k}\n"
-            f"with an answer: {self.n_positive} cases, best scores {_span(self.positive_scores)}; "
+            f"with an answer: {self.n_positive} cases, {best} {_span(self.positive_scores)}; "
             f"{self.n_retrieval_miss} more were not found\n"
-            f"without one: {self.n_abstention} cases, best scores {_span(self.abstention_scores)}\n"
+            f"without one: {self.n_abstention} cases, {best} {_span(self.abstention_scores)}\n"
             f"sensitivity {_number(self.sensitivity)}, specificity {_number(self.specificity)}, "
             f"Youden's J {_number(self.youden_j)}{separability}, weight {self.sensitivity_weight:g}"
         )
@@ -303,17 +312,21 @@ async def calibrate_min_score(
     mode: Mode = "hybrid",
     k: int = 10,
     surfaces: Iterable[str] | None = None,
+    signal: FloorSignal | None = None,
     sensitivity_weight: float = 0.5,
     floor_grid: Iterable[float] | None = None,
     persist: bool = False,
     **search_options: Any,
 ) -> MinScoreCalibration:
-    """Find the score below which a search of a corpus should abstain.
+    """Find the floor below which a search of a corpus should abstain.
 
-    Each case is searched for once, several at a time; `separating_floor` then finds the floor from the best scores. A
-    case with an answer that the search finds should pass the floor, a case without an answer should not. A case whose
-    answer the search does not find is only counted, because no floor can help there. A search without evidence (no word
-    in common, all cosines 0, or a best score of 0) counts as below every floor: `discover` always abstains then.
+    Each case is searched for once, several at a time; `separating_floor` then finds the floor from the signals. A case
+    with an answer that the search finds should pass the floor, a case without an answer should not. A case whose answer
+    the search does not find is only counted, because no floor can help there. A search without evidence (no word in
+    common, all cosines 0, or a best score of 0) counts as below every floor: `discover` always abstains then.
+
+    The signal is the evidence: how strong the best artifact is in both channels together, plus how far it leads. On
+    twelve sets it separates better than any score (docs/finding.md). With a reranker the signal is its best score.
 
     Args:
         corpus: An open corpus, which stays open, or a name or path, which is opened and closed again.
@@ -321,6 +334,8 @@ async def calibrate_min_score(
         mode: `"dense"`, `"lexical"` or `"hybrid"`; a floor is valid for one mode.
         k: The number of hits of each search; the answer must be among them.
         surfaces: Search only surfaces of these kinds.
+        signal: What the floor applies to. `"score"` is for a floor that you pass as a number: to `discover`, or to
+            `select`. By default `"evidence"`; `"score"` with a reranker, or if the store cannot count words for BM25.
         sensitivity_weight: The weight of sensitivity against specificity, from 0 to 1; see `separating_floor`.
         floor_grid: The floors to try; by default all that make a difference.
         persist: Store the floor in the corpus, if one is found; `discover(…, min_score="auto")` then uses it.
@@ -344,30 +359,44 @@ async def calibrate_min_score(
         ...     texts = {"a": "rotate the signing keys", "b": "bake a loaf of bread"}
         ...     cases = [DiscoveryCase("signing keys", "a"), DiscoveryCase("a winter in Rome")]
         ...     async with build(from_mapping(texts, name="notes"), store=MemoryStore(), embedder="light") as corpus:
-        ...         return await calibrate_min_score(corpus, cases, mode="dense")
+        ...         return await calibrate_min_score(corpus, cases)
         >>> calibration = anyio.run(main)
-        >>> calibration.reason, calibration.youden_j, 0 < calibration.min_score < 1
-        ('calibrated', 1.0, True)
+        >>> calibration.reason, calibration.signal, calibration.youden_j
+        ('calibrated', 'evidence', 1.0)
     """
     options = {"k": k, "mode": mode, "surfaces": surfaces, "fusion": DISCOVERY_FUSION, **search_options}
     query = SearchQuery.preset("calibrate_min_score", cast("SearchOptions", options))
+    if signal is not None:
+        check_choice("signal", signal, ("evidence", "score"))
+    chosen: FloorSignal = signal or ("evidence" if query.rerank is None else "score")
     # Check this before all the searches run.
     if persist:
-        setting = await in_thread(_describe_search, query, "")
+        setting = await in_thread(_describe_search, query, "", chosen)
         check_storable(setting["rerank"], setting["rescaled"])
     checked = check_cases(cases)
     grid = None if floor_grid is None else check_floors(floor_grid)
     weight = check_number("sensitivity_weight", sensitivity_weight, least=0, most=1)
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
     async with use_corpus(corpus) as opened:
-        positives, negatives, missed = await _collect_best_scores(opened, query, checked)
+        formula = await _find_formula(opened, query)
+        if signal is None and formula is None and "lexical" in query.channels:
+            chosen = "score"
+        weights = evidence_weights(query.mode, opened.embedder.id) if chosen == "evidence" else {}
+        positives, negatives, missed = await _collect_signals(opened, query, weights, checked)
         calibration = await in_thread(measure, positives, negatives)
-        setting = await in_thread(_describe_search, query, opened.embedder.id)
+        setting = await in_thread(_describe_search, query, opened.embedder.id, chosen)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
-        calibration = replace(calibration, **context)
+        calibration = replace(calibration, weights=weights, formula=formula, **context)
         if persist and calibration.min_score is not None:
             await calibration.save(cast("OpenCorpus[RecordWriter]", opened))
     return calibration
+
+
+async def _find_formula(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> str | None:
+    """Return the formula of the BM25 scores of a search; `None` if it is not known."""
+    if "lexical" not in query.channels or not isinstance(corpus.store, TermStatistics):
+        return None
+    return (await corpus.store.term_statistics([""])).formula
 
 
 async def load_calibration(
@@ -403,43 +432,50 @@ async def load_calibration(
     options = cast("SearchOptions", {"mode": mode, "fusion": DISCOVERY_FUSION, **search_options})
     query = SearchQuery.preset("load_calibration", options)
     async with use_corpus(corpus) as opened:
-        setting = await in_thread(_describe_search, query, opened.embedder.id)
-        if setting["rescaled"] or is_anonymous(setting["rerank"]):
+        setting = await in_thread(_describe_search, query, opened.embedder.id, "score")
+        if is_anonymous(setting["rerank"]):
             return None
         with name_missing_method("load_calibration", opened.store):
             record = await opened.store.calibration(setting["key"])
     if not record or any(record.get(name) != setting[name] for name in ("mode", "rerank")):
         return None
+    # Evidence is weighed before anything moves scores.
+    if setting["rescaled"] and record.get("signal") != "evidence":
+        return None
     return MinScoreCalibration.from_dict(record)
 
 
-def _describe_search(query: SearchQuery, embedder_id: str) -> dict[str, Any]:
+def _describe_search(query: SearchQuery, embedder_id: str, signal: FloorSignal) -> dict[str, Any]:
     """Return the fields of a calibration that describe its searches."""
     key, tag = query.scale(embedder_id)
-    return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": query.rescaling_options}
+    rescaled = query.rescaling_options if signal == "score" else ()
+    return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": rescaled, "signal": signal}
 
 
-async def _collect_best_scores(
-    corpus: OpenCorpus[SearchStore], query: SearchQuery, cases: Sequence[DiscoveryCase]
+async def _collect_signals(
+    corpus: OpenCorpus[SearchStore],
+    query: SearchQuery,
+    weights: Mapping[str, float],
+    cases: Sequence[DiscoveryCase],
 ) -> tuple[list[float], list[float], int]:
-    """Search for each case and sort the best scores by the kind of the case.
+    """Search for each case and sort the signals by the kind of the case.
 
     Returns:
-        The best scores of positive cases, those of abstention cases, and the number of cases whose answer was missed.
+        The signals of positive cases, those of abstention cases, and the number of cases whose answer was missed.
     """
     n_with_answer = sum(not case.gold_is_none for case in cases)
 
     async def search(case: DiscoveryCase) -> tuple[float, set[str]]:
         hits = await run_search(corpus, replace(query, text=case.query))
-        return _best_score(hits, query), {hit.artifact_id for hit in hits}.intersection(case.gold)
+        signal = hits[0].score if any(map(query.has_evidence, hits)) and hits[0].score != 0 else NO_EVIDENCE
+        if weights and signal != NO_EVIDENCE:
+            options: dict[str, Any] = {"filter": query.filter, "surfaces": query.surfaces}
+            evidence = await find_evidence(corpus, case.query, query.mode, **options)
+            signal = evidence.weigh(weights) if evidence.channels.keys() >= weights.keys() else NO_EVIDENCE
+        return signal, {hit.artifact_id for hit in hits}.intersection(case.gold)
 
     results = await map_bounded(search, cases, limit=_MAX_SEARCHES)
     pairs = list(zip(cases, results, strict=True))
-    positives = [best for _, (best, gold_hits) in pairs if gold_hits]
-    negatives = [best for case, (best, _) in pairs if case.gold_is_none]
+    positives = [signal for _, (signal, gold_hits) in pairs if gold_hits]
+    negatives = [signal for case, (signal, _) in pairs if case.gold_is_none]
     return positives, negatives, n_with_answer - len(positives)
-
-
-def _best_score(hits: Sequence[SearchHit], query: SearchQuery) -> float:
-    """Return the best score, or `NO_EVIDENCE` if `discover` abstains at any floor."""
-    return hits[0].score if any(map(query.has_evidence, hits)) and hits[0].score != 0 else NO_EVIDENCE

@@ -1,33 +1,67 @@
-"""Evidence: how well the best records of a corpus fit a question.
+"""Evidence: how well the best artifacts of a corpus fit a question.
 
 Ranks cannot tell whether the best hit is any good, and a BM25 score grows with the number and the rarity of the
-question's words. So the evidence of the words is the product of two numbers:
+question's words. So the match of the words is the product of two numbers:
 
-- the BM25 score of the best record, divided by the length of the vector of the weights of the question's words;
+- the BM25 score of the artifact, divided by the length of the vector of the weights of the question's words;
 - the share of these weights that belong to words which the corpus contains at all.
+
+Evidence as one number has two parts:
+
+- the *strength* of the best artifact: its cosine and its match together. Both must be those of one artifact;
+- its *lead*: how much stronger it is than the next nine on average. A vague question is near to many artifacts.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any
 
 from airw.protocols import OpenCorpus, SearchStore, TermStatistics
-from airw.retrieval.query import Mode, channels_of
+from airw.retrieval.query import Mode, channels_of, default_alpha
 from airw.retrieval.searching import QueryVectors, embed_text, query_rankings
 from airw.values import Ranking, TermCounts
 
 _LEAST_WEIGHT = 1e-6  # as in BM25, of a word in half of all records or more
+_CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
+
+FIRST_FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"
+"""The formula of floors in files that name none."""
+
+_LEXICAL_WEIGHT = 0.25  # matches have a few times the spread of the cosines of a sentence model
+
+
+def evidence_weights(mode: Mode, embedder_id: str) -> dict[str, float]:
+    """Return the weight of each channel in the strength of an artifact.
+
+    A match counts a quarter of a cosine. With an embedder whose vectors know words but no meaning it counts more, as in
+    a hybrid search.
+
+    Args:
+        mode: The mode, which decides on the channels.
+        embedder_id: The id of the corpus's embedder.
+
+    Example:
+        >>> evidence_weights("hybrid", "bert-384"), evidence_weights("lexical", "bert-384")
+        ({'dense': 1.0, 'lexical': 0.25}, {'lexical': 0.25})
+    """
+    alpha = default_alpha(embedder_id)
+    weights = {"dense": 1.0, "lexical": _LEXICAL_WEIGHT * (1 - alpha) / alpha}
+    return {channel: weights[channel] for channel in channels_of(mode)}
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How well the best records of a corpus fit a question.
+    """How well the best artifacts of a corpus fit a question.
 
     Args:
         dense: The best cosine; `None` if the dense channel was not asked.
         lexical: The strength of the best match of words, from 0; `None` if the lexical channel was not asked, or the
             store cannot count words.
+        candidates: The cosine and the match of each of the best artifacts, in any order; by default one with the best
+            of both. Up to ten, artifacts follow that have the least of these cosines, and no match.
+        formula: The id of the formula of the matches; `None` without them.
 
     Example:
         >>> Evidence(dense=0.31).channels
@@ -36,12 +70,57 @@ class Evidence:
 
     dense: float | None = None
     lexical: float | None = None
+    candidates: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+    formula: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Fill in the candidates: a lone match must lead by all its strength, not by none."""
+        known = self.candidates or ((self.dense or 0.0, self.lexical or 0.0),)
+        least = min(cosine for cosine, _ in known)
+        object.__setattr__(self, "candidates", known + ((least, 0.0),) * (_CANDIDATES - len(known)))
 
     @property
     def channels(self) -> dict[str, float]:
         """Return the evidence of each channel that has some."""
         values = {"dense": self.dense, "lexical": self.lexical}
         return {name: value for name, value in values.items() if value is not None}
+
+    def weigh(self, weights: Mapping[str, float]) -> float:
+        """Return the evidence as one number: the strength of the best artifact, plus its lead.
+
+        The lead corrects for questions that are near to everything, as the similarity of neighbourhoods does (Conneau
+        et al., "Word translation without parallel data", ICLR 2018).
+
+        Args:
+            weights: The weight of each channel.
+
+        Example:
+            >>> Evidence(0.5, 0.5, ((0.5, 0.0), (0.25, 0.5), (0.0, 0.0))).weigh({"dense": 1.0, "lexical": 1.0})
+            1.4444444444444444
+        """
+        strength, lead = self._split(weights)
+        return strength + lead
+
+    def describe(self, weights: Mapping[str, float], *, with_lead: bool = True) -> str:
+        """Return the parts of the number in words.
+
+        Args:
+            weights: The weight of each channel.
+            with_lead: Whether the lead is a part.
+
+        Example:
+            >>> Evidence(0.5, 0.5, ((0.5, 0.0), (0.25, 0.5), (0.0, 0.0))).describe({"dense": 1.0, "lexical": 1.0})
+            'best cosine 0.500, best match of words 0.500, lead of the best artifact 0.694'
+        """
+        names = {"dense": "best cosine", "lexical": "best match of words"}
+        parts = ", ".join(f"{names[channel]} {value:.3f}" for channel, value in self.channels.items())
+        return f"{parts}, lead of the best artifact {self._split(weights)[1]:.3f}" if with_lead else parts
+
+    def _split(self, weights: Mapping[str, float]) -> tuple[float, float]:
+        """Return the strength of the best artifact, and its lead."""
+        dense, lexical = weights.get("dense", 0.0), weights.get("lexical", 0.0)
+        strengths = sorted((dense * cosine + lexical * match for cosine, match in self.candidates), reverse=True)
+        return strengths[0], strengths[0] - fmean(strengths[1:_CANDIDATES])
 
 
 def match_strength(score: float, counts: TermCounts, *, own: Mapping[str, int] | None = None) -> float:
@@ -86,12 +165,31 @@ def evidence_of(
         >>> evidence_of(Ranking(["r1", "r2"], ["a", "b"], np.array([0.5, 0.25])))
         Evidence(dense=0.5, lexical=None)
     """
-    match = None if lexical is None or counts is None else match_strength(_best_score(lexical), counts)
-    return Evidence(None if dense is None else _best_score(dense), match)
+    has_matches = lexical is not None and counts is not None
+    cosines, matches = _best_scores(dense), _best_scores(lexical) if has_matches else {}
+    # A match is in proportion to its score.
+    per_score = match_strength(1.0, counts) if matches and counts is not None else 0.0
+    matches = {artifact_id: score * per_score for artifact_id, score in matches.items()}
+    # An artifact that a channel does not list has at most the cosine of the last one that is listed, and no match.
+    least = min(cosines.values(), default=0.0)
+    return Evidence(
+        None if dense is None else max(cosines.values(), default=0.0),
+        max(matches.values(), default=0.0) if has_matches else None,
+        tuple((cosines.get(id, least), matches.get(id, 0.0)) for id in {**cosines, **matches}),
+        counts.formula if has_matches and counts is not None else None,
+    )
 
 
-def _best_score(ranking: Ranking) -> float:
-    return float(ranking.scores[0]) if len(ranking) else 0.0
+def _best_scores(ranking: Ranking | None) -> dict[str, float]:
+    """Return the scores of the best artifacts of a ranking."""
+    if ranking is None:
+        return {}
+    best: dict[str, float] = {}
+    for artifact_id, score in zip(
+        ranking.artifact_ids[:_CANDIDATES], ranking.scores[:_CANDIDATES].tolist(), strict=True
+    ):
+        best.setdefault(artifact_id, score)  # of an artifact with several records, the best one counts
+    return best
 
 
 async def find_evidence(
@@ -102,7 +200,7 @@ async def find_evidence(
     vector: QueryVectors | None = None,
     **store_options: Any,
 ) -> Evidence:
-    """Ask a corpus for the best record of each channel, and return the evidence.
+    """Ask a corpus for the best artifacts of each channel, and return the evidence.
 
     For callers that have no rankings of the channels, such as a walk.
 
@@ -132,7 +230,7 @@ async def find_evidence(
 
     channels: Sequence[Mode] = channels_of(mode)
     options = {"per_artifact": True, **store_options}
-    found = await query_rankings(corpus, channels, [text], vector or embed, 1, **options)
+    found = await query_rankings(corpus, channels, [text], vector or embed, _CANDIDATES, **options)
     rankings = dict(zip(channels, (ranking for (ranking,) in found), strict=True))
     counts = None
     if "lexical" in rankings and isinstance(corpus.store, TermStatistics):

@@ -51,12 +51,13 @@ def cases(tmp_path):
 
 class TestEval:
     def test_prints_measures_costs_and_classes(self, notes, cases, output_of):
-        head, header, line, classes, abstention = output_of("eval", notes, cases, "-m", "lexical").splitlines()
+        head, header, line, classes, score, _, evidence = output_of("eval", notes, cases, "-m", "lexical").splitlines()
         assert head == "flat: 2 cases with an answer, 1 without"
         assert header.split()[:3] == ["system", "ndcg@10", "recall@1"]
         assert line.split()[0] == "flat"
         assert classes == "hit_rank_1 2, abstention_unscored 1"
-        assert abstention.startswith("best score: AUC 1.000")
+        assert score.startswith("best score: AUC 1.000")
+        assert evidence.startswith("evidence: AUC 1.000")
 
     def test_measures_a_walk_with_settings(self, notes, cases, objects):
         [found] = objects("eval", notes, cases, "--policy", "beam seeding=lexical", "--measures", "all_gold@5")

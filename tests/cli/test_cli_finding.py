@@ -263,7 +263,7 @@ class TestCalibrate:
     def test_prints_a_floor_and_a_summary(self, notes, cases, lines):
         floor, positive, negative, measured = lines("calibrate", cases, "-m", "dense")
         assert re.fullmatch(r"floor: 0\.\d{4} \(calibrated\) for dense search of 'notes', k=10", floor)
-        assert re.fullmatch(r"with an answer: 2 cases, best scores .*; 1 more were not found", positive)
+        assert re.fullmatch(r"with an answer: 2 cases, evidence .*; 1 more were not found", positive)
         assert negative.startswith("without one: 2 cases")
         assert "specificity 1.0000" in measured
 

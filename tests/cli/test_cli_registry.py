@@ -413,7 +413,9 @@ class TestInfo:
         output_of("calibrate", cases, "-m", "dense", "--save")
         (floor,) = objects("info", corpus)[0]["floors"].values()
         assert (floor["mode"], floor["current"]) == ("dense", True)
-        assert re.search(rf"^  dense +{floor['min_score']:.4f}$", output_of("info", corpus), re.MULTILINE)
+        assert re.search(
+            rf"^  dense +{floor['min_score']:.4f} of the evidence$", output_of("info", corpus), re.MULTILINE
+        )
         old = About("n", tmp_path, config={"embedder_id": "new"}, calibrations={"dense": {"embedder_id": "old"}})
         assert old.floors()["dense"]["current"] is False
 

@@ -73,7 +73,7 @@ def comparable(result):
         for each in result["results"]
     ]
     signals = {key: round_off(value) for key, value in signals.items() if value is not None}
-    signals = {key: value for key, value in signals.items() if key not in ("floor", "floor_kind")}
+    signals = {key: value for key, value in signals.items() if key not in ("floor", "floor_kind", "explanation")}
     if signals.get("merge") == "rrf-by-source":
         signals["merge"] = "rrf"
     plain = {

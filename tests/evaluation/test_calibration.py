@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from airw import build, from_mapping, search
 from airw.discovery import discover
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.evaluation import DiscoveryCase, MinScoreCalibration, calibrate_min_score, load_calibration, separating_floor
+from airw.evaluation import (
+    DiscoveryCase,
+    MinScoreCalibration,
+    calibrate_min_score,
+    load_calibration,
+    measure_evidence,
+    separating_floor,
+)
 from airw.stores import MemoryStore
 
 SCORES = st.lists(st.integers(-8, 8).map(lambda n: n / 8) | st.just(-math.inf), max_size=8)
@@ -179,22 +186,44 @@ class TestCalibrating:
             nothing = not hits or case.query == "zebra" or hits[0].score == 0
             return -math.inf if nothing else hits[0].score
 
-        found = await calibrate_min_score(notes, CASES, **way)
+        found = await calibrate_min_score(notes, CASES, signal="score", **way)
         positives = [await best(case) for case in CASES[:3]]
         expected = separating_floor(positives, [await best(case) for case in UNANSWERED])
         assert (found.min_score, found.grid) == (expected.min_score, expected.grid)
         assert (found.n_positive, found.n_abstention, found.n_retrieval_miss) == (3, 4, 1)
         assert (found.corpus_name, found.embedder_id, found.k) == ("notes", notes.embedder_id, 10)
 
+    @pytest.mark.parametrize("signal", ["evidence", "score"])
     @pytest.mark.parametrize("way", WAYS)
-    async def test_counts_equal_those_of_discoveries_with_that_floor(self, notes, way):
-        found = await calibrate_min_score(notes, CASES, persist=True, **way)
+    async def test_counts_equal_those_of_discoveries_with_that_floor(self, notes, way, signal):
+        found = await calibrate_min_score(notes, CASES, persist=True, signal=signal, **way)
+        assert found.signal == signal
         answered = [
             case for case in CASES if not (await discover(notes, case.query, min_score="auto", **way)).abstained
         ]
         let_through = sum(case in answered for case in CASES[:3])
         stopped = sum(case not in answered for case in UNANSWERED)
         assert (found.sensitivity, found.specificity) == (let_through / 3, stopped / 4)
+
+    async def test_the_signal_is_the_evidence_or_the_score_of_a_reranker(self, notes):
+        evidence = await measure_evidence(notes, CASES, mode="dense")
+        found = await calibrate_min_score(notes, CASES, mode="dense")
+        assert (found.signal, found.weights, found.formula) == ("evidence", {"dense": 1.0}, None)
+        assert found.positive_scores["max"] == max(evidence.by_query[case.query] for case in CASES[:3])
+        hybrid = await calibrate_min_score(notes, CASES)
+        assert (list(hybrid.weights), hybrid.formula is None) == (["dense", "lexical"], False)
+        assert (await calibrate_min_score(notes, CASES, mode="lexical", rerank=by_words)).signal == "score"
+
+    async def test_a_store_that_cannot_count_words_is_calibrated_on_scores(self, notes):
+        class Searching:
+            def __getattr__(self, name):
+                if name == "term_statistics":
+                    raise AttributeError(name)
+                return getattr(notes.store, name)
+
+        corpus = type("Uncounted", (), {"name": "notes", "store": Searching(), "embedder": notes.embedder})
+        assert (await calibrate_min_score(corpus, CASES, mode="lexical")).signal == "score"
+        assert (await calibrate_min_score(corpus, CASES, mode="dense")).signal == "evidence"
 
     async def test_counts_an_answer_outside_the_depth_as_not_found(self, notes):
         case = DiscoveryCase("rotate signing keys", "bread")
@@ -241,7 +270,8 @@ class TestCalibrating:
             ({"floor_grid": [math.nan]}, "floor_grid"),
             ({"rerank": "oracle"}, "oracle"),
             ({"persist": True, "rerank": functools.partial(by_words)}, "add an attribute `id`"),
-            ({"persist": True, "boost": lambda hit: 1.0}, "boost moves scores"),
+            ({"persist": True, "signal": "score", "boost": lambda hit: 1.0}, "boost moves scores"),
+            ({"signal": "margin"}, "signal must be"),
             ({"cases": ["rotate signing keys"]}, "cases must be DiscoveryCases, as load_cases returns them"),
         ],
     )
@@ -294,11 +324,12 @@ class TestStoring:
         ],
     )
     async def test_a_floor_of_rescaled_scores_is_computed_but_not_stored(self, notes, moved):
-        plain = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
-        found = await calibrate_min_score(notes, CASES, mode="dense", **moved)
+        way = {"mode": "dense", "signal": "score"}
+        plain = await calibrate_min_score(notes, CASES, persist=True, **way)
+        found = await calibrate_min_score(notes, CASES, **way, **moved)
         assert found.rescaled == tuple(moved)
         with pytest.raises(ArgumentError, match=f"{next(iter(moved))} moves scores"):
-            await calibrate_min_score(notes, CASES, mode="dense", persist=True, **moved)
+            await calibrate_min_score(notes, CASES, persist=True, **way, **moved)
         with pytest.raises(ArgumentError, match="as min_score instead of storing it"):
             await found.save(notes)
         assert await load_calibration(notes, "dense", **moved) is None
@@ -314,4 +345,5 @@ class TestStoring:
             pass
         found = await calibrate_min_score("notes", CASES, mode="dense", persist=True)
         assert await load_calibration("notes", "dense") == found
-        assert (await discover("notes", "salt", mode="dense", min_score="auto")).signals["min_score"] == found.min_score
+        signals = (await discover("notes", "salt", mode="dense", min_score="auto")).signals
+        assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")

@@ -413,7 +413,15 @@ def calibrate_min_score(
         ArgumentError: If a parameter is not valid, or the floor cannot be stored.
     """
     settings = {"sensitivity_weight": sensitivity_weight, "floor_grid": floor_grid, "persist": persist}
-    options: Any = {"mode": mode, "k": k, "surfaces": surfaces, **settings, **to_airw_options(corpus, search_kw)}
+    # In `ir` a floor is for scores, as one that is passed to `select`.
+    options: Any = {
+        "mode": mode,
+        "k": k,
+        "surfaces": surfaces,
+        "signal": "score",
+        **settings,
+        **to_airw_options(corpus, search_kw),
+    }
     return run(evaluation.calibrate_min_score, to_airw(corpus), cases, **options)
 
 

@@ -1,0 +1,156 @@
+"""Discoveries with calibrated floors, and with floors that do not fit any more."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from airw import build, discover
+from airw.corpora.floors import BuiltFloor
+from airw.errors import ArgumentError
+from airw.evaluation import DiscoveryCase, calibrate_min_score
+from airw.stores import MemoryStore
+from tests.support.manuals import FOREIGN, OWN, manual
+
+pytestmark = pytest.mark.asyncio_only
+
+CASES = [
+    *(DiscoveryCase(text, answer) for text, answer in zip(OWN, ("page014", "page001", "page008"), strict=False)),
+    *(DiscoveryCase(text) for text in FOREIGN),
+]
+
+
+class Counting(MemoryStore):
+    """A store that counts the calls of its searches."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    async def search_vectors(self, *args, **options):
+        self.calls.append("vectors")
+        return await super().search_vectors(*args, **options)
+
+    async def search_text(self, *args, **options):
+        self.calls.append("text")
+        return await super().search_text(*args, **options)
+
+
+@asynccontextmanager
+async def open_calibrated(store=None, **options):
+    """Yield a corpus with a calibrated floor; it is too small for a build to measure one."""
+    async with build(manual(15), store=store or MemoryStore()) as corpus:
+        found = await calibrate_min_score(corpus, CASES, persist=True, **options)
+        yield corpus, found
+
+
+async def store_built_floor(corpus, mode, **fields):
+    weights = {mode: 1.0} if mode != "hybrid" else {"dense": 1.0, "lexical": 1.0}
+    counts = await corpus.store.term_statistics([""])
+    given = {"weights": weights, "formula": counts.formula, **fields}
+    floor = BuiltFloor(-9.0, mode, corpus.embedder.id, **given)
+    await corpus.store.set_calibration(floor.key, floor.to_dict())
+
+
+async def change(corpus, key, **changes):
+    await corpus.store.set_calibration(key, {**await corpus.store.calibration(key), **changes})
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+async def test_the_result_explains_in_words_and_figures_why_it_abstains(mode):
+    async with open_calibrated(mode=mode) as (corpus, found):
+        result = await discover(corpus, FOREIGN[0], mode=mode)
+    signals = result.signals
+    assert (result.reason, signals["floor"], signals["floor_kind"]) == (
+        "abstain:below_floor",
+        found.min_score,
+        "calibrated",
+    )
+    assert signals["evidence"] < signals["floor"]
+    words = signals["explanation"]
+    assert words.startswith(f"evidence {signals['evidence']:.3f} is below the calibrated floor {found.min_score:.3f}: ")
+    assert ("best cosine" in words, "best match of words" in words) == (mode != "lexical", mode != "dense")
+    assert "lead of the best artifact" in words
+
+
+async def test_each_of_several_corpora_has_its_floor():
+    async with open_calibrated() as (corpus, found), build(manual(15), store=MemoryStore()) as other:
+        await store_built_floor(other, "hybrid")
+        result = await discover({"one": corpus, "two": other}, OWN[0])
+        reports = result.signals["per_source"]
+    assert result.ids
+    assert (reports["one"]["floor"], reports["one"]["floor_kind"]) == (found.min_score, "calibrated")
+    assert reports["two"]["floor_kind"] == "built"
+    assert "reaches the calibrated floor" in reports["one"]["explanation"]
+    assert "reaches the built floor" in reports["two"]["explanation"]
+
+
+async def test_a_hybrid_discovery_asks_no_more_for_its_evidence():
+    async with open_calibrated(Counting()) as (corpus, _):
+        corpus.store.calls.clear()
+        await discover(corpus, OWN[0], min_score=None)
+        without = sorted(corpus.store.calls)
+        corpus.store.calls.clear()
+        await discover(corpus, OWN[0])
+        assert sorted(corpus.store.calls) == without == ["text", "vectors"]
+
+
+async def test_a_floor_of_the_evidence_fits_searches_that_move_scores():
+    async with open_calibrated() as (corpus, found):
+        signals = (await discover(corpus, OWN[0], boost=lambda hit: 0.5, min_score="auto")).signals
+    assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")
+
+
+async def test_a_floor_of_the_evidence_is_no_threshold_of_each_score():
+    async with open_calibrated() as (corpus, _):
+        with pytest.raises(ArgumentError, match="not for each score: call calibrate_min_score"):
+            await discover(corpus, OWN[0], strategy="abs_threshold", min_score="auto")
+
+
+@pytest.mark.parametrize("signal", ["evidence", "score"])
+async def test_a_floor_of_texts_that_were_split_in_another_way_is_refused_and_the_built_one_applies(signal):
+    async with open_calibrated(mode="lexical", signal=signal) as (corpus, _):
+        await change(corpus, "lexical", formula="stems of Elvish")
+        await store_built_floor(corpus, "lexical")
+        with pytest.warns(UserWarning, match=r"split or weighed in another way: call calibrate_min_score.* again"):
+            signals = (await discover(corpus, OWN[0], mode="lexical")).signals
+    assert signals["floor_kind"] == "built"
+    assert "another way" in signals["floor_note"]
+
+
+async def test_a_floor_of_cosines_does_not_depend_on_how_texts_are_split():
+    async with open_calibrated(mode="dense") as (corpus, _):
+        await change(corpus, "dense", formula="stems of Elvish")
+        assert (await discover(corpus, OWN[0], mode="dense")).signals["floor_kind"] == "calibrated"
+
+
+@pytest.mark.parametrize(("mode", "is_valid"), [("dense", True), ("hybrid", True), ("lexical", False)])
+async def test_a_floor_of_an_older_file_stays_valid_unless_its_scores_mean_something_else(mode, is_valid, monkeypatch):
+    monkeypatch.setattr("airw.discovery._floors.FIRST_FORMULA", "bm25 of an older version")
+    async with open_calibrated(mode=mode, signal="score") as (corpus, found):
+        record = await corpus.store.calibration(found.key)
+        older = {name: value for name, value in record.items() if name not in ("signal", "weights", "formula")}
+        await corpus.store.set_calibration(found.key, older)
+        if is_valid:
+            signals = (await discover(corpus, OWN[0], mode=mode)).signals
+            assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")
+            assert signals["explanation"].startswith("best score ")
+        else:
+            with pytest.warns(UserWarning, match="call calibrate_min_score"):
+                await discover(corpus, OWN[0], mode=mode)
+
+
+async def test_a_built_floor_of_another_formula_waits_for_the_next_build():
+    store = MemoryStore()
+    async with build(manual(), store=store) as corpus:
+        await change(corpus, "built:lexical", formula="stems of Elvish")
+        assert "floor" not in (await discover(corpus, OWN[0], mode="lexical")).signals
+    async with build(manual(), store=store) as corpus:
+        assert (await discover(corpus, OWN[0], mode="lexical")).signals["floor_kind"] == "built"
+
+
+@pytest.mark.parametrize("weights", [None, {}, {"dense": "much"}, {"color": 1.0}, [1.0]])
+async def test_weights_that_a_file_should_not_contain_are_refused(weights):
+    async with open_calibrated() as (corpus, found):
+        await change(corpus, found.key, weights=weights)
+        with pytest.warns(UserWarning, match="weights stored under 'hybrid"):
+            assert (await discover(corpus, OWN[0], min_score="auto")).ids
