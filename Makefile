@@ -26,7 +26,7 @@ help: ## list the targets
 demo: export AIRW_HOME := .demo
 demo: $(READY)-airw ## build a corpus of 233 linked documents and walk it
 	$(BIN)/airw build examples/data/eips --name eips --embedder light
-	$(BIN)/airw traverse eips "how do wallets sign typed structured data" --start 1 --set select_k=none --node-budget 30
+	$(BIN)/airw traverse eips "how do wallets sign typed structured data" --policy eager --start 1 --set select_k=none --node-budget 30
 
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         from_records,
         from_skills,
     )
+    from airw.traversal import traverse
     from airw.values import Artifact, ArtifactRef, Edge, IndexPlan, Limits, Link, Passage, Record, SearchHit, Surface
     from airw.walking import (
         CommittedNode,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
         merge,
         prefetch,
         top_k,
-        traverse,
     )
 else:
     __getattr__, __dir__ = lazy_names(
@@ -123,6 +123,7 @@ else:
             ],
             "stores": [],
             "testing": [],
+            "traversal": ["traverse"],
             "values": [
                 "Artifact",
                 "ArtifactRef",
@@ -146,7 +147,6 @@ else:
                 "merge",
                 "prefetch",
                 "top_k",
-                "traverse",
             ],
         },
     )

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from airw import corpora, discovery, evaluation, walking
+from airw import corpora, discovery, evaluation, traversal, walking
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw.cli import finding_output as output
@@ -61,9 +61,9 @@ async def traverse(arguments: argparse.Namespace) -> int:
         options = pick(arguments, "max_depth", "node_budget", "timeout")
         if arguments.count_beyond_limits:
             options["limits"] = Limits(count_beyond_limits=True)
-        walk = walking.traverse(query, corpus, policy=policy, **options)
+        walk = traversal.traverse(query, corpus, policy=policy, **options)
         if arguments.format == "html":
-            await _print_page(walk, arguments.policy)
+            await _print_page(walk)
             return 0
         printer = output.WalkPrinter(arguments.format)
         async with walk:
@@ -75,16 +75,19 @@ async def traverse(arguments: argparse.Namespace) -> int:
 
 
 async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walking.WalkPolicy:
-    from airw.cli.policies import documents_of, make_policy, parse_parameters
+    from airw.cli.policies import documents_of, make_policy, name_of, parse_parameters
+    from airw.policies.default import DEFAULT_POLICY
 
-    parameters = parse_parameters(arguments.policy, arguments.set)
+    name = arguments.policy or name_of(DEFAULT_POLICY)
+    parameters = parse_parameters(name, arguments.set)
     for key, words in documents_of(parameters).items():
         parameters[key] = await find_artifact_ids(corpus, words)
-    return make_policy(arguments.policy, parameters, start=arguments.start, direction=arguments.direction)
+    return make_policy(name, parameters, start=arguments.start, direction=arguments.direction)
 
 
-async def _print_page(walk: walking.Walk, policy: str) -> None:
+async def _print_page(walk: walking.Walk) -> None:
     from airw import views
+    from airw.cli.policies import name_of
 
     try:
         tree = await views.read_tree(walk)
@@ -93,7 +96,9 @@ async def _print_page(walk: walking.Walk, policy: str) -> None:
             raise
         # A walk down to parts of documents, or along equal fields, reports no links that could be drawn.
         advice = "use --format text or json"
-        raise ArgumentError(f"--format html draws links, and this walk of {policy} follows none; {advice}") from error
+        raise ArgumentError(
+            f"--format html draws links, and this walk of {name_of(walk.policy)} follows none; {advice}"
+        ) from error
     write(await in_thread(views.tree_page, tree))
 
 

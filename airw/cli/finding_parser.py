@@ -66,7 +66,7 @@ def _traverse(sub: Commands) -> None:
     walk.describe = _describe_policies
     add_query(walk)
     walk.add_argument(
-        "--policy", choices=_POLICIES, default="eager", help="how the walk starts and goes on; default: eager"
+        "--policy", choices=_POLICIES, help="how the walk starts and goes on; default: the one that is marked below"
     )
     walk.add_argument(
         "--set",

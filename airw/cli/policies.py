@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from airw import policies
 from airw.errors import ArgumentError
+from airw.policies.default import DEFAULT_POLICY
 from airw.walking import WalkPolicy
 
 _DOCUMENTS = ("roots", "seeds")
@@ -28,11 +29,21 @@ def list_policies() -> dict[str, type[WalkPolicy]]:
         'beam, collapsed-tree, eager, link-walk, mmr, personalized-page-rank, reverse-dependency, scored'
     """
     kinds = {name: getattr(policies, name) for name in policies.__all__ if name not in ("PerNode", "Strategy")}
-    return {
-        re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): kind
-        for name, kind in kinds.items()
-        if hasattr(kind, "to_hits")
-    }
+    return {_name_of(kind): kind for kind in kinds.values() if hasattr(kind, "to_hits")}
+
+
+def name_of(policy: WalkPolicy) -> str:
+    """Return the name of a policy of the library.
+
+    Example:
+        >>> name_of(policies.CollapsedTree())
+        'collapsed-tree'
+    """
+    return _name_of(type(policy))
+
+
+def _name_of(kind: type) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def describe_policies() -> str:
@@ -40,7 +51,8 @@ def describe_policies() -> str:
     paragraphs = []
     for name, kind in list_policies().items():
         summary = (kind.__doc__ or "").partition("\n")[0]
-        texts = [f"  {name}: {summary}"]
+        mark = " (default)" if kind is type(DEFAULT_POLICY) else ""
+        texts = [f"  {name}{mark}: {summary}"]
         texts.append(textwrap.fill(", ".join(_describe(field) for field in _parameters(kind)), 110))
         paragraphs.append(f"{texts[0]}\n{textwrap.indent(texts[1], '      ')}")
     return "\n".join(paragraphs)

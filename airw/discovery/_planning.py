@@ -79,7 +79,7 @@ class DiscoverOptions(SearchTuning, total=False):
     roots: Sequence[str | PathLike[str]]
     dedup_by: str | None
     identity: Identity
-    walk: WalkPolicy | None
+    walk: WalkPolicy | bool | None
     node_budget: int
     source_timeout: float | None
     timeout: float | None
@@ -112,7 +112,7 @@ class DiscoveryPlan:
     roots: Sequence[str | PathLike[str]] = ()
     dedup_by: str | None = "auto"
     identity: Identity = None
-    walk: WalkPolicy | None = None
+    walk: WalkPolicy | Literal[True] | None = None
     node_budget: int = 64
     source_timeout: float | None = 30.0
     timeout: float | None = None
@@ -140,11 +140,13 @@ class DiscoveryPlan:
         # This strategy applies its number to every hit; no other floor can take its place.
         default_floor = None if plan_options.get("strategy") == "abs_threshold" else AUTO
         floors = floors_of(search_options.pop("min_score", default_floor), names, is_multi_source=is_multi_source)
+        if plan_options.get("walk") is False:
+            del plan_options["walk"]
         if plan_options.get("walk") is not None:
             _check_walk(search_options, floors, is_floor_requested=is_floor_requested)
         elif isinstance(members[0].corpus, FederatedCorpus):
             raise ArgumentError(
-                "corpus is a FederatedCorpus, which can only be walked: pass walk=policy, or its corpora as a list"
+                "corpus is a FederatedCorpus, which can only be walked: pass walk=True, walk=policy, or its corpora"
             )
         search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": DISCOVERY_FUSION, **search_options}))
         plan = cls(

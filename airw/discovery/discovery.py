@@ -70,9 +70,9 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             is `"name"` in a corpus called skills, and no field elsewhere.
         identity: Decides whether hits of different corpora are the same thing, as in `airw.fuse_hits`. The best of them
             remains, and its `fused_sources` names the corpora.
-        walk: A policy to walk each corpus with, instead of searching it; the hits are those of `walk.ranking`. The
-            rankings of several corpora are fused by rank, source by source; of equal ranks, the source with the better
-            first score comes first.
+        walk: A policy to walk each corpus with, instead of searching it, or True for the default policy of
+            `airw.traverse`. The hits are those of `walk.ranking`. The rankings of several corpora are fused by rank,
+            source by source; of equal ranks, the source with the better first score comes first.
         node_budget: The node budget of each walk.
         source_timeout: The time for the answer of each corpus, in seconds. Searching several as one may take as long
             once more, after the last answer; usually it takes some milliseconds.

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from airw.corpora import Corpus, search
 from airw.evaluation.metering import Meter
 from airw.values import SearchHit
-from airw.walking import WalkPolicy, traverse
+from airw.walking import WalkPolicy, start_walk
 
 
 class System(Protocol):
@@ -95,7 +95,7 @@ class PolicyWalk:
 
     async def find(self, corpus: Corpus[Any], query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
         """Return the ranking of the walk; its hits arrive one by one."""
-        walk = traverse(query, corpus, policy=self.policy, node_budget=self.node_budget, **self.options)
+        walk = start_walk(query, corpus, self.policy, node_budget=self.node_budget, **self.options)
         async with walk:
             async for hit in walk:
                 meter.arrive(hit.artifact_id)

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from airw.policies.admitting_policy import Node
     from airw.policies.beam import Beam
     from airw.policies.collapsed_tree import CollapsedTree
+    from airw.policies.default import default_policy
     from airw.policies.eager import Eager
     from airw.policies.link_walk import LinkWalk
     from airw.policies.mmr import Mmr
@@ -24,6 +25,7 @@ else:
             "admitting_policy": ["Node"],
             "beam": ["Beam"],
             "collapsed_tree": ["CollapsedTree"],
+            "default": ["default_policy"],
             "eager": ["Eager"],
             "link_walk": ["LinkWalk"],
             "mmr": ["Mmr"],
@@ -50,5 +52,6 @@ __all__ = [
     "Scope",
     "Scored",
     "Strategy",
+    "default_policy",
     "per_node",
 ]

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 from airw.testing.exam import Case
 from airw.testing.scripted import Delays, Failures, ScriptedStore
 from airw.values import HitBatch, Limits, SearchHit
-from airw.walking import Columns, Frontier, Walk, WalkPolicy, WalkState, WalkSummary, traverse
+from airw.walking import Columns, Frontier, Walk, WalkPolicy, WalkState, WalkSummary, start_walk
 
 PolicyCase: TypeAlias = "Case[PolicyFixture]"
 
@@ -99,10 +99,10 @@ class PolicyFixture:
         **options: Any,
     ) -> Walk:
         """Start a walk with the policy, data and query of the fixture, unless passed here."""
-        return traverse(
+        return start_walk(
             self.query if query is None else query,
             self.store if store is None else store,
-            policy=policy or self.policy,
+            policy or self.policy,
             limits=limits,
             **{"node_budget": BUDGET, **options},
         )

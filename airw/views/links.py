@@ -16,7 +16,7 @@ from airw.policies import LinkWalk
 from airw.policies.link_walk import LinkMemory, LinkStep
 from airw.protocols import GraphStore, OpenCorpus
 from airw.values import Direction, Limits, NodeId
-from airw.walking import Columns, CommittedNode, LazyNeighbors, Walk, WalkState, traverse
+from airw.walking import Columns, CommittedNode, LazyNeighbors, Walk, WalkState, start_walk
 
 _MANY = 1_000  # edges; more take over a millisecond, so a worker thread looks them up
 
@@ -167,4 +167,4 @@ def walk_links(
     edge_limits: dict[str, Any] = {"max_edges": max_edges, "max_fanout": max_fanout}
     # A tree says how much it leaves out, so its walk looks behind its limits.
     limits = Limits(count_beyond_limits=True, **{name: n for name, n in edge_limits.items() if n is not None})
-    return traverse("", corpus, policy=policy, node_budget=max_nodes, timeout=timeout, limits=limits)
+    return start_walk("", corpus, policy, node_budget=max_nodes, timeout=timeout, limits=limits)

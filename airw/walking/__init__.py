@@ -1,4 +1,4 @@
-"""Walks: `traverse` starts one; policies, events, streams of hits and summaries."""
+"""Walks: `start_walk` starts one; policies, events, streams of hits and summaries."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airw.walking.record import WalkRecord
     from airw.walking.streams import merge, prefetch, top_k
     from airw.walking.summary import LossyCorpus, LostCorpus, WalkCounts, WalkSummary
-    from airw.walking.walk import Walk, traverse
+    from airw.walking.walk import Walk, start_walk
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -42,7 +42,7 @@ else:
             "record": ["WalkRecord"],
             "streams": ["merge", "prefetch", "top_k"],
             "summary": ["LossyCorpus", "LostCorpus", "WalkCounts", "WalkSummary"],
-            "walk": ["Walk", "traverse"],
+            "walk": ["Walk", "start_walk"],
         },
     )
 
@@ -71,6 +71,6 @@ __all__ = [
     "WalkSummary",
     "merge",
     "prefetch",
+    "start_walk",
     "top_k",
-    "traverse",
 ]

@@ -1,4 +1,4 @@
-"""`traverse`, which starts a walk, and `Walk`, the async generator that it returns."""
+"""`start_walk`, and `Walk`, the async generator that it returns."""
 
 import math
 import sys
@@ -28,55 +28,25 @@ _POLICY_METHODS = ("seed", "score", "select", "expand", "node_id", "stop", "to_h
 _POLICY_ATTRIBUTES = ("max_depth", "keeps_frontier", "scores_paths")
 
 
-def traverse(
+def start_walk(
     query: str,
     store: Any,
-    *,
     policy: WalkPolicy,
+    *,
     max_depth: int | EllipsisType | None = ...,
     node_budget: int = 64,
     timeout: float | None = None,
     limits: Limits | None = None,
 ) -> "Walk":
-    """Walk a corpus or graph from a query and yield each hit as soon as it is committed.
-
-    The policy decides where the walk starts and where it goes. The operator enforces the limits, so no policy can loop
-    forever or use unlimited memory.
-
-    Args:
-        query: The text to search for.
-        store: An open corpus, or any object that the policy understands. The operator only passes it to the policy.
-        policy: A walk policy, for example one of `airw.policies`.
-        max_depth: The depth cap: nodes at this depth are not expanded. `None` for no cap; by default the policy's own.
-        node_budget: The number of nodes to commit at most, routers included.
-        timeout: Seconds from the first request to the deadline, the consumer's own time included; `None` for none.
-        limits: The other limits; `None` for the defaults of `Limits`.
-
-    Returns:
-        An async generator of hits in order of commitment. It is also an async context manager that closes the walk.
-        After the end, `summary` reports why the walk stopped and what was left out, and `ranking` is the policy's final
-        order.
+    """Return a walk; `airw.traverse` is the same, with a default policy.
 
     Raises:
-        ArgumentError: If an argument cannot be used; raised by this call, before the walk starts.
+        ArgumentError: If an argument cannot be used.
 
     Example:
-        >>> import anyio
-        >>> from airw import build, from_mapping, traverse
-        >>> from airw.embedders import HashingEmbedder
-        >>> from airw.stores import MemoryStore
-        >>> from airw.policies import CollapsedTree
-        >>> async def main():
-        ...     source = from_mapping({"a": "signing keys", "b": "cake"}, name="docs", embedder=HashingEmbedder())
-        ...     async with build(source, store=MemoryStore()) as corpus:
-        ...         async with traverse("rotate the signing keys", corpus, policy=CollapsedTree()) as walk:
-        ...             async for hit in walk:
-        ...                 print(hit.artifact_id, hit.metadata["walk_depth"])
-        ...         print(walk.summary.stop)
-        >>> anyio.run(main)
-        a 0
-        b 0
-        exhausted
+        >>> import airw
+        >>> start_walk("keys", None, airw.policies.Eager(), node_budget=5).summary is None
+        True
     """
     check_query(query)
     if isinstance(store, str):

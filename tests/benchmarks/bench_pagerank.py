@@ -14,8 +14,8 @@ from scipy import sparse
 
 from airw.embedders import HashingEmbedder
 from airw.policies import PersonalizedPageRank
+from airw.traversal import traverse
 from airw.values import Edge, Record
-from airw.walking import traverse
 
 COUNT, DEGREE, BUDGET, RESTART, RUNS = 1_000_000, 10, 200, 0.5, 5
 

@@ -23,8 +23,8 @@ from airw.links import extractor_from
 from airw.policies import Beam, Eager, Mmr, PersonalizedPageRank, ReverseDependency, Scored
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
+from airw.traversal import traverse
 from airw.values import IndexPlan, Surface
-from airw.walking import traverse
 from tests.benchmarks.results import run_in_turn
 
 COUNT, DIM, DEGREE, TAGS, RUNS, BUDGET = 10_000, 64, 10, 5_000, 5, 1_000

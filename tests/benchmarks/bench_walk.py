@@ -13,8 +13,9 @@ import ir
 import numpy as np
 import pytest
 
+from airw.traversal import traverse
 from airw.values import HitBatch, SearchHit
-from airw.walking import Columns, CommittedNode, Policy, traverse
+from airw.walking import Columns, CommittedNode, Policy
 from tests.benchmarks.results import run_in_turn
 
 DEGREE, DIM, SEEDS, ROUNDS = 10, 64, 10, 15

@@ -20,8 +20,9 @@ from airw.links import extractor_from
 from airw.policies import Eager
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
+from airw.traversal import traverse
 from airw.values import HitBatch, Limits
-from airw.walking import Columns, Policy, traverse
+from airw.walking import Columns, Policy
 
 BACKENDS = ["asyncio", "trio"]
 RUNS = 5

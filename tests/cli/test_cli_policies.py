@@ -7,7 +7,8 @@ import pytest
 
 from airw import policies
 from airw.cli import main
-from airw.cli.policies import describe_policies, list_policies, make_policy, parse_parameters
+from airw.cli.policies import describe_policies, list_policies, make_policy, name_of, parse_parameters
+from airw.policies.default import DEFAULT_POLICY
 from tests.support.commands import COMMANDS
 
 NOTES = {
@@ -77,10 +78,12 @@ def test_without_options_a_policy_is_that_of_the_library(name):
 def test_the_help_lists_each_parameter_with_its_default():
     told = describe_policies()
     for name, kind in list_policies().items():
-        paragraph = told.partition(f"  {name}: ")[2]
+        paragraph = told.replace(" (default)", "").partition(f"  {name}: ")[2]
         for field in dataclasses.fields(kind):
             if field.name not in ("scorer", "inverses"):
                 assert field.name in paragraph
+    assert told.count(" (default): ") == 1
+    assert f"{name_of(DEFAULT_POLICY)} (default): " in told
     assert "width=4" in told
     assert "seeds (needed)" in told
 

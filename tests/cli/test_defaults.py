@@ -12,7 +12,7 @@ from airw.cli import main
 from airw.cli.library_defaults import default_text, read_default
 from tests.support.commands import COMMANDS
 
-OWN_DEFAULTS = {"airw expand": {"surface_index": 0}, "airw traverse": {"policy": "eager"}}
+OWN_DEFAULTS = {"airw expand": {"surface_index": 0}}
 """What only the command line has; the library has no default for it."""
 
 PARAMETERS = [

@@ -40,8 +40,8 @@ from airw.links import extractor_from
 from airw.policies import CollapsedTree
 from airw.sources import from_files, from_jsonl, from_mapping, from_notes
 from airw.stores import MemoryStore
+from airw.traversal import traverse
 from airw.values import Artifact, ArtifactChange, IndexPlan, LedgerEntry, Limits, Record, SearchHit, Surface
-from airw.walking import traverse
 from tests.support.corpora import assert_same, content, reference_content, run, source
 
 EMBEDDER = source().embedder
@@ -498,12 +498,15 @@ class Kinds:
         return IndexPlan({}, [Surface(artifact.id, kind, text) for kind, text in artifact.raw])
 
 
+COUNTED = Limits(count_beyond_limits=True)
+
+
 @pytest.mark.parametrize(("budget", "hits", "left"), [(5, 0, 7), (10, 0, 2), (12, 0, 12), (15, 3, 9), (24, 12, None)])
 async def test_a_walk_summary_counts_routers_and_the_nodes_left_out(budget, hits, left):
     """F26: 12 routers come first; the summary counts them separately."""
     items = {f"{at:02}": [("description", f"about {at}"), ("chunk", f"part {at}")] for at in range(12)}
     corpus = await in_memory(items, strategy=Kinds())
-    walk = traverse("about", corpus, policy=CollapsedTree(seed_k=12), node_budget=budget)
+    walk = traverse("about", corpus, policy=CollapsedTree(seed_k=12), node_budget=budget, limits=COUNTED)
     found = [hit async for hit in walk]
     summary = walk.summary
     assert (len(found), summary.emitted, summary.routed) == (hits, hits, budget - hits)

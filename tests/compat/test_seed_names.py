@@ -230,6 +230,7 @@ DIFFERENCES = {
     "records_for_artifact(store_or_corpus)": "records_for_artifact(store_or_corpus=…)",
     "traverse(k)": TRAVERSE,
     "traverse(max_depth)": TRAVERSE,
+    "traverse(policy)": TRAVERSE,
 }
 """Names that differ, or parameters of names, each with its row."""
 

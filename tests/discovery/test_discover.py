@@ -403,7 +403,7 @@ async def test_one_walk_crosses_between_corpora_that_are_one_graph():
         ]
         assert result.results[1].metadata["seed"] == ("keys", "k1")
         assert result.to_dict()["results"][1]["metadata"]["walk_path"] == [["keys", "k1"], ["cars", "c2"]]
-        with pytest.raises(ArgumentError, match="can only be walked: pass walk=policy, or its corpora"):
+        with pytest.raises(ArgumentError, match="can only be walked: pass walk=True, walk=policy, or its corpora"):
             await discover(graph, "keys")
         with pytest.raises(ArgumentError, match="itself"):
             await discover([graph, many[0]], "keys")

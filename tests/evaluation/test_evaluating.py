@@ -17,7 +17,7 @@ from airw.evaluation import (
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing import ScriptedStore
-from airw.walking import traverse
+from airw.traversal import traverse
 from tests.support.evaluation_corpus import CASES, small_corpus
 
 WALK = PolicyWalk(Beam(seed_k=1, width=2), "beam", node_budget=4)

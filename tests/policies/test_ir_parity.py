@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.policies import per_node
-from airw.walking import top_k, traverse
+from airw.traversal import traverse
+from airw.walking import top_k
 from tests.support.drawing import examples
 
 STORE = object()

@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from airw.policies import per_node
+from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import Policy, traverse
+from airw.walking import Policy
 
 STAR = {0: [1, 2, 3, 4, 5]}
 CHAIN = {n: [n + 1] for n in range(9)}

@@ -1,4 +1,4 @@
-"""Committed nodes that a walk finds again by a better path: they rise in the ranking."""
+"""Nodes that a walk finds again by a better path: they rise in the ranking."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from airw.errors import PolicyError
+from airw.traversal import traverse
 from airw.values import Edge, HitBatch, SearchHit
-from airw.walking import Columns, Policy, traverse
+from airw.walking import Columns, Policy
 from tests.support.walk_cases import case_of
 
 QUICK, ALL = 200, 4_000

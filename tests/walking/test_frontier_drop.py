@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import PolicyError
+from airw.traversal import traverse
 from airw.values import Limits, SearchHit
-from airw.walking import EdgeFound, Policy, traverse
+from airw.walking import EdgeFound, Policy
 from tests.support.drawing import examples
 
 

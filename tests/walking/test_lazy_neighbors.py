@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airw.errors import PolicyError
+from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import LazyNeighbors, Policy, reading, traverse
+from airw.walking import LazyNeighbors, Policy, reading
 from tests.support.drawing import examples
 
 

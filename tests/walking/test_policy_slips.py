@@ -13,8 +13,9 @@ import pytest
 
 from airw.errors import AirwError, ArgumentError, PolicyError
 from airw.policies import per_node
+from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import LazyNeighbors, Policy, traverse
+from airw.walking import LazyNeighbors, Policy
 
 HIT = SearchHit("0", "node", 0.0, "")
 

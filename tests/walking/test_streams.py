@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.errors import ArgumentError, PolicyError
+from airw.traversal import traverse
 from airw.values import Limits, SearchHit
-from airw.walking import Policy, merge, prefetch, traverse
+from airw.walking import Policy, merge, prefetch
 
 
 class Boom(Exception):

@@ -16,8 +16,9 @@ import trio
 
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import per_node
+from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import Policy, Walk, top_k, traverse
+from airw.walking import Policy, Walk, top_k
 from tests.support.ids import plain
 
 

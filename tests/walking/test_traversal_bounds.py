@@ -13,8 +13,9 @@ import pytest
 
 from airw.errors import PolicyError
 from airw.policies import per_node
+from airw.traversal import traverse
 from airw.values import Limits, SearchHit
-from airw.walking import Policy, traverse
+from airw.walking import Policy
 
 
 class Net(Policy):

@@ -14,8 +14,8 @@ from airw.corpora import build, open_corpus
 from airw.errors import PolicyError, StoreError
 from airw.policies import CollapsedTree, Eager, per_node
 from airw.stores import MemoryStore
+from airw.traversal import traverse
 from airw.values import SearchHit
-from airw.walking import traverse
 from tests.support.adversaries import (
     PATIENCE,
     STAGES,

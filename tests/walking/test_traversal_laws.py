@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from airw.policies import per_node
 from airw.testing import run_on_virtual_clock
+from airw.traversal import traverse
 from airw.values import Limits, SearchHit
-from airw.walking import EdgeFound, NodeCommitted, Policy, traverse
+from airw.walking import EdgeFound, NodeCommitted, Policy
 from tests.support.drawing import examples
 
 

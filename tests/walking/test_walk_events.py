@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from airw.errors import PolicyError
+from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, prefetch, traverse
+from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, prefetch
 
 
 class Net(Policy):

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import anyio
 import pytest
 
+from airw.traversal import traverse
 from airw.values import SearchHit
-from airw.walking import EdgeFound, LazyNeighbors, NodeCommitted, Policy, StepDone, traverse
+from airw.walking import EdgeFound, LazyNeighbors, NodeCommitted, Policy, StepDone
 from tests.support.walk_cases import case_of
 
 QUICK, ALL = 300, 6_000

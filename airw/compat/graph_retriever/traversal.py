@@ -94,7 +94,7 @@ async def atraverse(
         entries = zip(initial_root_ids, await corpus.store.ledger(list(initial_root_ids)), strict=True)
         policy = Strategy.build(strategy, roots=[id for id, entry in entries if entry is not None], **options)
         limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)
-        walk = walking.traverse(query, corpus, policy=policy, node_budget=_UNBOUNDED, limits=limits)
+        walk = walking.start_walk(query, corpus, policy, node_budget=_UNBOUNDED, limits=limits)
         async with walk:
             async for _ in walk:
                 pass

@@ -111,10 +111,10 @@ def traverse(
     limits = Limits(max_concurrency=1) if is_per_node else None
 
     async def walk() -> list[SearchHit]:
-        hits = walking.traverse(
+        hits = walking.start_walk(
             query,
             store if is_per_node else to_airw(store),
-            policy=async_policy,
+            async_policy,
             max_depth=max_depth,
             node_budget=node_budget,
             limits=limits,

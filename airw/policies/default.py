@@ -1,0 +1,45 @@
+"""The policy of a walk whose caller names none."""
+
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
+from airw.policies._capabilities import has_method
+from airw.policies.beam import Beam
+from airw.walking import WalkPolicy
+
+DEFAULT_POLICY: WalkPolicy = Beam()
+"""The policy of `airw.traverse` and of `discover(walk=True)`, if their caller passes none."""
+_METHODS = ("search_vectors", "best_of", "get_records", "neighbors")
+
+
+def default_policy(corpus: object) -> WalkPolicy:
+    """Return the policy that `airw.traverse` takes if its caller names none, `DEFAULT_POLICY`.
+
+    Args:
+        corpus: What is to be walked: an open corpus, a `FederatedCorpus`, or a `CorpusGraph` of one.
+
+    Raises:
+        ArgumentError: If that policy cannot walk it; the message names one that can.
+
+    Example:
+        >>> default_policy(None)
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: policy must be given to walk None: the default, Beam, walks an open corpus; ...
+    """
+    name = type(DEFAULT_POLICY).__name__
+    if isinstance(corpus, str):
+        raise ArgumentError(
+            f"store must be an open corpus, not the name {corpus!r}; pass `await airw.open_corpus({corpus!r})`"
+        )
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(
+            f"policy must be given to walk {short_repr(corpus)}: the default, {name}, walks an open corpus; pass a "
+            "policy of your own, a subclass of airw.Policy"
+        )
+    missing = [method for method in _METHODS if not has_method(corpus, method)]  # type: ignore[arg-type]
+    if missing:
+        raise ArgumentError(
+            f"policy must be given to walk this corpus: its store has no method {missing[0]}, which the default, "
+            f"{name}, needs; pass airw.policies.LinkWalk(roots=[...]), which follows links alone, or one of your own"
+        )
+    return DEFAULT_POLICY

@@ -1,0 +1,101 @@
+"""Walks without a policy: the default walks every form of corpus, or advice is given."""
+
+from dataclasses import replace
+
+import pytest
+
+import airw
+from airw import CorpusGraph, FederatedCorpus, build, from_mapping
+from airw.embedders import HashingEmbedder
+from airw.errors import AirwError, ArgumentError
+from airw.links import MarkdownLinks
+from airw.policies import LinkWalk, default_policy
+from airw.policies.default import DEFAULT_POLICY
+from airw.stores import MemoryStore
+
+NOTES = {"a": "Rotate the signing keys, see [[b]].", "b": "The vault.", "c": "A cake."}
+QUERY = "rotate the signing keys"
+
+
+def corpus_of(notes=NOTES, name="notes"):
+    source = from_mapping(notes, name=name, embedder=HashingEmbedder(), edge_extractor=MarkdownLinks())
+    return build(source, store=MemoryStore())
+
+
+async def rank(corpus, **options):
+    """Return what a walk ranks: id and score, and its policy."""
+    async with airw.traverse(QUERY, corpus, **options) as walk:
+        async for _ in walk:
+            pass
+    return [(hit.key, hit.score) for hit in walk.ranking], walk.policy
+
+
+class Without:
+    """A store that lacks methods."""
+
+    def __init__(self, store, *names):
+        self._store = store
+        for name in dir(store):
+            if not name.startswith("_") and name not in names:
+                setattr(self, name, getattr(store, name))
+
+
+async def test_a_walk_without_a_policy_is_one_with_the_default():
+    async with corpus_of() as corpus:
+        ranking, policy = await rank(corpus)
+        assert policy is DEFAULT_POLICY is default_policy(corpus)
+        assert (ranking, policy) == await rank(corpus, policy=DEFAULT_POLICY)
+        assert ranking[0][0] == ("notes", "a")
+
+
+async def test_several_corpora_and_a_graph_are_walked_too():
+    async with corpus_of() as notes, corpus_of({"a": "Signing keys.", "d": "rain"}, name="more") as more:
+        ranking, _ = await rank(FederatedCorpus([notes, more]))
+        assert {source for (source, _), _ in ranking} == {"notes", "more"}
+        assert (await rank(CorpusGraph(notes)))[0] == (await rank(notes))[0]
+
+
+async def test_a_graph_of_a_store_alone_says_what_it_lacks():
+    async with corpus_of() as corpus:
+        with pytest.raises(AirwError, match="embed"):
+            await rank(CorpusGraph(corpus.store))
+
+
+async def test_a_corpus_without_links_or_text_search_is_walked():
+    async with corpus_of({"a": "Rotate the signing keys.", "b": "The vault."}) as corpus:
+        ids = [id for (_, id), _ in (await rank(corpus))[0]]
+        assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="hybrid")]
+        dense = replace(corpus, store=Without(corpus.store, "search_text", "term_statistics"))
+        ids = [id for (_, id), _ in (await rank(dense))[0]]
+        assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="dense")]
+
+
+@pytest.mark.parametrize("graph", [None, {"a": ["b"]}, MemoryStore(), object], ids=["None", "dict", "store", "class"])
+def test_what_is_no_corpus_needs_a_policy(graph):
+    with pytest.raises(ArgumentError, match=r"policy must be given to walk .*; pass a policy of your own"):
+        airw.traverse(QUERY, graph)
+
+
+def test_a_name_is_no_corpus():
+    with pytest.raises(ArgumentError, match=r"not the name 'notes'; pass `await airw.open_corpus\('notes'\)`"):
+        airw.traverse(QUERY, "notes")
+
+
+async def test_a_store_that_cannot_score_is_refused_with_a_policy_that_can_walk_it():
+    async with corpus_of() as corpus:
+        plain = replace(corpus, store=Without(corpus.store, "best_of"))
+        with pytest.raises(ArgumentError, match=r"has no method best_of, .* pass airw.policies.LinkWalk") as caught:
+            airw.traverse(QUERY, plain)
+        assert "\n" not in str(caught.value)
+        ranking, _ = await rank(plain, policy=LinkWalk(roots=["a"]))
+        assert [id for (_, id), _ in ranking] == ["a", "b"]
+
+
+async def test_discover_walks_with_it_too():
+    async with corpus_of() as corpus:
+        expected = await airw.discover(corpus, QUERY, walk=DEFAULT_POLICY)
+        found = await airw.discover(corpus, QUERY, walk=True)
+        assert [hit.to_dict() for hit in found.results] == [hit.to_dict() for hit in expected.results]
+        assert found.signals["walk"]["stop"] == expected.signals["walk"]["stop"]
+        searched = await airw.discover(corpus, QUERY, walk=False)
+        assert "walk" not in searched.signals
