@@ -99,10 +99,23 @@ async def load_measured(corpus: OpenCorpus[Any], search: SearchQuery) -> SourceF
     return None if built is None else SourceFloor.of_build(built)
 
 
-async def load_calibrated(
-    corpus: OpenCorpus[Any], query: SearchQuery, *, compares_scores: bool
-) -> tuple[SourceFloor | None, str | None]:
-    """Return the stored floor for this kind of search, or `None` and the reason.
+@dataclass(frozen=True, slots=True)
+class StoredFloor:
+    """What a corpus has stored for a kind of search.
+
+    Args:
+        floor: The floor, or `None`.
+        note: The reason why there is none.
+        is_lost: Whether there is a floor that only another fusion could use.
+    """
+
+    floor: SourceFloor | None = None
+    note: str | None = None
+    is_lost: bool = False
+
+
+async def load_calibrated(corpus: OpenCorpus[Any], query: SearchQuery, *, compares_scores: bool) -> StoredFloor:
+    """Return the calibrated floor for a kind of search, or the reason why there is none.
 
     Args:
         corpus: The corpus.
@@ -114,31 +127,39 @@ async def load_calibrated(
     """
     key, tag = await in_thread(query.scale, corpus.embedder.id)
     if is_anonymous(tag):
-        return None, "the reranker has no name that a floor could be stored under: add an attribute `id` to it"
+        return StoredFloor(
+            note="the reranker has no name that a floor could be stored under: add an attribute `id` to it"
+        )
     with name_missing_method(query.verb, corpus.store):
-        record = await corpus.store.calibration(key)
-    is_of_evidence = record.get("signal") == "evidence"
-    # Evidence is weighed before anything moves scores.
+        records: Mapping[str, Mapping[str, Any]] = await corpus.store.calibration()
+    of_mode = records.get(query.mode, {})
+    # The evidence does not depend on the fusion, and is weighed before anything moves scores.
+    is_of_evidence = tag is None and of_mode.get("signal") == "evidence"
     if query.rescaling_options and not is_of_evidence:
-        return None, f"{' and '.join(query.rescaling_options)} move scores off the scale that floors are calibrated on"
+        moved = " and ".join(query.rescaling_options)
+        return StoredFloor(note=f"{moved} move scores off the scale that floors are calibrated on")
     if is_of_evidence and compares_scores:
         raise ArgumentError(
-            f"strategy='abs_threshold' cannot use the floor stored under {key!r}: it is for the evidence of a query, "
-            "not for each score: call calibrate_min_score(…, signal='score', persist=True)"
+            f"strategy='abs_threshold' cannot use the floor stored under {query.mode!r}: it is for the evidence of a "
+            "query, not for each score: call calibrate_min_score(…, signal='score', persist=True)"
         )
+    record = of_mode if is_of_evidence else records.get(key, {})
+    if not record:
+        is_lost = bool(of_mode) and tag is None
+        only = f", only for {query.mode!r}" if is_lost else ""
+        note = f"nothing is calibrated for {key!r}{only}: call calibrate_min_score(…, persist=True)"
+        return StoredFloor(note=note, is_lost=is_lost)
     embedder_id, stored_id = corpus.embedder.id, record.get("embedder_id")
     # An older index may know the same weights by another id.
     if isinstance(stored_id, str) and await in_thread(is_same_model, corpus.embedder, stored_id):
         embedder_id = stored_id
-    return _read_floor(record, key, query, tag, embedder_id)
+    return StoredFloor(*_read_floor(record, query.mode if is_of_evidence else key, query, tag, embedder_id))
 
 
 def _read_floor(
     record: Mapping[str, Any], key: str, query: SearchQuery, tag: str | None, embedder_id: str
 ) -> tuple[SourceFloor | None, str | None]:
     """Return the floor of a stored calibration, or `None` and why it does not fit."""
-    if not record:
-        return None, f"nothing is calibrated for {key!r}: call calibrate_min_score(…, persist=True)"
     if record.get("mode") != query.mode or record.get("rerank") != tag:
         return None, f"the calibration stored under {key!r} is for another kind of search"
     if record.get("embedder_id") != embedder_id:

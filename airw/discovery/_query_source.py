@@ -18,7 +18,14 @@ from airw._base.checks import name_missing_method
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
 from airw.corpora import CorpusLike, open_corpus
-from airw.discovery._floors import SourceFloor, describe_misfit, find_formula, load_calibrated, load_measured
+from airw.discovery._floors import (
+    SourceFloor,
+    StoredFloor,
+    describe_misfit,
+    find_formula,
+    load_calibrated,
+    load_measured,
+)
 from airw.discovery._planning import SKILLS, DiscoveryPlan, Member
 from airw.discovery._union import (
     CorpusView,
@@ -313,14 +320,15 @@ class _SourceQuery:
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
         if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
             return
-        note = None
+        stored = StoredFloor()
         if plan.walk is None:
-            self.floor, note = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores)
+            stored = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores)
+        self.floor = stored.floor
         if self.floor is None:
             await self._load_measured(corpus)
-        # That the default finds no floor is nothing to report.
-        if plan.is_floor_requested and self.floor is None:
-            self.floor_note = note
+        # That the default finds no floor is nothing to report; that it cannot use one which somebody calibrated is.
+        if stored.is_lost or (plan.is_floor_requested and self.floor is None):
+            self.floor_note = stored.note
 
     async def _load_measured(self, corpus: OpenCorpus[Any]) -> None:
         if not self._compares_scores:

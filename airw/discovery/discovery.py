@@ -51,10 +51,11 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         rel: The ratio to the best score that a hit must reach.
         gap_ratio: The ratio to the previous score below which there is a gap.
         min_score: The floor of each corpus: below it, the corpus abstains. `"auto"` (the default) is the floor that
-            `calibrate_min_score` stored, or else the one that the build measured. `None` is no floor. A number is
-            compared with the best score of the corpus; for several corpora pass `{name: number}`, because their scores
-            are on different scales. Small corpora have no measured floor. If you pass `"auto"` and no floor fits, there
-            is none, with a warning and a `floor_note` in the signals.
+            `calibrate_min_score` stored, or else the one that the build measured. Usually it is for the evidence of the
+            query; `signals["explanation"]` says how it compares. `None` is no floor. A number is compared with the best
+            score of the corpus; for several corpora pass `{name: number}`, because their scores are on different
+            scales. Small corpora have no measured floor. If you pass `"auto"` and no floor fits, there is none, with a
+            warning and a `floor_note` in the signals.
         merge: How several corpora become one ranking. `"rrf"` (the default) ranks each channel over all of them and
             fuses the channels by rank. `"blend"` adds up the scores of the channels instead, as `fusion="blend"` does;
             `"score"` is for dense searches. Both need one embedder. `"rrf-by-source"` ranks each corpus on its own and
@@ -105,7 +106,8 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
         for answer in answers:
             if answer.floor_note is not None:
-                warnings.warn(f"min_score='auto': no floor for {answer.source!r}: {answer.floor_note}", stacklevel=2)
+                which = "calibrated floor" if answer.report["floor"] is not None else "floor"
+                warnings.warn(f"min_score='auto': no {which} for {answer.source!r}: {answer.floor_note}", stacklevel=2)
         return await combine_answers(request, {answer.source: answer for answer in answers})
 
 

@@ -339,7 +339,8 @@ async def calibrate_min_score(
         sensitivity_weight: The weight of sensitivity against specificity, from 0 to 1; see `separating_floor`.
         floor_grid: The floors to try; by default all that make a difference.
         persist: Store the floor in the corpus, if one is found; `discover(…, min_score="auto")` then uses it.
-        **search_options: Further options of `airw.search`. Each reranker and each fusion has a stored floor of its own.
+        **search_options: Further options of `airw.search`. Each reranker has a stored floor of its own. So has each
+            fusion, for scores; the evidence does not depend on the fusion.
 
     Returns:
         The calibration; its `min_score` is `None` if there are no cases of one kind.
@@ -436,10 +437,12 @@ async def load_calibration(
         if is_anonymous(setting["rerank"]):
             return None
         with name_missing_method("load_calibration", opened.store):
-            record = await opened.store.calibration(setting["key"])
+            records = await opened.store.calibration()
+    record = records.get(query.mode, {})
+    if setting["rerank"] is not None or record.get("signal") != "evidence":
+        record = records.get(setting["key"], {})
     if not record or any(record.get(name) != setting[name] for name in ("mode", "rerank")):
         return None
-    # Evidence is weighed before anything moves scores.
     if setting["rescaled"] and record.get("signal") != "evidence":
         return None
     return MinScoreCalibration.from_dict(record)
@@ -448,7 +451,10 @@ async def load_calibration(
 def _describe_search(query: SearchQuery, embedder_id: str, signal: FloorSignal) -> dict[str, Any]:
     """Return the fields of a calibration that describe its searches."""
     key, tag = query.scale(embedder_id)
-    rescaled = query.rescaling_options if signal == "score" else ()
+    rescaled = query.rescaling_options
+    # The evidence does not depend on the fusion, and is weighed before anything moves scores.
+    if signal == "evidence" and tag is None:
+        key, rescaled = query.mode, ()
     return {"mode": query.mode, "k": query.k, "rerank": tag, "key": key, "rescaled": rescaled, "signal": signal}
 
 

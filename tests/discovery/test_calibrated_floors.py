@@ -100,6 +100,12 @@ async def test_a_floor_of_the_evidence_fits_searches_that_move_scores():
     assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")
 
 
+async def test_a_floor_of_the_scores_of_another_fusion_is_missed():
+    async with open_calibrated(signal="score", fusion="rrf") as (corpus, _):
+        with pytest.warns(UserWarning, match=r"nothing is calibrated for 'hybrid\+blend', only for 'hybrid': call"):
+            assert (await discover(corpus, OWN[0], fusion="blend")).ids
+
+
 async def test_a_floor_of_the_evidence_is_no_threshold_of_each_score():
     async with open_calibrated() as (corpus, _):
         with pytest.raises(ArgumentError, match="not for each score: call calibrate_min_score"):

@@ -293,10 +293,16 @@ class TestStoring:
         assert await load_calibration(notes, "dense") == found
 
     async def test_each_kind_of_search_has_a_floor_of_its_own(self, notes):
-        found = [await calibrate_min_score(notes, CASES, persist=True, **way) for way in WAYS]
+        found = [await calibrate_min_score(notes, CASES, persist=True, signal="score", **way) for way in WAYS]
         assert [await load_calibration(notes, **way) for way in WAYS] == found
         assert len({each.key for each in found}) == len(WAYS)
         assert await load_calibration(notes) is None
+
+    async def test_all_fusions_share_the_floor_of_the_evidence(self, notes):
+        await calibrate_min_score(notes, CASES, persist=True, signal="score", fusion="rrf", rrf_k=20)
+        found = await calibrate_min_score(notes, CASES, persist=True, fusion="blend")
+        assert await load_calibration(notes, fusion="rrf", rrf_k=20) == await load_calibration(notes) == found
+        assert await load_calibration(notes, "lexical", rerank=by_words) is None
 
     async def test_a_calibration_without_a_floor_does_not_replace_one_with_a_floor(self, notes):
         found = await calibrate_min_score(notes, CASES, mode="dense", persist=True)
