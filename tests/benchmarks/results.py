@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 REGRESSION = 1.15  # a row is worse if its ratio or amount grew by more than this factor
 # The version of each is kept beside the rows.
 PEERS = [
+    "PyStemmer",
+    "bm25s",
     "graph-retriever",
     "ir",
     "networkx",

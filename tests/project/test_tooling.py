@@ -130,10 +130,12 @@ def test_only_tests_of_internals_import_private_names():
 
 
 def test_tests_import_no_other_test_and_do_not_change_the_import_path():
-    """Code shared by several test files is in `tests/support`; `results` is also a command."""
+    """Code shared by test files is in `tests/support`; `results` and `quality` are commands."""
     faults = []
     for path in set(TESTS) - {Path(__file__)}:
-        others = {name for name in imports_of(path) if re.match(r"tests\.(?!support\.|benchmarks\.results\.)", name)}
+        others = {
+            name for name in imports_of(path) if re.match(r"tests\.(?!support\.|benchmarks\.(results|quality)\.)", name)
+        }
         touched = re.findall(r"sys\.path(?:\.insert|\.append|\.extend| \+?= ).*", path.read_text(encoding="utf-8"))
         faults += [f"{relative_path(path)}: {fault}" for fault in (*others, *touched)]
     assert faults == []
