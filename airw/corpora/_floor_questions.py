@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airw.values import Record
+from airw.values import Analyser, Record
 
 FOREIGN = (
     "How long does it take to roast a chicken?",
@@ -89,7 +89,7 @@ class OwnQuestion:
     Args:
         text: The question.
         artifact_id: The artifact that the text is from. It does not count as an answer.
-        own_words: In how many records of the artifact each word occurs.
+        own_words: In how many records of the artifact each word occurs, as the store counts words.
     """
 
     text: str
@@ -104,11 +104,11 @@ def choose_ids(artifact_ids: Sequence[str], count: int) -> list[str]:
     return random.Random(0).sample(artifact_ids, count)  # noqa: S311 - a sample, not a secret
 
 
-def make_own_questions(groups: Sequence[Sequence[Record]], count: int) -> list[OwnQuestion]:
+def make_own_questions(groups: Sequence[Sequence[Record]], count: int, analyser: Analyser) -> list[OwnQuestion]:
     """Return at most `count` questions from the records of artifacts, each artifact in turn."""
     chance = random.Random(0)  # noqa: S311 - a sample, not a secret
     sentences = [_shuffle_sentences(records, chance) for records in groups if records]
-    words = [_count_words(records) for records in groups if records]
+    words = [_count_words(records, analyser) for records in groups if records]
     ids = [records[0].artifact_id for records in groups if records]
     questions: list[OwnQuestion] = []
     for position in range(max(map(len, sentences), default=0)):
@@ -141,9 +141,9 @@ def _split_sentences(text: str) -> Iterator[str]:
         yield text.strip()[:_MAX_CHARS]
 
 
-def _count_words(records: Sequence[Record]) -> dict[str, int]:
+def _count_words(records: Sequence[Record], analyser: Analyser) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for record in records:
-        for word in set(_WORD.findall(record.text.casefold())):
+    for words in analyser.split([record.text for record in records]):
+        for word in set(words):
             counts[word] = counts.get(word, 0) + 1
     return counts

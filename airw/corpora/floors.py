@@ -26,7 +26,7 @@ from airw.protocols import Embedder, OpenCorpus, RecordReader, Store, TermStatis
 from airw.retrieval import MODES, Mode, channels_of
 from airw.retrieval.evidence import Evidence, match_strength
 from airw.retrieval.searching import embed_texts
-from airw.values import Ranking, TermCounts
+from airw.values import Analyser, Ranking, TermCounts
 
 _METHOD = "sentences 1"  # changes with any rule that a floor depends on
 _OWN_QUESTIONS = 48
@@ -257,7 +257,7 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
     is_large = (await store.counts())["records"] > _MOST_RECORDS
     count, foreign = (_OWN_QUESTIONS // 3, FOREIGN[::3]) if is_large else (_OWN_QUESTIONS, FOREIGN)
     groups = await store.records_of(await in_thread(choose_ids, ids, count), limit=_RECORDS_READ)
-    own = await in_thread(make_own_questions, [group or [] for group in groups], count)
+    own = await in_thread(make_own_questions, [group or [] for group in groups], count, await _find_analyser(store))
     try:
         asked = await _ask(corpus, own, foreign, has_dense=not is_large)
     except EmbedderError:
@@ -269,6 +269,12 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
 async def _find_formula(store: Store) -> str | None:
     """Return the formula of BM25 of a store; `None` if it cannot count words."""
     return (await store.term_statistics([""])).formula if isinstance(store, TermStatistics) else None
+
+
+async def _find_analyser(store: Store) -> Analyser:
+    """Return the analyser of a store; one that keeps words as they are if it is not known."""
+    counts = await store.term_statistics([""]) if isinstance(store, TermStatistics) else None
+    return (counts and counts.analyser) or Analyser(None)
 
 
 async def _ask(

@@ -16,6 +16,7 @@ from airw.values import (
     ArtifactChange,
     Direction,
     Edge,
+    Language,
     LedgerEntry,
     LinkCount,
     NodeId,
@@ -361,9 +362,9 @@ class TextSearch(Protocol):
         """Return, per query, the `k` best records that contain at least one of its words.
 
         This is the lexical channel of a search; scores are BM25. Parameters and order are those of `search_vectors`.
-        Texts are split into words as SQLite's `unicode61` tokenizer does. Letters of scripts without spaces, as in
-        Chinese, Japanese or Thai, and of Korean, are words alone and in pairs. Word statistics are those of the whole
-        corpus, regardless of the filter, and all scores are positive. A query without words has an empty ranking.
+        `airw.values.Analyser` splits texts and queries into words. A word that a query has several times counts as
+        often. Word statistics are those of the whole corpus, regardless of the filter, and all scores are positive. A
+        query without words has an empty ranking.
         """
         ...
 
@@ -388,13 +389,14 @@ class TermStatistics(TextSearch, Protocol):
         ...         rankings = [await store.search_text(["keys"], 10, statistics=pooled) for store in (one, two)]
         ...         return pooled.frequencies, [ranking.artifact_ids for [ranking] in rankings]
         >>> anyio.run(main)
-        ({'keys': 2}, [['a'], ['c']])
+        ({'kei': 2}, [['a'], ['c']])
     """
 
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
         """Return the counts behind the BM25 scores of these queries, for the whole corpus.
 
-        They are the same for any filter and any surfaces. A word that no record contains has a frequency of 0.
+        They are the same for any filter and any surfaces. A word that no record contains has a frequency of 0. Words
+        that do not count, such as stop words, have none. The `analyser` of the counts splits other texts likewise.
         """
         ...
 
@@ -422,6 +424,41 @@ class TermStatistics(TextSearch, Protocol):
 
         Raises:
             ArgumentError: If the statistics are of another formula, or lack a word of the queries.
+        """
+        ...
+
+
+@runtime_checkable
+class LanguageKeeper(Protocol):
+    """Knows the language of its texts, and can index them for another one.
+
+    Example:
+        >>> import anyio
+        >>> from airw.stores import MemoryStore
+        >>> from airw.testing.changes import put
+        >>> async def main():
+        ...     async with MemoryStore(language=None) as store:
+        ...         await store.apply([put("a", "signing keys")])
+        ...         before = await store.search_text(["sign the key"], 10)
+        ...         await store.set_language("en")
+        ...         after = await store.search_text(["sign the key"], 10)
+        ...         return [ranking.artifact_ids for ranking in (*before, *after)]
+        >>> anyio.run(main)
+        [[], ['a']]
+    """
+
+    async def language(self) -> Language | None:
+        """Return the language of the texts; `None` for words as they are."""
+        ...
+
+    async def set_language(self, language: Language | None) -> None:
+        """Index all texts again for a language, unless it is the present one.
+
+        Vectors and links stay as they are. Others who read the corpus see it at their next call.
+
+        Raises:
+            ArgumentError: If there is no such language.
+            StoreError: If the texts cannot be stored.
         """
         ...
 

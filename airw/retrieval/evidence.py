@@ -23,7 +23,6 @@ from airw.retrieval.query import Mode, channels_of, default_alpha
 from airw.retrieval.searching import QueryVectors, embed_text, query_rankings
 from airw.values import Ranking, TermCounts
 
-_LEAST_WEIGHT = 1e-6  # as in BM25, of a word in half of all records or more
 _CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
 
 FIRST_FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"
@@ -136,18 +135,13 @@ def match_strength(score: float, counts: TermCounts, *, own: Mapping[str, int] |
         >>> round(match_strength(6.5, counts), 2), match_strength(0.0, counts)
         (0.51, 0.0)
     """
-    weights = {word: _word_weight(counts.records, number) for word, number in counts.frequencies.items()}
+    weights = {word: counts.weigh(word) * counts.repeats.get(word, 1) for word in counts.frequencies}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
     if not length:
         return 0.0
     left_out = own or {}
     known = sum(weight for word, weight in weights.items() if counts.frequencies[word] > left_out.get(word, 0))
     return score / length * known / sum(weights.values())
-
-
-def _word_weight(records: int, frequency: int) -> float:
-    """Return the weight of a word in BM25, as the stores compute it."""
-    return max(math.log((records - frequency + 0.5) / (frequency + 0.5)), _LEAST_WEIGHT)
 
 
 def evidence_of(

@@ -13,6 +13,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw._base.arrays import Floats, NDArray
+    from airw.values.analysers import LANGUAGES, Analyser, Language, check_language
     from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
     from airw.values.hit_batches import HitBatch
     from airw.values.hits import Passage, Ranking, SearchHit, check_hit
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
         fold_name,
         round_weight,
     )
-    from airw.values.term_counts import TermCounts
+    from airw.values.term_counts import TermCounts, formula_of, weigh_word
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
             "airw._base.arrays": ["Floats", "NDArray"],
+            "analysers": ["LANGUAGES", "Analyser", "Language", "check_language"],
             "artifacts": ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"],
             "hit_batches": ["HitBatch"],
             "hits": ["Passage", "Ranking", "SearchHit", "check_hit"],
@@ -63,14 +65,16 @@ else:
                 "fold_name",
                 "round_weight",
             ],
-            "term_counts": ["TermCounts"],
+            "term_counts": ["TermCounts", "formula_of", "weigh_word"],
         },
     )
 
 __all__ = [
     "DIRECTIONS",
+    "LANGUAGES",
     "ORIGINS",
     "STOP_REASONS",
+    "Analyser",
     "Artifact",
     "ArtifactChange",
     "ArtifactRef",
@@ -81,6 +85,7 @@ __all__ = [
     "HitBatch",
     "IndexPlan",
     "ItemProblem",
+    "Language",
     "LedgerEntry",
     "Limits",
     "Link",
@@ -100,6 +105,9 @@ __all__ = [
     "UnresolvedLink",
     "canonical_node_id",
     "check_hit",
+    "check_language",
     "fold_name",
+    "formula_of",
     "round_weight",
+    "weigh_word",
 ]

@@ -2,19 +2,58 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+from airw.values.analysers import LANGUAGES, Analyser
 
-_FTS5 = "bm25 of fts5"
-_MAX_FACTOR = 2.2  # k1 + 1
-_LEAST_WEIGHT = 1e-6
+K1, B = 1.2, 0.75
+"""The constants of BM25: how soon more occurrences add little, and how much the length of a text counts."""
 
 _MAX_COUNT = (
     1 << 53
 )  # floats contain all whole numbers up to here, so that averages do not depend on the order of a sum
+
+
+def weigh_word(records: int, frequency: int) -> float:
+    """Return the weight of a word in BM25: its inverse document frequency.
+
+    It is that of Lucene, which is above 0 for every word. The weight of
+    [Robertson and Zaragoza](https://doi.org/10.1561/1500000019) is below 0 for a word in more than half of the records.
+
+    Args:
+        records: The number of records.
+        frequency: The number of those that contain the word.
+
+    Example:
+        >>> round(weigh_word(100, 2), 2), round(weigh_word(100, 100), 3)
+        (3.7, 0.005)
+    """
+    return math.log1p((records - frequency + 0.5) / (frequency + 0.5))
+
+
+def formula_of(analyser: Analyser) -> str:
+    """Return the id of BM25 over the words of an analyser.
+
+    Scores of one formula can be compared.
+
+    Example:
+        >>> formula_of(Analyser("en")) == formula_of(Analyser(None))
+        False
+    """
+    # It changes with any rule that a score depends on: the constants, the weight, how texts and queries are split.
+    rules = "words of unicode61, unspaced letters in pairs"
+    if analyser.language is not None:
+        rules += f", stems and stop words of {analyser.language}"
+    return f"bm25 with k1={K1:g}, b={B:g} and the weights of lucene; {rules}"
+
+
+@cache
+def _analysers_by_formula() -> dict[str, Analyser]:
+    return {formula_of(analyser): analyser for analyser in map(Analyser, (*LANGUAGES, None))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +64,8 @@ class TermCounts:
         formula: The id of the rules that split texts into words, and of the formula of BM25.
         records: The number of records.
         words: The number of words in all records together.
-        frequencies: For each word of the queries, the number of records that contain it.
+        frequencies: For each word of the queries that counts, the number of records that contain it.
+        repeats: For each word that a query has more than once, how often. With several queries, the most.
 
     Raises:
         ArgumentError: If a number is not a whole number of at least 0, or is too large.
@@ -34,13 +74,14 @@ class TermCounts:
         >>> here = TermCounts("bm25", records=2, words=9, frequencies={"keys": 1})
         >>> there = TermCounts("bm25", records=1, words=4, frequencies={"keys": 1})
         >>> TermCounts.sum([here, there])
-        TermCounts(formula='bm25', records=3, words=13, frequencies={'keys': 2})
+        TermCounts(formula='bm25', records=3, words=13, frequencies={'keys': 2}, repeats={})
     """
 
     formula: str
     records: int
     words: int
     frequencies: Mapping[str, int]
+    repeats: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in (("records", self.records), ("words", self.words)):
@@ -52,29 +93,51 @@ class TermCounts:
                     f"TermCounts: {short_repr(word)} cannot be in {value} of {self.records} records; "
                     "a frequency is a number of records"
                 )
+        for word, value in self.repeats.items():
+            check_count(f"TermCounts: the repeats of {short_repr(word)}", value, least=1)
+
+    @property
+    def analyser(self) -> Analyser | None:
+        """Return the analyser of these words; `None` if the formula is not one of airw's stores.
+
+        A policy that looks for the words of a query in a text splits the text with it.
+
+        Example:
+            >>> counts = TermCounts(formula_of(Analyser("en")), 9, 90, frequencies={"kei": 1})
+            >>> counts.analyser.terms("signing keys")
+            ['sign', 'kei']
+        """
+        return _analysers_by_formula().get(self.formula)
+
+    def weigh(self, word: str) -> float:
+        """Return the weight of a word of the queries: its inverse document frequency.
+
+        Example:
+            >>> counts = TermCounts("bm25", records=100, words=900, frequencies={"keys": 5, "zebra": 0})
+            >>> round(counts.weigh("keys"), 2), round(counts.weigh("zebra"), 2)
+            (2.91, 5.31)
+        """
+        return weigh_word(self.records, self.frequencies[word])
 
     def max_score(self, part: "TermCounts") -> float:
         """Return a BM25 score that no record of a part of these records exceeds.
 
         The bound is that of a record which is full of the words: however often a word occurs, it adds less than 2.2
-        times its weight. It is infinite for other formulas than that of FTS5.
+        times its weight. It is infinite for formulas of other stores.
 
         Args:
             part: The counts of some of the records, for the same queries.
 
         Example:
-            >>> both = TermCounts("bm25 of fts5", records=9, words=90, frequencies={"keys": 1})
-            >>> round(both.max_score(TermCounts("bm25 of fts5", 4, 40, {"keys": 1})), 2)
-            3.82
+            >>> formula = formula_of(Analyser("en"))
+            >>> both = TermCounts(formula, records=9, words=90, frequencies={"kei": 1})
+            >>> round(both.max_score(TermCounts(formula, 4, 40, {"kei": 1})), 2)
+            4.17
         """
-        if not self.formula.startswith(_FTS5):
-            return math.inf if any(part.frequencies.values()) else 0.0
-        weights = (
-            max(math.log((self.records - self.frequencies[word] + 0.5) / (self.frequencies[word] + 0.5)), _LEAST_WEIGHT)
-            for word, count in part.frequencies.items()
-            if count
-        )
-        return sum(weight * _MAX_FACTOR for weight in weights)
+        found = [word for word, count in part.frequencies.items() if count]
+        if self.analyser is None:
+            return math.inf if found else 0.0
+        return sum(self.weigh(word) * self.repeats.get(word, 1) * (K1 + 1) for word in found)
 
     @classmethod
     def sum(cls, counts: Iterable["TermCounts"]) -> "TermCounts":
@@ -110,4 +173,5 @@ class TermCounts:
             records=sum(each.records for each in items),
             words=sum(each.words for each in items),
             frequencies={word: sum(each.frequencies[word] for each in items) for word in first.frequencies},
+            repeats=first.repeats,
         )

@@ -129,8 +129,9 @@ async def test_a_corpus_that_fails_while_the_union_is_searched_leaves_the_union_
 async def test_the_weight_of_a_corpus_multiplies_the_scores_of_its_hits():
     async with corpora(UNRELATED) as many:
         options = {"strategy": "top_k", "max_k": 9}
-        plain = await discover(many, "the keys", **options)
-        heavy = await discover(many, "the keys", merge_weights={"cars": 9.0}, **options)
+        question = "rotate the keys, the oil and the wheels"
+        plain = await discover(many, question, **options)
+        heavy = await discover(many, question, merge_weights={"cars": 9.0}, **options)
     assert plain.results[0].source == "keys"
     assert [hit.source for hit in heavy.results[:2]] == ["cars", "cars"]
 

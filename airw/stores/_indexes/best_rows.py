@@ -2,10 +2,9 @@
 
 A word that is in many rows adds little to a score. So the rows of the rarest words are merged first. As soon as enough
 rows have a score that no row with only the other words can reach, the others are looked up for the rows that are left.
-The scores of these are then computed in the order and with the arithmetic of FTS5, so that rounding is the same, too.
+The scores of these are then computed in the order of the query, so that rounding never depends on the other rows.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,14 +13,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
+from airw.values.term_counts import K1, B, weigh_word
 
 Rows: TypeAlias = NDArray[np.int32]
 Scores: TypeAlias = NDArray[np.float64]
 RowTest: TypeAlias = Callable[[Rows], NDArray[np.bool_]]
 
-_K1, _B = 1.2, 0.75
-_MAX_FACTOR = _K1 + 1.0
-_LEAST_WEIGHT = 1e-6  # FTS5's weight of a word in half of all rows or more, where BM25 would be zero or negative
+_MAX_FACTOR = K1 + 1.0
 _FEW = 1_000  # rows that are merged as fast as a word is looked up
 _MARGIN = 1e-9  # far more than the rounding errors of a sum, relative to it
 
@@ -33,24 +31,21 @@ class Weighing(NamedTuple):
     average: float
 
     @classmethod
-    def of(cls, frequency: int, row_count: int, word_count: int) -> "Weighing":
-        """Return the weighing of a word that is in `frequency` of all rows."""
-        weight = math.log((row_count - frequency + 0.5) / (frequency + 0.5))
-        return cls(max(weight, _LEAST_WEIGHT), word_count / row_count if word_count else 1.0)
+    def of(cls, frequency: int, row_count: int, word_count: int, repeats: int = 1) -> "Weighing":
+        """Return the weighing of a word.
+
+        It is in `frequency` of all rows, and `repeats` times in the query.
+        """
+        return cls(repeats * weigh_word(row_count, frequency), word_count / row_count if word_count else 1.0)
 
     @property
     def bound(self) -> float:
         """Return a score that no number of occurrences exceeds."""
         return self.weight * _MAX_FACTOR
 
-    @property
-    def matters(self) -> bool:
-        """Return whether the word does more than decide between nearly equal scores."""
-        return self.weight > _LEAST_WEIGHT
-
     def score(self, counts: NDArray[np.int32], lengths: Scores) -> Scores:
         """Return the scores of rows of these lengths that contain the word so often."""
-        norms = _K1 * (1 - _B + _B * lengths / self.average)
+        norms = K1 * (1 - B + B * lengths / self.average)
         scores: Scores = self.weight * (counts * _MAX_FACTOR / (counts + norms))
         return scores
 

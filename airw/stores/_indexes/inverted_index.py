@@ -1,14 +1,15 @@
-"""An inverted index in memory that ranks texts by BM25, with the scores of SQLite's FTS5.
+"""An inverted index in memory that ranks texts by BM25.
 
 The postings of a word are the rows that contain it, and how often each does. They are read from the FTS5 index in the
-database (see the module `texts`) when the word is first searched for. Scores equal those of FTS5's own function
-`bm25`, made positive. FTS5 computes the scores of all rows one by one; here most rows are skipped (see `best_rows`).
+database (see the module `texts`) when the word is first searched for. A score is the sum, over the words of the query,
+of the weight of the word (`weigh_word`) times its number in the query and a factor below 2.2. That factor grows with
+the occurrences in the row, and falls with its length. Most rows are skipped (see `best_rows`).
 """
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,7 +33,6 @@ from airw.stores._indexes.best_rows import (
 )
 from airw.stores._indexes.record_names import RankedRow, RecordNames
 from airw.stores._indexes.row_table import RowTable, RowTexts
-from airw.stores._indexes.texts import split_queries, split_words
 from airw.stores._indexes.word_tables import (
     TextState,
     check_consistent,
@@ -43,12 +43,11 @@ from airw.stores._indexes.word_tables import (
     read_state,
     read_word,
 )
-from airw.values import Ranking, TermCounts
+from airw.values import Ranking, TermCounts, formula_of
 
 if TYPE_CHECKING:
     import sqlite3
 
-_FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"  # changes with any rule that a score depends on
 _GROWTH = 4  # factor by which more records are read while they belong to too few artifacts
 _MAX_BYTES = 1 << 26  # memory of all postings
 _SHORT = 1_000  # the postings of a word in all of so many rows are read in less than a millisecond
@@ -105,11 +104,12 @@ class InvertedIndex:
 
     Example:
         >>> import sqlite3
-        >>> from airw.stores._indexes.texts import TEXT_TABLES, insert_records, prepare_texts
+        >>> from airw.stores._indexes.texts import RECORD_TABLES, create_index, insert_records, prepare_texts
         >>> connection = sqlite3.connect(":memory:", isolation_level=None)
         >>> prepare_texts(connection)
-        >>> for statement in TEXT_TABLES:
+        >>> for statement in RECORD_TABLES:
         ...     _ = connection.execute(statement)
+        >>> create_index(connection, "en")
         >>> texts = ["rotate the keys", "the weather"]
         >>> _ = insert_records(connection, [(f"r{at}", f"a{at}", "d", 0, "{}", text) for at, text in enumerate(texts)])
         >>> [ranking] = InvertedIndex().rank(connection, ["Keys?"], 10)
@@ -184,7 +184,7 @@ class InvertedIndex:
             return None
         try:
             table = self._table
-            words_by_query = split_queries(queries)
+            words_by_query = table.analyser.query_terms(queries)
             postings = {name: self._get_clean(name) for names in words_by_query for name in names}
         except _Unread:
             return None
@@ -195,16 +195,15 @@ class InvertedIndex:
             return None
         nowhere = cast("sqlite3.Connection", _NoDatabase())
 
-        def weigh(name: str) -> Word:
+        def weigh(name: str, repeats: int) -> Word:
             rows = postings[name].rows
-            return _weigh(nowhere, table, postings[name], Weighing.of(len(rows), table.count, table.word_count))
+            weighing = Weighing.of(len(rows), table.count, table.word_count, repeats)
+            return _weigh(nowhere, table, postings[name], weighing)
 
         rank = partial(self._names.rank, nowhere)
         with suppress(_Unread):
-            return [
-                _find_ranking(table, [*map(weigh, names)], k, None, rank=rank, per_artifact=per_artifact)
-                for names in words_by_query
-            ]
+            weighed = [[weigh(*item) for item in names.items()] for names in words_by_query]
+            return [_find_ranking(table, words, k, None, rank=rank, per_artifact=per_artifact) for words in weighed]
         return None
 
     def count_terms(self, connection: "sqlite3.Connection", queries: Sequence[str]) -> TermCounts:
@@ -214,10 +213,11 @@ class InvertedIndex:
         """
         try:
             table, _ = self._open(connection, None)
-            words_by_query = split_queries(queries)
+            words_by_query = table.analyser.query_terms(queries)
             words = sorted({word for words in words_by_query for word in words})
             frequencies = {word: len(self._find_postings(connection, table, word).rows) for word in words}
-            return TermCounts(_FORMULA, table.count, table.word_count, frequencies)
+            formula, repeats = formula_of(table.analyser), _find_repeats(words_by_query)
+            return TermCounts(formula, table.count, table.word_count, frequencies, repeats)
         except _Outdated:
             return InvertedIndex().count_terms(connection, queries)
 
@@ -233,14 +233,18 @@ class InvertedIndex:
         statistics: TermCounts | None,
     ) -> list[Ranking]:
         table, is_kind = self._open(connection, surfaces)
-        words_by_query = split_queries(queries)
+        words_by_query = table.analyser.query_terms(queries)
         if statistics is not None:
-            _check_statistics(statistics, words_by_query, _FORMULA)
+            _check_statistics(statistics, words_by_query, formula_of(table.analyser))
         is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
         rank, rankings = partial(self._names.rank, connection), []
         for names in words_by_query:
             texts = RowTexts(connection, table)
-            words = [self._read_word(connection, table, texts, name, statistics) for name in names if k > 0]
+            words = [
+                self._read_word(connection, table, texts, name, repeats=repeats, statistics=statistics)
+                for name, repeats in names.items()
+                if k > 0
+            ]
             rankings.append(_find_ranking(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact))
         return rankings
 
@@ -282,9 +286,13 @@ class InvertedIndex:
 
     def _update(self, connection: "sqlite3.Connection") -> None:
         """Bring the index up to date with the rows of the database."""
-        old, state = self._table, read_state(connection)
-        if state == old.state:
+        state = read_state(connection)
+        if state == self._table.state:
             return
+        # The words of another language are other words of the same rows.
+        if state.language != self._table.state.language:
+            self._clear()
+        old = self._table
         # Rowids are never used twice. So of two states with the same last rowid, the later one has fewer rows.
         count, word_count = state.decode()
         if (state.last, -count) < (old.state.last, -old.count):
@@ -321,7 +329,7 @@ class InvertedIndex:
         texts = connection.execute(
             "SELECT text FROM record WHERE rowid > ? ORDER BY rowid", [self._table.state.last]
         ).fetchall()
-        words_by_row = split_words([text for (text,) in texts])
+        words_by_row = self._table.analyser.split([text for (text,) in texts])
         for row, words in enumerate(words_by_row, len(self._table.rowids)):
             for word, count in Counter(words).items():
                 if word in self._postings:
@@ -333,6 +341,8 @@ class InvertedIndex:
         table: RowTable,
         texts: RowTexts,
         name: str,
+        *,
+        repeats: int,
         statistics: TermCounts | None,
     ) -> AnyWord:
         """Return a word with its postings and weight.
@@ -343,9 +353,9 @@ class InvertedIndex:
         postings = None if common else self._find_postings(connection, table, name)
         frequency = common if postings is None else len(postings.rows)
         if statistics is None:
-            weighing = Weighing.of(frequency, table.count, table.word_count)
+            weighing = Weighing.of(frequency, table.count, table.word_count, repeats)
         else:
-            weighing = Weighing.of(statistics.frequencies[name], statistics.records, statistics.words)
+            weighing = Weighing.of(statistics.frequencies[name], statistics.records, statistics.words, repeats)
         read_lengths = partial(table.read_lengths, connection)
         if postings is None:
 
@@ -441,7 +451,7 @@ def _weigh(connection: "sqlite3.Connection", table: RowTable, postings: Postings
     """Return a word with its postings and weight."""
     word = Word(postings, weighing, partial(table.read_lengths, connection))
     # The exact gains of a word are a better bound than its weight. But do not read many lengths only for that.
-    if weighing.matters and table.has_few(postings.rows):
+    if table.has_few(postings.rows):
         word.score_all()
     return word
 
@@ -492,7 +502,15 @@ def _find_best(
     return []
 
 
-def _check_statistics(statistics: object, words_by_query: Sequence[Sequence[str]], formula: str) -> None:
+def _find_repeats(words_by_query: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the words that a query has more than once, and how often."""
+    repeats: dict[str, int] = {}
+    for words in words_by_query:
+        repeats.update({word: max(count, repeats.get(word, 1)) for word, count in words.items() if count > 1})
+    return repeats
+
+
+def _check_statistics(statistics: object, words_by_query: Iterable[Iterable[str]], formula: str) -> None:
     """Check that word counts fit these queries and this index, or raise `ArgumentError`."""
     if not isinstance(statistics, TermCounts):
         raise ArgumentError(

@@ -7,8 +7,8 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw.stores._indexes.best_rows import Rows, RowScorer, Scores
-from airw.stores._indexes.texts import split_words
 from airw.stores._indexes.word_tables import TextState, check_consistent, read_lengths, read_lengths_of, read_texts_of
+from airw.values import Analyser
 
 if TYPE_CHECKING:
     import sqlite3
@@ -39,6 +39,11 @@ class RowTable:
     is_live: NDArray[np.bool_]
     lengths: Scores
     scorer: RowScorer
+
+    @property
+    def analyser(self) -> Analyser:
+        """Return the analyser of the texts and of queries."""
+        return Analyser(self.state.language)
 
     @property
     def removal_count(self) -> int:
@@ -105,5 +110,5 @@ class RowTexts:
         missing = [row for row in rows.tolist() if row not in self._words]
         if missing:
             texts = read_texts_of(self._connection, self._table.rowids[missing])
-            self._words.update(zip(missing, split_words(texts), strict=True))
+            self._words.update(zip(missing, self._table.analyser.split(texts), strict=True))
         return np.fromiter((self._words[row].count(word) for row in rows.tolist()), np.int32, len(rows))

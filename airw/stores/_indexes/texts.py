@@ -1,19 +1,17 @@
-"""The tables of texts in SQLite, which both stores use, and the split of texts into words."""
+"""The tables of texts in SQLite, which both stores use."""
 
 import json
-import re
-import unicodedata
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airw._base.tokens import prepare_text
 from airw.errors import StoreError
-from airw.stores._indexes.unspaced import space_query, space_text
+from airw.values import LANGUAGES, Analyser, Language
 
 if TYPE_CHECKING:
     import sqlite3
 
-TEXT_TABLES = (
+RECORD_TABLES = (
     """CREATE TABLE record (
         rowid INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -24,19 +22,55 @@ TEXT_TABLES = (
         text TEXT NOT NULL
     )""",
     "CREATE INDEX record_of_artifact ON record (artifact_id)",
-    "CREATE VIRTUAL TABLE record_text USING fts5 (text, content='record', content_rowid='rowid', tokenize='unicode61')",
-    # Parts are merged later and more at once than by default, as that costs a third of the time of a build.
-    "INSERT INTO record_text (record_text, rank) VALUES ('automerge', 16)",
 )
-"""The statements that create the table `record` and the full-text index over it.
+"""The statements that create the table `record`; `create_index` creates the full-text index over it."""
 
-The index contains composed characters (NFC) for any text, as FTS5 would split a word before a combining mark. Runs of
-letters without spaces are split; see the module `unspaced`. `insert_records` and `delete_records` keep it up to date.
-"""
-
-_WORD = re.compile("[a-z0-9]+")
 _LAST_ROWID = 1 << 62  # a corpus that comes so far was made by a stranger
-_MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
+
+
+def _to_sql(language: Language | None) -> str:
+    return (
+        "CREATE VIRTUAL TABLE record_text USING fts5 "
+        f"(text, content='record', content_rowid='rowid', tokenize='{Analyser(language).tokenizer}')"
+    )
+
+
+# The statement by which SQLite made the index says its language, so that the two never differ.
+_LANGUAGE_BY_SQL = {_to_sql(language): language for language in LANGUAGES}
+
+
+def language_of(sql: object) -> Language | None:
+    """Return the language of an index from the SQL statement that made it."""
+    return _LANGUAGE_BY_SQL.get(sql) if isinstance(sql, str) else None
+
+
+def read_language(connection: "sqlite3.Connection") -> Language | None:
+    """Return the language of the full-text index."""
+    row = connection.execute("SELECT sql FROM main.sqlite_schema WHERE name = 'record_text'").fetchone()
+    return language_of(row and row[0])
+
+
+def create_index(connection: "sqlite3.Connection", language: Language | None) -> None:
+    """Create the full-text index of a language, without any text.
+
+    It contains composed characters (NFC) and runs of unspaced letters cut; see `prepare_text`. `insert_records` and
+    `delete_records` keep it up to date.
+    """
+    connection.execute(_to_sql(language))
+    # Parts are merged later and more at once than by default, as that costs a third of the time of a build.
+    connection.execute("INSERT INTO record_text (record_text, rank) VALUES ('automerge', 16)")
+
+
+def change_language(connection: "sqlite3.Connection", language: Language | None) -> None:
+    """Index all texts again for a language, unless that is the present one.
+
+    The caller holds a transaction.
+    """
+    if read_language(connection) == language:
+        return
+    connection.execute("DROP TABLE record_text")
+    create_index(connection, language)
+    connection.execute("INSERT INTO record_text (rowid, text) SELECT rowid, airw_words(text) FROM record")
 
 
 def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, ...]]) -> int:
@@ -68,7 +102,7 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
             raise
         raise StoreError("puts contains two records with the same id; create ids with Record.make_id") from error
     connection.executemany(
-        "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], _prepare_text(row[-1])) for row in numbered)
+        "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], prepare_text(row[-1])) for row in numbered)
     )
     return first
 
@@ -85,70 +119,15 @@ def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]
 
 
 def prepare_texts(connection: "sqlite3.Connection") -> None:
-    """Prepare a connection for `TEXT_TABLES` and `InvertedIndex`.
+    """Prepare a connection for these tables and `InvertedIndex`.
 
     It registers a function that `delete_records` uses, and creates two virtual tables: `temp.record_word` lists each
     occurrence of each word in the index, and `temp.record_frequency` the number of rows with each.
     """
-    connection.create_function("airw_words", 1, _prepare_text, deterministic=True)
+    connection.create_function("airw_words", 1, prepare_text, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_frequency USING fts5vocab (main, record_text, row)"
     )
-
-
-def _compose(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def _prepare_text(text: str) -> str:
-    return text if text.isascii() else space_text(_compose(text))
-
-
-def _prepare_query(text: str) -> str:
-    return text if text.isascii() else space_query(_compose(text))
-
-
-def split_queries(queries: Sequence[str]) -> list[list[str]]:
-    """Return the words of each query, sorted and without duplicates.
-
-    Example:
-        >>> split_queries(["Rotate the KEYS, re-rotate!", "?!", "東京都"])
-        [['keys', 're', 'rotate', 'the'], [], ['京都', '東京']]
-    """
-    return [sorted({*words}) for words in _split(queries, _prepare_query)]
-
-
-def split_words(texts: Sequence[str]) -> list[list[str]]:
-    """Return all words of each text as FTS5 would index them, in any order.
-
-    FTS5 itself splits the texts, so that the result is right for every script. For plain ASCII, a regular expression
-    has the same result without a database.
-
-    Example:
-        >>> split_words(["An ox, an axe"])
-        [['an', 'ox', 'an', 'axe']]
-    """
-    return _split(texts, _prepare_text)
-
-
-def _split(texts: Sequence[str], prepare: Callable[[str], str]) -> list[list[str]]:
-    if all(map(str.isascii, texts)):
-        return [[word[:_MAX_TOKEN] for word in _WORD.findall(text.lower())] for text in texts]
-    import sqlite3
-
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.text_factory = lambda data: data.decode(errors="replace")
-        connection.execute("CREATE VIRTUAL TABLE piece USING fts5 (text, tokenize='unicode61')")
-        connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
-        connection.executemany(
-            "INSERT INTO piece (rowid, text) VALUES (?, ?)",
-            ((row, prepare(text).encode(errors="replace").decode()) for row, text in enumerate(texts)),
-        )
-        words: list[list[str]] = [[] for _ in texts]
-        for row, word in connection.execute("SELECT doc, term FROM word"):
-            if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
-                words[row].append(word)
-    return words

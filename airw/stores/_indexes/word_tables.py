@@ -10,6 +10,8 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.slices import dump_in_slices
+from airw.stores._indexes.texts import language_of
+from airw.values import Language
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,10 +27,12 @@ class TextState(NamedTuple):
     Args:
         totals: The number of rows, and of words in each column, as FTS5 stores them.
         last: The highest rowid that was ever used.
+        language: The language of the words.
     """
 
     totals: bytes | None
     last: int
+    language: Language | None = None
 
     def decode(self) -> tuple[int, int]:
         """Return the number of rows, and of words in all of them."""
@@ -41,10 +45,12 @@ def read_state(connection: "sqlite3.Connection") -> TextState:
     """Return the state of the texts, in the same time for any number of them."""
     row = connection.execute(
         """SELECT (SELECT CAST(block AS BLOB) FROM record_text_data WHERE id = ?),
-        (SELECT coalesce(max(CAST(seq AS INTEGER)), 0) FROM sqlite_sequence WHERE name = 'record')""",
+        (SELECT coalesce(max(CAST(seq AS INTEGER)), 0) FROM sqlite_sequence WHERE name = 'record'),
+        (SELECT sql FROM main.sqlite_schema WHERE name = 'record_text')""",
         [_TOTALS],
     ).fetchone()
-    return TextState(*row)
+    totals, last, sql = row
+    return TextState(totals, last, language_of(sql))
 
 
 def read_rowids(connection: "sqlite3.Connection", after: int) -> NDArray[np.int64]:

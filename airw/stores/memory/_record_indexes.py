@@ -9,8 +9,15 @@ import numpy as np
 from airw.errors import StoreError
 from airw.stores._indexes.filter_columns import FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.inverted_index import InvertedIndex
-from airw.stores._indexes.texts import TEXT_TABLES, delete_records, insert_records, prepare_texts
-from airw.values import Ranking, Record, TermCounts
+from airw.stores._indexes.texts import (
+    RECORD_TABLES,
+    change_language,
+    create_index,
+    delete_records,
+    insert_records,
+    prepare_texts,
+)
+from airw.values import Language, Ranking, Record, TermCounts
 from airw.values.filters import Filter, get_field
 
 if TYPE_CHECKING:
@@ -22,9 +29,13 @@ class TextIndex:
 
     The texts are in an SQLite database in memory, which is created at first use. So both stores split texts into words
     in the same way.
+
+    Args:
+        language: The language of the texts; `None` for words as they are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language | None) -> None:
+        self.language = language
         self._connection: sqlite3.Connection | None = None
         self._inverted_index = InvertedIndex()
         self._is_current = False  # whether the index shows the last write
@@ -83,6 +94,24 @@ class TextIndex:
         """Return the counts behind the scores of these queries; see `InvertedIndex.count_terms`."""
         return self._inverted_index.count_terms(self._open(), queries)
 
+    def change_language(self, language: Language | None) -> None:
+        """Index all texts again for a language.
+
+        Raises:
+            StoreError: If the texts cannot be stored. The language stays the same then.
+        """
+        import sqlite3
+
+        self._is_current = False
+        if self._connection is not None:
+            try:
+                with self._connection as connection:
+                    connection.execute("BEGIN")
+                    change_language(connection, language)
+            except sqlite3.Error as error:
+                raise StoreError(f"the texts cannot be stored: {error}") from error
+        self.language = language
+
     def close(self) -> None:
         """Close the database."""
         if self._connection is not None:
@@ -94,8 +123,9 @@ class TextIndex:
 
             self._connection = sqlite3.connect(":memory:", check_same_thread=False)
             prepare_texts(self._connection)
-            for statement in TEXT_TABLES:
+            for statement in RECORD_TABLES:
                 self._connection.execute(statement)
+            create_index(self._connection, self.language)
         return self._connection
 
 

@@ -27,6 +27,7 @@ from airw.protocols import (
     ArtifactVectors,
     BestRecords,
     IngestRun,
+    LanguageKeeper,
     NeighborColumns,
     RunKeeper,
     RunRows,
@@ -48,6 +49,7 @@ from airw.values import (
     ArtifactChange,
     Direction,
     Edge,
+    Language,
     LedgerEntry,
     LinkCount,
     LinkFilter,
@@ -56,6 +58,7 @@ from airw.values import (
     Record,
     TermCounts,
     UnresolvedLink,
+    check_language,
 )
 from airw.values.filters import MISSING, Filter, get_field
 
@@ -98,7 +101,7 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader):
+class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, Store, RunKeeper, SchemaReader):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. One lock keeps calls apart, so a reader never sees half of a write. It is released
@@ -108,6 +111,12 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
 
     Now and then, Python's garbage collector stops all threads to look at every object. With hundreds of thousands of
     records that takes up to a second. Call `gc.freeze()` once such a store is filled.
+
+    Args:
+        language: The language of the texts: `"en"`, or `None` for words as they are.
+
+    Raises:
+        ArgumentError: If there is no such language.
 
     Example:
         >>> import numpy as np
@@ -122,8 +131,9 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
         ['a']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, language: Language | None = "en") -> None:
         super().__init__()
+        self._new_language = check_language(language)
         self._builder = anyio.Semaphore(1)
         self._waiting = WaitingSearches()
         self._clear()
@@ -134,7 +144,7 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
         self._records: dict[str, Record] = {}
         self._numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
         self._vectors = DenseIndex()
-        self._texts = TextIndex()
+        self._texts = TextIndex(self._new_language)
         self._links = LinkTable()
         self._filters = RecordFilterIndex()
         self._values = LruCache[str, ValueIndex](_CACHED_FIELDS)
@@ -467,6 +477,16 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, Store, RunKeeper
     @hold_both_locks
     def term_statistics(self, queries: Sequence[str]) -> TermCounts:
         return self._texts.count_terms(queries)
+
+    @override
+    @hold_lock
+    def language(self) -> Language | None:
+        return self._texts.language
+
+    @override
+    @hold_both_locks
+    def set_language(self, language: Language | None) -> None:
+        self._texts.change_language(check_language(language))
 
     def _match_filter(self, filter: Filter | None) -> RecordNumbers | None:
         """Return the numbers of the records that match the filter; `None` for all records."""

@@ -16,6 +16,7 @@ from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files, read_log_inode
 from airw.stores.sqlite._schema import connect, read_immutable_state, transaction, translate_errors
 from airw.stores.sqlite.durability import Durability
+from airw.values import Language
 
 if TYPE_CHECKING:
     import sqlite3
@@ -64,6 +65,7 @@ class Connection:
         writable: bool = False,
         durability: Durability = "normal",
         cache: int | None = None,
+        language: Language | None = "en",
     ) -> Self:
         """Open the file as `connect` does, and start the thread.
 
@@ -89,7 +91,9 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-            raw = await in_thread(lambda: connect(path, create=create, writable=writable, durability=durability))
+            raw = await in_thread(
+                lambda: connect(path, create=create, writable=writable, durability=durability, language=language)
+            )
             if cache is not None:
                 raw.execute(f"PRAGMA cache_size = -{cache}")
             thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)

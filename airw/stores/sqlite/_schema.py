@@ -14,7 +14,7 @@ import anyio
 from airw._base.concurrency import in_thread
 from airw._base.messages import one_line, short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.stores._indexes.texts import TEXT_TABLES, prepare_texts
+from airw.stores._indexes.texts import RECORD_TABLES, create_index, prepare_texts
 from airw.stores.sqlite._filter_sql import register_functions
 from airw.stores.sqlite._log_guard import (
     STAMP_TABLE,
@@ -24,6 +24,7 @@ from airw.stores.sqlite._log_guard import (
 )
 from airw.stores.sqlite._records import DamagedValue
 from airw.stores.sqlite.durability import Durability
+from airw.values import Language
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,7 +50,7 @@ _LINK_BY_TARGET = (
 _UPGRADE = ("ALTER TABLE link ADD COLUMN weight REAL", "DROP INDEX IF EXISTS link_by_target", _LINK_BY_TARGET)
 _TABLES = (
     STAMP_TABLE,
-    *TEXT_TABLES,
+    *RECORD_TABLES,
     """CREATE TABLE artifact (
         id TEXT PRIMARY KEY,
         version TEXT NOT NULL,
@@ -202,7 +203,12 @@ def run_in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.C
 
 
 def connect(
-    path: Path, *, create: bool = False, writable: bool = False, durability: Durability = "normal"
+    path: Path,
+    *,
+    create: bool = False,
+    writable: bool = False,
+    durability: Durability = "normal",
+    language: Language | None = "en",
 ) -> "sqlite3.Connection":
     """Open the file of a corpus, for use in one thread at a time.
 
@@ -213,6 +219,7 @@ def connect(
         create: Whether to create the file and its tables if they do not exist.
         writable: Whether the connection may write to the file.
         durability: What an acknowledged write survives; see `SqliteStore`.
+        language: The language of the texts in a file that is created.
 
     Raises:
         CorpusNotFound: If there is no file or an empty one, and `create` is false.
@@ -228,7 +235,7 @@ def connect(
     with translate_errors(path):
         while True:
             try:
-                return _open_connection(path, create=create, writable=writable, durability=durability)
+                return _open_connection(path, create, writable, durability, language)
             except sqlite3.OperationalError as error:
                 # SQLite does not always wait by itself: not for a change to WAL, nor for the last connection to close.
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -306,7 +313,13 @@ async def remove_files(path: Path, segments: Path) -> None:
             raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
 
 
-def _open_connection(path: Path, *, create: bool, writable: bool, durability: Durability) -> "sqlite3.Connection":
+def _open_connection(
+    path: Path,
+    create: bool,  # noqa: FBT001
+    writable: bool,  # noqa: FBT001
+    durability: Durability,
+    language: Language | None,
+) -> "sqlite3.Connection":
     import sqlite3
 
     mode = "ro&immutable=1" if read_immutable_state(path) else "rwc" if create else "rw"
@@ -314,7 +327,7 @@ def _open_connection(path: Path, *, create: bool, writable: bool, durability: Du
         f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
     )
     try:
-        _prepare(connection, path, create=create)
+        _prepare(connection, path, create, language)
         # Only "full" waits at each commit until the log is on the disk; "normal" does so when the log is copied.
         connection.execute(f"PRAGMA synchronous = {durability.upper()}")
         connection.execute(f"PRAGMA query_only = {not writable:d}")
@@ -326,7 +339,7 @@ def _open_connection(path: Path, *, create: bool, writable: bool, durability: Du
     return connection
 
 
-def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> None:
+def _prepare(connection: "sqlite3.Connection", path: Path, create: bool, language: Language | None) -> None:  # noqa: FBT001
     import sqlite3
 
     register_stamps(connection, path)
@@ -337,7 +350,7 @@ def _prepare(connection: "sqlite3.Connection", path: Path, *, create: bool) -> N
         connection.execute("PRAGMA journal_mode = WAL")
         with transaction(connection, "IMMEDIATE"):
             if _is_empty(connection):  # else another process was faster
-                _create_tables(connection)
+                _create_tables(connection, language)
                 write_stamp(connection)
     _check_format(connection, path)
     connection.execute(f"PRAGMA cache_size = -{_CACHE}")
@@ -363,9 +376,10 @@ def _is_empty(connection: "sqlite3.Connection") -> bool:
     return connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
 
 
-def _create_tables(connection: "sqlite3.Connection") -> None:
+def _create_tables(connection: "sqlite3.Connection", language: Language | None) -> None:
     for statement in _TABLES:
         connection.execute(statement)
+    create_index(connection, language)
     # The mark distinguishes this file from any other. Segments carry it in their names.
     connection.execute("""INSERT INTO setting VALUES ('file', 'mark', '"' || hex(randomblob(6)) || '"')""")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.arrays import Floats
 from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
-from airw.stores._indexes.texts import delete_records, insert_records
+from airw.stores._indexes.texts import change_language, delete_records, insert_records
 from airw.stores.sqlite import _segments
 from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
 from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._vector_codec import encode_vectors
-from airw.values import ArtifactChange, Extraction
+from airw.values import ArtifactChange, Extraction, Language
 
 if TYPE_CHECKING:
     import sqlite3
@@ -114,6 +114,12 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
     ]
     rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
     return rows
+
+
+def index_texts(connection: "sqlite3.Connection", language: Language | None) -> None:
+    """Index all texts again for a language, in a transaction of its own."""
+    with write_transaction(connection):
+        change_language(connection, language)
 
 
 def change_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:

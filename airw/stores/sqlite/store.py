@@ -7,7 +7,6 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -33,7 +32,6 @@ from airw.protocols import (
     RunRows,
     SchemaReader,
     Store,
-    TermStatistics,
 )
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
@@ -50,12 +48,13 @@ from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segment_building import build_segments
 from airw.stores.sqlite._segments import segment_folder
+from airw.stores.sqlite._text_calls import TextCalls
 from airw.stores.sqlite._vector_index import VectorIndex, search_index
 from airw.stores.sqlite._vector_saving import save_vectors
 from airw.stores.sqlite._watch import FileVersion
 from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
-from airw.values import ArtifactChange, LedgerEntry, Ranking, Record, TermCounts
+from airw.values import ArtifactChange, Language, LedgerEntry, Ranking, Record, check_language
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader):
+class SqliteStore(LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -111,9 +110,11 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     Args:
         path: The file. If it does not exist, entering the store creates it; its folder must exist.
         durability: `"normal"` or `"full"`.
+        language: The language of the texts in a new file: `"en"`, or `None` for words as they are. A file that exists
+            keeps its own; `set_language` changes it.
 
     Raises:
-        ArgumentError: If `durability` is neither.
+        ArgumentError: If `durability` or `language` is none of these.
         StoreCorrupt: On opening, if the file is not a corpus, is damaged, or is from a newer version.
         StoreError: On opening, if the file cannot be read or created, or the event loop is not asyncio.
 
@@ -132,11 +133,18 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
         ['a']
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, durability: Durability = "normal") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "normal",
+        language: Language | None = "en",
+    ) -> None:
         self._reader: Readers | None = None
         self._writer: Connection | None = None
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
+        self._new_language = check_language(language)
         self._segments = segment_folder(self._path)
         self._writer_lock = anyio.Lock()
         # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
@@ -160,17 +168,22 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     @classmethod
     async def open(
-        cls, path: str | os.PathLike[str], *, create: bool = False, durability: Durability = "normal"
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        durability: Durability = "normal",
+        language: Language | None = "en",
     ) -> Self:
         """Open the store of an existing file; close it with `aclose`.
 
         Raises:
-            ArgumentError: If `durability` is neither `"normal"` nor `"full"`.
+            ArgumentError: If `durability` or `language` cannot be used.
             CorpusNotFound: If there is no such file, and `create` is not set.
             StoreCorrupt: If the file is not a corpus, is damaged, or is from a newer version.
             StoreError: If the file cannot be read or created, or the event loop is not asyncio.
         """
-        store = cls(path, durability=durability)
+        store = cls(path, durability=durability, language=language)
         await store._open(create=create)
         return store
 
@@ -211,7 +224,7 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
 
     async def _connect(self, *, create: bool) -> tuple[Connection, object]:
         """Return a new connection, and the id of the embedder of the vectors."""
-        connection = await Connection.open(self._path, create=create)
+        connection = await Connection.open(self._path, create=create, language=self._new_language)
         try:
             return connection, await connection.run(_read_embedder_id)
         except BaseException:
@@ -412,52 +425,6 @@ class SqliteStore(LinkCalls, TermStatistics, Store, RunKeeper, ChangeFinder, Sch
     @override
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         return await self._query_few(artifact_ids, lambda index: index.vectors_of(artifact_ids))
-
-    @override
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-        statistics: TermCounts | None = None,
-    ) -> list[Ranking]:
-        async def search(queries: Sequence[str]) -> list[Ranking]:
-            version = None
-            if filter is None and surfaces is None and statistics is None and self._inverted_index.is_used:
-                await anyio.lowlevel.checkpoint()
-                version = await (await self._get_reader()).read_version()
-                if version is not None and version == self._texts_version:
-                    found = self._inverted_index.rank_if_quick(queries, k, per_artifact=per_artifact)
-                    if found is not None:
-                        return found
-
-            def prepare(connection: "sqlite3.Connection") -> Callable[[], list[Ranking]]:
-                return partial(
-                    self._inverted_index.rank,
-                    connection,
-                    queries,
-                    k,
-                    allowed=None if filter is None else self._filters.match(connection, filter),
-                    surfaces=surfaces,
-                    per_artifact=per_artifact,
-                    statistics=statistics,
-                )
-
-            rankings = await self._read_index(prepare, [] if filter is None else [self._filters_lock])
-            # Nobody has written since this version, if it still is the present one when it is compared.
-            self._texts_version = version or self._texts_version
-            return rankings
-
-        if statistics is not None:
-            return await search(queries)
-        return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
-
-    @override
-    async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        return await self._read(self._inverted_index.count_terms, queries)
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:

@@ -156,7 +156,7 @@ def tables():
     connection = sqlite3.connect(":memory:", isolation_level=None)
     register_stamps(connection, Path(":memory:"))
     prepare_texts(connection)
-    _create_tables(connection)
+    _create_tables(connection, "en")
     return closing(connection)
 
 

@@ -1,0 +1,132 @@
+"""The words of texts, as the tokenizers of SQLite's full-text search cut and stem them.
+
+`unicode61` cuts a text at all characters but letters and digits, folds case, and drops diacritics. `porter` then stems
+the words ([Porter, 1980](https://tartarus.org/martin/PorterStemmer/)). SQLite itself does both here, in a table in
+memory, so that the words are those of an index in any script.
+"""
+
+import re
+import threading
+import unicodedata
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+from airw._base.unspaced import space_query, space_text
+
+if TYPE_CHECKING:
+    import sqlite3
+
+_WORD = re.compile("[a-z0-9]+")
+_MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
+_MAX_KNOWN = 1 << 17  # parts of texts whose words are remembered
+_LONGEST_KNOWN = 64  # letters of such a part
+
+
+def prepare_text(text: str) -> str:
+    """Return a text to index: composed (NFC), and with runs of unspaced letters cut.
+
+    FTS5 would cut a word before a combining mark.
+
+    Example:
+        >>> prepare_text("東京 keys")
+        ' 東 京 東京  keys'
+    """
+    return text if text.isascii() else space_text(unicodedata.normalize("NFC", text))
+
+
+def prepare_query(text: str) -> str:
+    """Return a query in the form in which texts are indexed.
+
+    Example:
+        >>> prepare_query("東京 keys")
+        ' 東京  keys'
+    """
+    return text if text.isascii() else space_query(unicodedata.normalize("NFC", text))
+
+
+class Tokenizer:
+    """Cuts prepared texts into words; several threads may use it.
+
+    The words of short parts are remembered, since most of them come again.
+
+    Args:
+        name: The tokenizer of FTS5.
+
+    Example:
+        >>> Tokenizer("porter unicode61").split(["Rotating the KEYS"])
+        [['rotat', 'the', 'kei']]
+    """
+
+    def __init__(self, name: Literal["unicode61", "porter unicode61"]) -> None:
+        self._name = name
+        self._stems = name.startswith("porter")
+        self._known: dict[str, Sequence[str]] = {}  # it only grows; a full one is replaced
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return all words of each prepared text, in their order."""
+        # For plain ASCII without stems, a regular expression has the same result as FTS5.
+        if not self._stems and all(map(str.isascii, texts)):
+            return [_find_words(text) for text in texts]
+        parts_by_text = [_cut(text) for text in texts]
+        words = self.find(chain.from_iterable(parts_by_text))
+        return [[word for part in parts for word in words[part]] for parts in parts_by_text]
+
+    def find(self, parts: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        """Return the words of each part, and perhaps of others.
+
+        A part is a word, or any text without spaces.
+        """
+        # Another thread may replace what is known, but never empties it.
+        known = self._known
+        missing = [part for part in dict.fromkeys(parts) if part not in known]
+        if not missing:
+            return known
+        found = dict(zip(missing, self._tokenize(missing), strict=True))
+        if len(known) > _MAX_KNOWN:
+            self._known = {}
+        self._known.update(item for item in found.items() if len(item[0]) <= _LONGEST_KNOWN)
+        is_complete = self._known is known and len(max(missing, key=len)) <= _LONGEST_KNOWN
+        return known if is_complete else {**known, **found}
+
+    def _tokenize(self, parts: Sequence[str]) -> list[Sequence[str]]:
+        if not self._stems and all(map(str.isascii, parts)):
+            return [_find_words(part) for part in parts]
+        words: list[list[str]] = [[] for _ in parts]
+        with self._lock:
+            connection = self._connection or self._connect()
+            connection.execute("BEGIN")
+            try:
+                rows = ((row, part.encode(errors="replace").decode()) for row, part in enumerate(parts))
+                connection.executemany("INSERT INTO piece (rowid, text) VALUES (?, ?)", rows)
+                for row, word in connection.execute("SELECT doc, term FROM word ORDER BY doc, offset"):
+                    if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
+                        words[row].append(word)
+            finally:
+                connection.execute("ROLLBACK")
+        return list(map(tuple, words))
+
+    def _connect(self) -> "sqlite3.Connection":
+        import sqlite3
+
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.text_factory = lambda data: data.decode(errors="replace")
+        connection.execute(f"CREATE VIRTUAL TABLE piece USING fts5 (text, content='', tokenize='{self._name}')")
+        connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
+        weakref.finalize(self, connection.close)
+        self._connection = connection
+        return connection
+
+
+def _find_words(text: str) -> list[str]:
+    return [word[:_MAX_TOKEN] for word in _WORD.findall(text.lower())]
+
+
+def _cut(text: str) -> list[str]:
+    """Return the words of ASCII in a text, and its other parts between spaces."""
+    if text.isascii():
+        return _find_words(text)
+    return [part for piece in text.split() for part in (_find_words(piece) if piece.isascii() else (piece,))]
