@@ -104,6 +104,7 @@ async def _run_build(
             progress=partial(show, name),
             on_error="skip",
             repair=arguments.repair,
+            language={None: "auto", "none": None}.get(arguments.language, arguments.language),
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()

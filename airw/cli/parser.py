@@ -133,6 +133,12 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         type=parse_embedder,
         help=f"{EMBEDDERS}; default: the embedder of the last build, else default",
     )
+    build.add_argument(
+        "--language",
+        choices=["en", "none"],
+        help="the language of the texts, whose words are stemmed; none: words as they are; default: that of the last "
+        "build, else en",
+    )
     build.add_argument("--no-prune", action="store_true", help="keep documents that are no longer in the source")
     build.add_argument(
         "-v",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import anyio
 
@@ -35,9 +35,9 @@ from airw.errors import (
     StoreCorrupt,
     StoreError,
 )
-from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, Source, Store
+from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, LanguageKeeper, Source, Store
 from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repair_file
-from airw.values import ItemProblem
+from airw.values import ItemProblem, Language, check_language
 
 _CLEANUP_TIMEOUT = 10.0  # seconds
 _LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
@@ -57,6 +57,7 @@ class BuildOptions(TypedDict, total=False):
     on_error: OnError
     durability: Durability
     repair: bool
+    language: Language | Literal["auto"] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ class BuildRequest:
     on_error: OnError = "raise"
     durability: Durability = "normal"
     repair: bool = False
+    language: Language | Literal["auto"] | None = "auto"
 
     @classmethod
     def from_options(cls, verb: str, source: Source, options: BuildOptions) -> Self:
@@ -106,6 +108,8 @@ class BuildRequest:
             raise ArgumentError(f"{verb} takes a source, such as {makers}, not {short_repr(source)}")
         check_choice("on_error", values.get("on_error", "raise"), ("raise", "skip"))
         check_count("batch_size", values.get("batch_size", 1), least=1)
+        if values.get("language", "auto") != "auto":
+            check_language(values["language"])
         check_choice("durability", values.get("durability", "normal"), DURABILITIES)
         for flag in ("full", "force", "repair"):
             check_flag(flag, values.get(flag, False))
@@ -163,10 +167,12 @@ class BuildRequest:
         """
         if not isinstance(self.target, Path):
             async with self.target.writing():
+                await self._set_language(self.target)
                 yield self.target
             return
         await _prepare_folder(self.target, before_create)
-        store = SqliteStore(self.target, durability=self.durability)
+        new_language = "en" if self.language == "auto" else self.language
+        store = SqliteStore(self.target, durability=self.durability, language=new_language)
         async with store.writing():
             if await _has_content(self.target):
                 lost_ids += await _check_or_repair(self.target, self.source.name, repair=self.repair)
@@ -174,11 +180,23 @@ class BuildRequest:
             is_new = not await anyio.Path(self.target).exists()
             await exit_stack.enter_async_context(store)
             try:
+                await self._set_language(store)
                 yield store
             except BaseException:
                 if is_new:
                     await _discard_if_empty(store)
                 raise
+
+    async def _set_language(self, store: Store) -> None:
+        """Index the texts of a store again if the caller passed another language."""
+        if self.language == "auto":
+            return
+        if not isinstance(store, LanguageKeeper):
+            raise ArgumentError(
+                f"language={self.language!r} needs a store with set_language(), which {type(store).__name__} does not "
+                "have; leave it out"
+            )
+        await store.set_language(self.language)
 
 
 _DEFAULTS = {field.name: field.default for field in fields(BuildRequest) if field.name in BuildOptions.__annotations__}
@@ -287,6 +305,9 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         repair: If the corpus file is damaged, make it again from what can be read of it, and index all artifacts of
             the source again. The damaged file is kept as `<path>-damaged`. The report lists artifacts of other sources
             that cannot be read.
+        language: The language of the texts: `"en"`, or `None` for words as they are. `"auto"` keeps that of the
+            corpus, and is English for a new one. With another language, all texts are indexed again, but none is
+            embedded.
 
     Returns:
         An `Opening` of the corpus; `corpus.report` has the counts and the problems.

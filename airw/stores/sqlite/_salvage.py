@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from airw.errors import StoreCorrupt
+from airw.stores._indexes.texts import read_language
 from airw.stores.sqlite._links import FOLDED_TIER, link_columns
 from airw.stores.sqlite._records import ledger, parse_metadata, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
-from airw.values import ArtifactChange, Extraction, LedgerEntry, Link
+from airw.values import ArtifactChange, Extraction, Language, LedgerEntry, Link
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,16 +30,22 @@ class Salvage:
         changes: The artifacts that can be read as a whole.
         lost: The ids of artifacts that are known, but cannot be read.
         settings: The settings that can be read: kind, key and value.
+        language: The language of the text index; that of a new file if it cannot be read.
     """
 
     changes: list[ArtifactChange] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     settings: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    language: Language | None = "en"
 
 
 def read_whole_artifacts(connection: "sqlite3.Connection") -> Salvage:
     """Read each artifact and each setting that is not damaged."""
+    import sqlite3
+
     salvage = Salvage()
+    with suppress(sqlite3.Error):
+        salvage.language = read_language(connection)
     for kind, key, text in _read_from_both_ends(connection, "kind, key, value", "setting", "kind, key"):
         with suppress(ValueError):
             # The rows of an unfinished ingest are about the old file, and so is its mark.

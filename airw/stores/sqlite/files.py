@@ -111,7 +111,7 @@ async def _write_salvage(partial: Path, salvage: Salvage, rebuilt_source: str) -
         for change in salvage.changes
     ]
     refused = []
-    async with SqliteStore(partial, durability="full") as store:
+    async with SqliteStore(partial, durability="full", language=salvage.language) as store:
         for kind, key, value in salvage.settings:
             await (store.set_config(value) if kind == "config" else store.set_calibration(key, value))
         for first in range(0, len(changes), _CHANGES):
