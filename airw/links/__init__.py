@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airw.links.markdown import MarkdownLinks
     from airw.links.mentions import MentionFinder, TitleMentions
     from airw.links.paths import LinkCycle, LinkPath
+    from airw.links.shared_names import SharedNameFinder, SharedNames
     from airw.links.specs import extractor_from_spec, extractor_spec
 else:
     __getattr__, __dir__ = lazy_names(
@@ -44,6 +45,7 @@ else:
             "markdown": ["MarkdownLinks"],
             "mentions": ["MentionFinder", "TitleMentions"],
             "paths": ["LinkCycle", "LinkPath"],
+            "shared_names": ["SharedNameFinder", "SharedNames"],
             "specs": ["extractor_from_spec", "extractor_spec"],
         },
     )
@@ -66,6 +68,8 @@ __all__ = [
     "LinkPath",
     "MarkdownLinks",
     "MentionFinder",
+    "SharedNameFinder",
+    "SharedNames",
     "TitleMentions",
     "default_edge_extractor",
     "extractor_from",

@@ -8,17 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
-import numpy as np
-
-from airw._base.arrays import NDArray
 from airw._base.checks import check_count, check_flag, check_number
 from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.links._commonmark import paragraphs, text_of
 from airw.links._note_names import as_list, to_text
+from airw.links._word_counts import WordCounts
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
 from airw.values import Artifact, Extraction, Link, fold_name
@@ -31,9 +28,8 @@ _WORD = re.compile(r"\w+")
 _CAPITAL_INSIDE = re.compile(r"(?<![\w'\u2019])[^\W\d_A-Z][\w'\u2019]* (?=([^\W\d_a-z]\w*))")
 _WORD_EDGE = re.compile(r"\b")
 _EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
-_LAST_PARENTHESES = re.compile(r"\s*\([^()]*\)\Z")
+LAST_PARENTHESES = re.compile(r"\s*\([^()]*\)\Z")
 _SPACES = re.compile(r"[^\S \n]+|  +")
-_CELLS = 1 << 20  # per row of counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +149,8 @@ class TitleSurvey:
         # The notes of each title, and of each title without its parentheses; one more than count are enough.
         self._notes: dict[str, list[str]] = {}
         self._notes_by_short: dict[str, list[str]] = {}
-        self._words = _WordCounts()
-        self._cased_words = _WordCounts()  # small words, and capitals inside a sentence
+        self._words = WordCounts()
+        self._cased_words = WordCounts()  # small words, and capitals inside a sentence
 
     def add(self, artifacts: Iterable[Artifact]) -> None:
         """Collect the titles of more notes; an artifact without text has none."""
@@ -173,7 +169,7 @@ class TitleSurvey:
                 self._cased_words.add([*small, *_CAPITAL_INSIDE.findall(text)])
             for title in _titles_of(artifact, text, is_cased=is_cased):
                 self._add_title(self._notes, title, artifact.id)
-                if (short := _LAST_PARENTHESES.sub("", title)) != title and _WORD.search(short):
+                if (short := LAST_PARENTHESES.sub("", title)) != title and _WORD.search(short):
                     self._add_title(self._notes_by_short, short, artifact.id)
 
     def _add_title(self, notes_by_title: dict[str, list[str]], title: str, note: str) -> None:
@@ -380,33 +376,3 @@ def _titles_of(artifact: Artifact, text: str, *, is_cased: bool) -> Iterator[str
         normalized = " ".join(_normalize(name or "", is_cased=is_cased).split())
         if _WORD.search(normalized):
             yield normalized
-
-
-class _WordCounts:
-    """The number of texts that contain each word, in 8 MB of memory for any vocabulary.
-
-    It is a count-min sketch (Cormode and Muthukrishnan, 2005) of two rows: a word has a cell in each, and the lower of
-    the two counts is its count. It is never too low. It is too high only if other words share both cells, which is
-    rare. The order of the texts does not matter.
-    """
-
-    def __init__(self) -> None:
-        self.text_count = 0
-        self._counts = np.zeros((2, _CELLS), np.uint32)
-
-    def add(self, words: Iterable[str]) -> None:
-        """Count the words of a text."""
-        self.text_count += 1
-        for row, cells in zip(self._counts, _cells_of(list(set(words))), strict=True):
-            row[np.unique(cells)] += np.uint32(1)
-
-    def share(self, title: str) -> float:
-        """Return the share of texts with all words of a title, if words are independent."""
-        rows = zip(self._counts, _cells_of(sorted(set(_WORD.findall(title)))), strict=True)
-        return float(np.prod(np.min([row[cells] for row, cells in rows], axis=0) / self.text_count))
-
-
-def _cells_of(words: Sequence[str]) -> NDArray[Any]:
-    """Return the cells of words, `(2, n)`: one per row of the sketch."""
-    hashes = np.array([crc32(word.encode("utf-8", "surrogatepass")) for word in words], np.uint32)
-    return np.stack([hashes % _CELLS, hashes >> 12])
