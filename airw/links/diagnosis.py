@@ -22,6 +22,7 @@ from airw.links._structure import EdgeTable, Ints, SlicedWork, label_components,
 from airw.protocols import Store
 from airw.values import LinkCount, LinkFilter, NodeId
 
+_MENTIONS, _SHARES = "mentions", "shares"  # the types of links that `TitleMentions` and `SharedNames` find
 _QUANTILES = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99, "max": 1.0}
 _HUB_COUNT = 5
 _MIN_PAIRS = 30  # below this, the error of a mean cosine is more than a fifth of the standard deviation
@@ -49,6 +50,7 @@ class _Thresholds(NamedTuple):
     reach: float = 0.25  # if a quarter of all artifacts is within two hops, being reached means little
     reach_budget: int = 64  # up to the default node budget of a walk, two hops are never too many, whatever their share
     reach_least: int = 1  # with fewer artifacts within two hops, a walk has nowhere to go
+    named: float = 0.125  # six multi-hop sets over an encyclopaedia have 17 to 27 %; six sets of other texts 0 to 8 %
     gold: float = 0.25  # title mentions bring 37 to 70 % of the pairs of multi-hop questions within two hops
     gold_least: float = 0.1  # below, nine of ten chains of evidence are broken
     gold_lift: float = 2  # pairs that belong together should be near at least twice as often as any two artifacts
@@ -94,6 +96,8 @@ class GraphDiagnosis:
         hub_share: The share of edges that lead to the 1 % of artifacts with the highest in-degrees, at least to one.
         hubs: The five artifacts with the highest in-degrees, each with its in-degree.
         reach: The share of the other artifacts within two hops of an artifact, on average.
+        named: The share of artifacts whose titles other artifacts mention: those to which a derived link of the type
+            `"mentions"` leads. `None` without such links.
         pairs: The number of linked pairs whose vectors were compared.
         linked_cosine: The mean cosine of linked pairs; `None` if too few have vectors.
         random_cosine: The mean cosine of random pairs, which are drawn from the ends of links.
@@ -118,6 +122,7 @@ class GraphDiagnosis:
     hub_share: float
     hubs: tuple[tuple[NodeId, int], ...]
     reach: float
+    named: float | None = None
     pairs: int = 0
     linked_cosine: float | None = None
     random_cosine: float | None = None
@@ -155,6 +160,8 @@ class GraphDiagnosis:
         if self.hubs:
             yield f"hubs: {', '.join(f'{id} ({edges:,})' for id, edges in self.hubs)}"
         yield f"within two hops of an artifact, on average: {self.reach:.1%} of the others"
+        if self.named is not None:
+            yield f"mentioned by title: {self.named:.1%} of the artifacts"
 
 
 def _to_json(value: Any) -> dict[str, Any]:
@@ -170,8 +177,10 @@ async def diagnose(
     labels = await run_in_slices(label_components(table))
     # One generator for all samples, used in this order: the result follows from the seed alone.
     rng = np.random.default_rng(seed)
+    links = await store.link_counts()
     measures = {
-        **_measure_links(await store.link_counts()),
+        **_measure_links(links),
+        "named": await _measure_named(store, links),
         **await in_thread(_measure_degrees, table, neighbors, labels),
         "reach": await run_in_slices(_measure_reach(neighbors, len(table.ids), rng)),
         **(await _measure_cosines(store, table, rng) if has_vectors else {}),
@@ -187,6 +196,13 @@ def _measure_links(links: Sequence[LinkCount]) -> dict[str, Any]:
         return sum(item.count for item in links if item.state == state) / total if total else 0.0
 
     return {"links": tuple(links), "dangling": share("dangling"), "ambiguous": share("ambiguous")}
+
+
+async def _measure_named(store: Store, links: Sequence[LinkCount]) -> float | None:
+    if not any((count.type, count.origin) == (_MENTIONS, "derived") for count in links):
+        return None
+    table = await read_edges(store, LinkFilter(types=[_MENTIONS], origins=["derived"]))
+    return len(await in_thread(np.unique, table.targets)) / len(table.ids) if table.ids else 0.0
 
 
 def _measure_degrees(table: EdgeTable, neighbors: _NeighborTable, labels: Ints) -> dict[str, Any]:
@@ -469,6 +485,19 @@ def _check_hubs(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
         yield Finding("hubs", diagnosis.hub_share, is_good=False, text=text)
 
 
+def _check_named(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
+    named = diagnosis.named
+    if named is None:
+        return
+    text = f"{named:.0%} of the artifacts are mentioned by title in others"
+    if named >= _THRESHOLDS.named:
+        text += ", as in an encyclopaedia: links by rare shared names can help as well (SharedNames)"
+        yield Finding("named", named, is_good=True, text=text)
+    elif any(count.type == _SHARES for count in diagnosis.links):
+        text += ": names are no bridges here; extract no links by shared names, or compare walks with and without them"
+        yield Finding("named", named, is_good=False, text=text)
+
+
 def _check_unresolved(diagnosis: GraphDiagnosis) -> Iterator[Finding]:
     if diagnosis.dangling > _THRESHOLDS.dangling:
         text = (
@@ -490,5 +519,6 @@ _CHECKS: tuple[Callable[[GraphDiagnosis], Iterator[Finding]], ...] = (
     _check_isolated,
     _check_reach,
     _check_hubs,
+    _check_named,
     _check_unresolved,
 )

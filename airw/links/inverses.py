@@ -30,6 +30,7 @@ _PAIRS = (
     ("PARENT", "CHILD"),
     ("related", "related"),
     ("same-as", "same-as"),
+    ("shares", "shares"),
 )
 _STANDARD = {type: inverse for pair in _PAIRS for type, inverse in (pair, pair[::-1])}
 

@@ -274,3 +274,29 @@ class TestRealCorpora:
             found = await CorpusGraph(corpus).diagnose(gold=gold)
         assert (found.outlook, found.findings[0].name) == ("good", "gold")
         assert found.gold_near > 50 * found.reach
+
+
+class TestNames:
+    """Whether texts name other artifacts, so that shared names are bridges."""
+
+    @staticmethod
+    def draw(targets):
+        mentions = [Edge(IDS[-1 - number], IDS[number], "mentions", "derived") for number in range(targets)]
+        return [*mentions, *(Edge(IDS[50], id, "mentions") for id in IDS[60:90])]  # inline, so no mention of a title
+
+    async def test_the_share_of_artifacts_that_others_mention_is_counted(self):
+        found = await diagnose(self.draw(30), ids=IDS)
+        assert found.named == 30 / len(IDS)
+        assert names(found)["named"] is True
+        assert "mentioned by title: 15.0% of the artifacts" in str(found)
+
+    async def test_links_by_shared_names_are_doubted_where_texts_name_few_others(self):
+        edges = self.draw(10)
+        assert "named" not in names(await diagnose(edges, ids=IDS))
+        found = await diagnose([*edges, Edge("n001", "n002", "shares", "derived")], ids=IDS)
+        assert (found.named, names(found)["named"]) == (0.05, False)
+
+    async def test_without_mentions_nothing_is_known(self):
+        found = await diagnose([Edge("n001", "n002", "shares", "derived")], ids=IDS)
+        assert found.named is None
+        assert "named" not in names(found)
