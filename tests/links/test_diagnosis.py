@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 from airw import build, from_mapping, from_notes
 from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
-from airw.links import CorpusGraph, extractor_from
+from airw.evaluation import load_data_set
+from airw.links import CorpusGraph, DependencyLinks, TitleMentions, extractor_from
 from airw.links.diagnosis import gini
 from airw.stores import MemoryStore, SqliteStore
-from airw.values import Edge, LinkCount
+from airw.values import Artifact, Edge, LinkCount
 from tests.support.linked_stores import Counting, fill, store_of
 
+ENCYCLOPAEDIC = ["2wiki-101", "2wiki-200", "hotpotqa-100", "hotpotqa-200", "musique-100", "musique-200"]
+OTHERS = ["cacm", "cisi", "cranfield", "metatool", "scifact", "skills"]
 TOPICS = 20
 IDS = [f"n{number:03}" for number in range(200)]
 
@@ -300,3 +303,33 @@ class TestNames:
         found = await diagnose([Edge("n001", "n002", "shares", "derived")], ids=IDS)
         assert found.named is None
         assert "named" not in names(found)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", [*ENCYCLOPAEDIC, *OTHERS])
+    def test_the_texts_of_an_encyclopaedia_name_others(self, data, name):
+        """Run it with `-s` to see the shares."""
+        documents = [
+            Artifact(
+                id, {"text": "\n".join([row.get("title") or "", row["text"]]).strip()}, {"title": row.get("title")}
+            )
+            for id, row in load_data_set(name).documents.items()
+        ]
+        named = share_named(documents)
+        print(f"{name}: {named:.1%}")
+        assert (named >= 0.125) == (name in ENCYCLOPAEDIC)
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("name", ["md-dendron", "md-eips", "md-notes"])
+    def test_notes_name_others_too(self, data, tmp_path, name):
+        with tarfile.open(data / name / f"{name}.tar.gz") as archive:
+            archive.extractall(tmp_path, filter="data")
+        paths = sorted(tmp_path.rglob("*.md"))
+        named = share_named([Artifact(str(path), path.read_text("utf-8", errors="replace")) for path in paths])
+        print(f"{name}: {named:.1%}")
+        assert named >= 0.125
+
+
+def share_named(artifacts):
+    """Return the share of artifacts that others mention by title."""
+    finder = TitleMentions(inner=DependencyLinks()).over(artifacts)
+    return len({link.target_ref for each in artifacts for link in finder.extract(each, {}).links}) / len(artifacts)

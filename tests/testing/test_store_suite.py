@@ -716,6 +716,12 @@ class TakesTheSecondNameForTheFirst(OtherLinks):
         return replace(link, target_ref=link.or_ref or link.target_ref, or_ref=link.or_ref and link.target_ref)
 
 
+@breaks("neighbors_answers_as_a_memory_store_does")
+class ForgetsWeights(OtherLinks):
+    def keep(self, link):
+        return replace(link, weight=1)
+
+
 class OtherUnresolved(MemoryStore):
     """A store that returns other links: `twist(unresolved, artifact_ids, limit)`."""
 
