@@ -23,6 +23,7 @@ _POLICIES = (
     "eager",
     "link-walk",
     "mmr",
+    "path-coverage",
     "personalized-page-rank",
     "reverse-dependency",
     "scored",

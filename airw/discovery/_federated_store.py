@@ -145,14 +145,14 @@ class FederatedStore:
         of the stores, then the second hits, and so on.
         """
         options: dict[str, Any] = {"filter": filter, "surfaces": surfaces, "per_artifact": per_artifact}
-        pooled = await self._pool_counts(queries)
+        pooled = await self.pool_counts(queries)
         merge = merge_by_rank if pooled is None else merge_by_score
         if pooled is not None:
             options["statistics"] = pooled
         answers = await self._call_all(lambda store: store.search_text(queries, k, **options))
         return [merge({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))]
 
-    async def _pool_counts(self, queries: Sequence[str]) -> TermCounts | None:
+    async def pool_counts(self, queries: Sequence[str]) -> TermCounts | None:
         """Return the word counts of all stores together; `None` if they cannot be added up."""
         if not all(isinstance(store, TermStatistics) for store in self._stores.values()):
             return None

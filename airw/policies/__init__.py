@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from airw.policies.link_walk import LinkWalk
     from airw.policies.mmr import Mmr
     from airw.policies.pagerank import PersonalizedPageRank
+    from airw.policies.path_coverage import PathCoverage
     from airw.policies.reverse_dependency import ReverseDependency
     from airw.policies.scope import Scope
     from airw.policies.scored import Scored
@@ -30,6 +31,7 @@ else:
             "link_walk": ["LinkWalk"],
             "mmr": ["Mmr"],
             "pagerank": ["PersonalizedPageRank"],
+            "path_coverage": ["PathCoverage"],
             "_per_node": ["PerNode", "per_node"],
             "reverse_dependency": ["ReverseDependency"],
             "scope": ["Scope"],
@@ -46,6 +48,7 @@ __all__ = [
     "Mmr",
     "Node",
     "NodeTracker",
+    "PathCoverage",
     "PerNode",
     "PersonalizedPageRank",
     "ReverseDependency",

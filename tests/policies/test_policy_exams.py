@@ -1,9 +1,9 @@
-"""Eager, Scored and Mmr in the exam of policies: links, shared values, scopes and scorers."""
+"""Eager, Scored, Mmr and PathCoverage in the exam of policies: links, shared values, scopes and scorers."""
 
 import pytest
 
 from airw import open_corpus
-from airw.policies import Eager, Mmr, Scope, Scored
+from airw.policies import Eager, Mmr, PathCoverage, Scope, Scored
 from airw.testing import PolicySuite
 from tests.support.artifact_corpora import ANGLE, corpus_of, item
 
@@ -51,12 +51,23 @@ STRATEGIES = {
 }
 
 
+PATHS = {
+    "links": {"seed_k": 4, "lead_k": 3},
+    "deep": {"seed_k": 3, "direction": "in", "max_depth": 3},
+    "fields": {"seed_k": 4, "edges": [("tags", "tags"), ("next", "$id")]},
+    "scope": {**WAYS["scope"], "seed_k": 4, "seeding": ("titles", "hybrid")},
+}
+
+
 def maker(strategy, way):
+    if strategy == "PathCoverage":
+        return lambda: PathCoverage(**PATHS[way])
     make, options = STRATEGIES[strategy]
     return lambda: make(**options, **WAYS[way])
 
 
 EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES for way in WAYS}
+EXAMINED |= {f"PathCoverage-{way}": maker("PathCoverage", way) for way in PATHS}
 SOONER = ("Eager-links", "Scored-all", "Scored-scorer-links", "Mmr-all")
 
 

@@ -14,6 +14,7 @@ from airw.policies import (
     Eager,
     LinkWalk,
     Mmr,
+    PathCoverage,
     PersonalizedPageRank,
     ReverseDependency,
     Scored,
@@ -40,7 +41,7 @@ class Least(Strategy):
         tracker.select_and_traverse(nodes)
 
 
-SEARCHING = [Eager, Scored, Mmr, Beam, PersonalizedPageRank, Least]
+SEARCHING = [Eager, Scored, Mmr, Beam, PathCoverage, PersonalizedPageRank, Least]
 by_name = pytest.mark.parametrize("make", SEARCHING, ids=lambda make: make.__name__)
 
 
@@ -51,7 +52,7 @@ def corpus_of(name="notes"):
 
 def without_search(make, roots, **options):
     """Return a policy that starts from roots alone."""
-    name = {Beam: "seed_k", PersonalizedPageRank: "seed_k"}.get(make, "start_k")
+    name = {Beam: "seed_k", PathCoverage: "seed_k", PersonalizedPageRank: "seed_k"}.get(make, "start_k")
     return make(roots=roots, **{name: 0, **options})
 
 
@@ -99,7 +100,7 @@ class TestRoots:
     async def test_a_root_without_surfaces_exists(self, make):
         async with corpus_of() as corpus:
             hits, walk = await run(corpus, without_search(make, ["empty.md"]))
-        if make not in (Beam, Least):  # these do not walk through artifacts without a score
+        if make not in (Beam, PathCoverage, Least):  # these do not walk through artifacts without a score
             assert walk.summary.routed == 1
             assert "bread.md" in hits
 
