@@ -19,7 +19,7 @@ TEAMS = {
     "rain": item("rain is autumn weather"),
     "bread": item("a loaf of bread"),
     "osprey": item("ospreys and a kestrel"),
-    "team": item("each team of the league is listed here"),
+    "team": item("each kestrel team is listed here"),
 }
 QUERY = "which city does the kestrel team train in"
 
