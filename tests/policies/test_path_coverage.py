@@ -201,8 +201,8 @@ class TestLinks:
             "harbour": item(*TEAMS["harbour"]["texts"], to=["kestrel"]),
         }
         async with teams(items) as corpus:
-            both = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy())}
-            out = ids(await ranking_of(corpus, policy(direction="out")))
+            both = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1))}
+            out = ids(await ranking_of(corpus, policy(seed_k=1, direction="out")))
         assert both["harbour"].metadata["link_loss"] == pytest.approx(0.15)
         assert "harbour" not in out
 
@@ -255,7 +255,7 @@ class TestOptions:
             scope = Scope(keep={"links": {"$exists": True}})
             assert ids(await ranking_of(corpus, policy(scope=scope)))
             roots = await ranking_of(corpus, policy(seed_k=0, roots=["kestrel"], direction="out"))
-            none = await ranking_of(corpus, policy(types=["other"]))
+            none = await ranking_of(corpus, policy(seed_k=1, types=["other"]))
             with pytest.raises(NoLedgerEntry):
                 await ranking_of(corpus, policy(roots=["nowhere"]))
         assert paths(roots)[:2] == [["kestrel"], ["kestrel", "harbour"]]
