@@ -502,7 +502,7 @@ async def _cancel_walk(walk: Walk, hanging: anyio.Event) -> tuple[bool, float]:
     return scope.cancelled_caught, anyio.current_time() - times[-1]
 
 
-@case(CASES, "corpus", "max_calls", promise="A step makes at most `max_calls` calls of the store.")
+@case(CASES, "corpus", "max_calls", promise="A step calls each method of the store at most `max_calls` times.")
 async def _a_step_takes_few_calls_of_the_store(fixture: PolicyFixture) -> None:
     _, policy_calls = await fixture.record_walk()
     steps: list[Counter[str]] = [Counter()]
@@ -511,9 +511,14 @@ async def _a_step_takes_few_calls_of_the_store(fixture: PolicyFixture) -> None:
             steps.append(Counter())
         if call.method != "seed":
             steps[-1] += call.calls
-    worst = max(steps, key=Counter.total)
+    # Methods of a store take many nodes at once. So a step that needs several kinds of data may call several methods,
+    # but a second call of one method is a call per node, or asks again.
+    worst = max(steps, key=lambda calls: max(calls.values(), default=0))
     most = fixture.max_calls or 0
-    expect(worst.total() <= most, f"expected at most {most} calls of the store in a step, got {dict(worst)}")
+    expect(
+        all(number <= most for number in worst.values()),
+        f"expected at most {most} calls of each method of the store in a step, got {dict(worst)}",
+    )
 
 
 @case(CASES, "corpus", "max_calls", promise="More nodes in a step need no more calls of the store.")

@@ -72,7 +72,7 @@ class PolicyFixture:
         store: An open corpus, or other data that the policy walks.
         query: The query of the walks.
         is_corpus: Whether `store` is a dataclass with a field `store`, such as a `Corpus`.
-        max_calls: Maximum calls of the store in one step; `None` for any number.
+        max_calls: Maximum calls of one method of the store in one step; `None` for any number.
     """
 
     policy: WalkPolicy

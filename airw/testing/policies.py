@@ -28,8 +28,9 @@ class PolicySuite(Exam[PolicyFixture]):
         is_corpus: Whether `open` returns a `Corpus`, or another dataclass with a field `store`. The suite then wraps
             the store in a `ScriptedStore`, to delay, fail, hang and count its calls. Otherwise these cases are left
             out.
-        max_calls: Maximum calls of the store in one step, without those for the seeds. More nodes must not take more
-            calls. `None` leaves these cases out, for policies that work one node at a time.
+        max_calls: How often a step may call one method of the store, without the calls for the seeds. The methods take
+            many nodes at once, so once is enough, however many nodes there are. `None` leaves these cases out, for
+            policies that work one node at a time.
 
     Raises:
         ArgumentError: If `policy` is neither, `open` is not callable, or `max_calls` is not a whole number.
@@ -55,7 +56,7 @@ class PolicySuite(Exam[PolicyFixture]):
         query: str,
         *,
         is_corpus: bool = True,
-        max_calls: int | None = 3,
+        max_calls: int | None = 1,
     ) -> None:
         is_maker = isinstance(policy, type) or not hasattr(policy, "to_hits")
         if is_maker and not callable(policy):

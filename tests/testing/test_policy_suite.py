@@ -665,6 +665,32 @@ class AsksForEachNode(Eager):
         return [(await super(AsksForEachNode, self).expand(state, [entry], store))[0] for entry in committed]
 
 
+@breaks("a_step_takes_few*")
+class AsksInTwoMethods(Eager):
+    """One call a method of the policy, but two a step."""
+
+    async def to_hits(self, state, committed, store):
+        await store.store.neighbors([entry.id for entry in committed])
+        return await super().to_hits(state, committed, store)
+
+
+class ReadsTexts(Eager):
+    """A step reads four kinds of data: edges, scores, all texts, and the records of hits."""
+
+    async def expand(self, state, committed, store):
+        await store.store.records_of([entry.id for entry in committed])
+        return await super().expand(state, committed, store)
+
+
+@pytest.mark.asyncio_only
+async def test_a_step_may_call_several_methods_once_each():
+    few, more = [case for case in PolicySuite.all_cases if "max_calls" in case.needs]
+    for case in (few, more):
+        await suite_of(ReadsTexts).check(case)
+    with pytest.raises(AssertionError, match="at most 0 calls of each method"):
+        await PolicySuite(ReadsTexts, corpus, QUERY, max_calls=0).check(few)
+
+
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_policy_fails_the_case_of_its_fault_in_one_line(mutant, case):
