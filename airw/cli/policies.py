@@ -16,7 +16,7 @@ from airw.walking import WalkPolicy
 
 _DOCUMENTS = ("roots", "seeds")
 _STARTS = ("start_k", "seed_k")
-_PROGRAMS_ONLY = ("inverses", "policy", "scorer", "strategy")  # values that only a program can make
+_PROGRAMS_ONLY = ("inverses", "path_scorer", "policy", "scorer", "strategy")  # values that only a program can make
 
 
 def list_policies() -> dict[str, type[WalkPolicy]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airw.policies.path_coverage import PathCoverage
     from airw.policies.reverse_dependency import ReverseDependency
     from airw.policies.scope import Scope
-    from airw.policies.scored import Scored
+    from airw.policies.scored import NodePath, Scored
     from airw.policies.strategy import NodeTracker, Strategy
 else:
     __getattr__, __dir__ = lazy_names(
@@ -35,7 +35,7 @@ else:
             "_per_node": ["PerNode", "per_node"],
             "reverse_dependency": ["ReverseDependency"],
             "scope": ["Scope"],
-            "scored": ["Scored"],
+            "scored": ["NodePath", "Scored"],
             "strategy": ["NodeTracker", "Strategy"],
         },
     )
@@ -47,6 +47,7 @@ __all__ = [
     "LinkWalk",
     "Mmr",
     "Node",
+    "NodePath",
     "NodeTracker",
     "PathCoverage",
     "PerNode",

@@ -165,6 +165,10 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         # 3. The nearest are admitted, ties in order of discovery.
         order = np.argsort(-memory.cosines(ids), kind="stable")
         limit = self._admission_limit(state, last_neighbors, set(ids))
+        if self.scores_paths and limit is not None:  # all paths to an artifact are admitted with it
+            nearest = set(list(dict.fromkeys(ids[row] for row in order.tolist()))[:limit])
+            is_admitted = np.array([ids[row] in nearest for row in order.tolist()], np.bool_)
+            order, limit = np.concatenate([order[is_admitted], order[~is_admitted]]), int(is_admitted.sum())
         rest = order[len(order) if limit is None else limit :].tolist()
         # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
         #    once more.

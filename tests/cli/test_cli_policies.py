@@ -80,7 +80,7 @@ def test_the_help_lists_each_parameter_with_its_default():
     for name, kind in list_policies().items():
         paragraph = told.replace(" (default)", "").partition(f"  {name}: ")[2]
         for field in dataclasses.fields(kind):
-            if field.name not in ("scorer", "inverses"):
+            if field.name not in ("scorer", "path_scorer", "inverses"):
                 assert field.name in paragraph
     assert told.count(" (default): ") == 1
     assert f"{name_of(DEFAULT_POLICY)} (default): " in told
