@@ -68,7 +68,7 @@ class ScoredMemory(AdmittingMemory):
         return NodePath((*before.nodes, node), (*before.edges, edge))
 
     def select_paths(self, positions: Mapping[Id, int]) -> None:
-        """Remember the paths of selected artifacts, and take the other paths to them out of the pool."""
+        """Remember the paths of selected artifacts; take others to them out of the pool."""
         for id, position in positions.items():
             paths = self.paths.pop(id)
             self.selected_paths[id] = paths[position]
