@@ -25,11 +25,14 @@ class Ranking:
         record_ids: The ids of the records, best first; ties by `(artifact_id, surface_index)`.
         artifact_ids: The artifact of each record.
         scores: `(n,) float64`: cosine similarity for vectors, BM25 (positive, higher is better) for text.
+        max_score: For BM25, the score that a record full of the query's words would have; words that no record contains
+            do not count. `None` if it is not known. It shows how much a BM25 score means.
     """
 
     record_ids: Sequence[str]
     artifact_ids: Sequence[str]
     scores: NDArray[np.float64]
+    max_score: float | None = None
 
     def __len__(self) -> int:
         """Return the number of ranked records."""

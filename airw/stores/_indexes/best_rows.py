@@ -36,7 +36,9 @@ class Weighing(NamedTuple):
 
         It is in `frequency` of all rows, and `repeats` times in the query.
         """
-        return cls(repeats * weigh_word(row_count, frequency), word_count / row_count if word_count else 1.0)
+        # A word that no row contains adds nothing to the highest possible score.
+        weight = repeats * weigh_word(row_count, frequency) if frequency else 0.0
+        return cls(weight, word_count / row_count if word_count else 1.0)
 
     @property
     def bound(self) -> float:
@@ -101,6 +103,7 @@ class Word:
 
     def __init__(self, postings: Postings, weighing: Weighing, read_lengths: Callable[[Rows], Scores]) -> None:
         self.frequency = len(postings.rows)
+        self.limit = weighing.bound
         self.rows = postings.rows
         self._postings = postings
         self._weighing = weighing
@@ -157,7 +160,7 @@ class CommonWord:
         read: Callable[[], Word],
     ) -> None:
         self.frequency = frequency
-        self.bound = weighing.bound
+        self.bound = self.limit = weighing.bound
         self._weighing = weighing
         self._read_lengths = read_lengths
         self._count = count

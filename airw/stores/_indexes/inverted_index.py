@@ -468,7 +468,7 @@ def _find_ranking(
     best = _find_best(table, words, k, is_allowed, rank=rank, per_artifact=per_artifact)
     ids, artifact_ids = [row[-1] for row in best], [row[1] for row in best]
     scores = np.fromiter((-row[0] for row in consume_in_slices(best)), np.float64, len(best))
-    return Ranking(ids, artifact_ids, scores)
+    return Ranking(ids, artifact_ids, scores, sum(word.limit for word in words))
 
 
 def _find_best(
