@@ -197,8 +197,8 @@ def add_fusion(command: argparse.ArgumentParser, function: str) -> None:
         command,
         f"{function}:fusion",
         "--fusion",
-        choices=("rrf", "blend"),
-        help="how hybrid mode combines both rankings: rrf by rank, blend by half of each score",
+        choices=("scores", "ranks", "blend", "rrf"),
+        help="how hybrid mode combines both rankings: scores or ranks, weighed for each query; blend or rrf, fixed",
     )
 
 

@@ -28,12 +28,22 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
     lexical    BM25, above 0                                    those with at least one word of the query
 
-    hybrid     fusion="blend": alpha * cosine +                 the union of both rankings
+    hybrid     fusion="scores": alpha * cosine +                the union of both rankings
+               (1 - alpha) * BM25 / highest possible BM25
+
+               fusion="ranks": dense weight / (rrf_k + dense rank)
+               + lexical weight / (rrf_k + lexical rank)
+
+               fusion="blend": alpha * cosine +
                (1 - alpha) * BM25 / (BM25 + bm25_sat_k)
 
                fusion="rrf": 2 * alpha / (rrf_k + dense rank) +
                2 * (1 - alpha) / (rrf_k + lexical rank)
     ```
+
+    The highest possible BM25 score is that of a text full of the query's words; words that no text has do not count.
+    So both numbers are shares, and a query whose words hardly match is decided by the cosines. The weights of `"ranks"`
+    are in proportion to how far the best share of each ranking is above the mean of its list.
 
     A hybrid search scores this way even if one of the two rankings is empty.
 
@@ -55,14 +65,17 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
         per_artifact: Rank artifacts, each by its best surface, instead of surfaces; true by default.
-        fusion: How a hybrid search joins the two rankings: `"blend"` (the default) or `"rrf"`, as above. A record that
-            is missing in one of them counts 0 there. `discover` fuses by `"rrf"` by default.
-        rrf_k: The rank constant; 60 by default.
+        fusion: How a hybrid search joins the two rankings, as above: `"scores"` (the default), `"ranks"` (the default
+            of `discover`), `"blend"` or `"rrf"`. A record that is missing in one ranking counts 0 there. If `rrf_k`,
+            `alpha` or `bm25_sat_k` is given and `fusion` is not, the default is `"blend"`, and `"rrf"` in `discover`.
+        rrf_k: The rank constant; 60 by default, and 10 for `"ranks"`.
         alpha: The share of the dense ranking, 0 to 1. By default 0.5, and 0.1 for the `light` embedder, whose vectors
             know words but no meaning.
-        bm25_sat_k: The BM25 score that counts as one half in a blend, above 0; 8 by default.
+        bm25_sat_k: The BM25 score that counts as one half in a `"blend"`, above 0; 8 by default. Also in `"scores"`, if
+            the store does not know the highest possible score.
         fetch_k: The number of candidates that each channel returns, and that `rerank` and `boost` receive, at most
-            1,000,000; `max(5 * k, 50)` by default. A single channel without a later stage returns `k`.
+            1,000,000; `max(5 * k, 50)` by default. A single channel without a later stage returns `k`, and a channel
+            returns at least 100 for `"scores"`.
         rerank: Replaces the scores of the candidates: a function `(query, texts) -> scores`, sync or async, or
             `"cross-encoder"`, or `"cross-encoder:<model or folder>"`. It receives the query as the caller wrote it.
             Ties keep their order; a score that is not a number comes last.
@@ -81,7 +94,8 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         Hits, best first. Ties are ordered by `(artifact_id, surface_index)`; in fused rankings, by the dense ranking
         first. A fused hit has the surface of the ranking in which it is highest. Each metadata dict belongs to the
         caller. In a fused hit it contains `dense_score` and `lexical_score`, the scores of the channels (with several
-        queries, the best of each). In a reranked hit it contains `retrieval_score`, the score before reranking.
+        queries, the best of each). `"scores"` adds `lexical_share`, and `"ranks"` adds `dense_weight` and
+        `lexical_weight`. In a reranked hit it contains `retrieval_score`, the score before reranking.
 
     Raises:
         CorpusNotFound: If there is no corpus of that name or at that path.

@@ -134,7 +134,7 @@ def _drop_copies(plan: DiscoveryPlan, hits: Iterable[SearchHit]) -> list[SearchH
 
 
 def _require_one_embedder(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
-    if plan.merge == "score" or plan.union_search.fusion == "blend":
+    if plan.merge == "score" or plan.union_search.adds_scores:
         # Cosines of different embedders are on different scales.
         ids = {answer.source: answer.embedder_id for answer in answers if answer.error is None}
         if len(set(ids.values())) > 1:

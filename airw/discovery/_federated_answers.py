@@ -264,7 +264,10 @@ def merge_by_score(rankings: Mapping[str, Ranking], k: int, record_key: Callable
     rows = list(islice(heapq.merge(*(_to_rows(source, ranking) for source, ranking in rankings.items())), k))
     record_ids = [record_key(row.source, row.record_id) for row in rows]
     artifact_ids: list[Any] = [_ref((row.source, row.artifact_id)) for row in rows]
-    return Ranking(record_ids, artifact_ids, np.array([-row.negative_score for row in rows]))
+    highest = [ranking.max_score for ranking in rankings.values() if ranking.max_score is not None]
+    is_known = bool(highest) and len(highest) == len(rankings)
+    scores = np.array([-row.negative_score for row in rows], np.float64)
+    return Ranking(record_ids, artifact_ids, scores, max(highest) if is_known else None)
 
 
 def _to_rows(source: str, ranking: Ranking) -> Iterator[_Row]:

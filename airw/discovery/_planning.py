@@ -18,7 +18,7 @@ from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, SearchStore, Selector, WalkStore
 from airw.retrieval import SEARCH_DEFAULTS, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
 from airw.retrieval.fusion import Identity, fuse_entries
-from airw.retrieval.query import DISCOVERY_FUSION
+from airw.retrieval.query import with_fusion
 from airw.values import SearchHit
 from airw.values.filters import Filter
 from airw.walking import WalkPolicy
@@ -148,7 +148,8 @@ class DiscoveryPlan:
             raise ArgumentError(
                 "corpus is a FederatedCorpus, which can only be walked: pass walk=True, walk=policy, or its corpora"
             )
-        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": DISCOVERY_FUSION, **search_options}))
+        fusion = with_fusion(options, "ranks")["fusion"]
+        search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": fusion, **search_options}))
         plan = cls(
             members=members,
             is_multi_source=is_multi_source,
@@ -175,7 +176,10 @@ class DiscoveryPlan:
     @property
     def rrf_k(self) -> int:
         """Return the rank constant of the fusion of several corpora."""
-        return self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
+        if self.searches_union:
+            return self.union_search.rank_constant
+        given = self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
+        return 60 if given is None else given
 
     @property
     def searches_union(self) -> bool:
@@ -190,14 +194,16 @@ class DiscoveryPlan:
     def union_search(self) -> SearchQuery:
         """Return the search in the union of the corpora."""
         fusion = "blend" if self.merge == "blend" else self.search.fusion
-        return replace(self.search, fusion=fusion, rrf_k=self.rrf_k)
+        return replace(
+            self.search, fusion=fusion, rrf_k=self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
+        )
 
 
 _PLAN_DEFAULTS = {item.name: item.default for item in fields(DiscoveryPlan) if item.default is not MISSING}
 _SEARCH_DEFAULTS = {name: value for name, value in SEARCH_DEFAULTS.items() if name != "per_artifact"}
 DISCOVER_DEFAULTS: Mapping[str, Any] = {
     **_SEARCH_DEFAULTS,
-    "fusion": DISCOVERY_FUSION,
+    "fusion": "ranks",
     "min_score": AUTO,
     **_PLAN_DEFAULTS,
 }

@@ -105,7 +105,7 @@ class RememberingStore:
             self._rankings[key] = depth, rankings
         if depth == k:
             return rankings
-        return [Ranking(one.record_ids[:k], one.artifact_ids[:k], one.scores[:k]) for one in rankings]
+        return [Ranking(one.record_ids[:k], one.artifact_ids[:k], one.scores[:k], one.max_score) for one in rankings]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

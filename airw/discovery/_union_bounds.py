@@ -12,7 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from airw._base.arrays import NDArray
 from airw.retrieval import Mode, SearchQuery
+from airw.retrieval.balance import LIST_LENGTH, rank_shares, share_weights, stand_out
 from airw.retrieval.merging import ChannelRankings
 from airw.values import Ranking, SearchHit, TermCounts
 
@@ -82,8 +86,75 @@ def final_union_places(
     Returns:
         One bool a hit, in the order of the hits.
     """
-    fusion = _Fusion(channels, pending, search)
-    return [fusion.is_final((hit.source, hit.artifact_id)) for hit in hits]
+    # A fused score is linear in the weights. So what holds for the extreme weights holds for all between them.
+    extremes = extreme_weights(channels, pending, search)
+    fusions = [_Fusion(channels, pending, search, weights) for weights in extremes]
+    return [_is_final((hit.source, hit.artifact_id), fusions) for hit in hits]
+
+
+def _is_final(key: _Key, fusions: Sequence["_Fusion"]) -> bool:
+    """Return whether an artifact keeps its place with all these weights."""
+    return all(fusion.is_above_newcomers(key) for fusion in fusions) and all(
+        all(fusion.stays_above(key, other) for fusion in fusions)
+        or all(fusion.stays_above(other, key) for fusion in fusions)
+        for other in fusions[0].shares
+        if other != key
+    )
+
+
+def extreme_weights(
+    channels: Mapping[Mode, ChannelRankings], pending: Sequence[Mapping[Mode, PendingBound]], search: SearchQuery
+) -> list[Mapping[Mode, float]]:
+    """Return the weights of the channels that pending sources can lead to: the extreme ones.
+
+    With `"ranks"`, the weights depend on the scores of the lists; see `airw.retrieval.balance`.
+
+    Args:
+        channels: The ranking in each channel.
+        pending: The bounds of each pending source.
+        search: The search.
+    """
+    given = {kind: channel.weight for kind, channel in channels.items()}
+    shares = rank_shares(channels["lexical"].rankings[0]) if "lexical" in channels else None
+    if search.fusion != "ranks" or len(channels) < 2 or shares is None:
+        return [given]
+    cosines = channels["dense"].rankings[0].scores
+    most = [sum(bound[kind].count for bound in pending) for kind in ("dense", "lexical")]
+    longest = min(max(len(cosines), len(shares)), LIST_LENGTH)
+    dense = _find_heights(cosines, min(len(cosines), LIST_LENGTH), most[0], most[0], highest=_MAX_COSINE, lowest=-1.0)
+    # Shorter lists of words are filled with 0, up to the length of the cosines.
+    lexical = _find_heights(shares, longest, most[1], max(most), highest=1.0, lowest=0.0)
+    factors = [given["dense"], given["lexical"]]
+    pairs = (dense[0], lexical[1]), (dense[1], lexical[0])
+    return [dict(zip(("dense", "lexical"), share_weights(pair, factors), strict=True)) for pair in pairs]
+
+
+def _find_heights(
+    scores: NDArray[np.float64], length: int, count: int, growth: int, *, highest: float, lowest: float
+) -> tuple[float, float]:
+    """Return the least and the largest height of the best score at the end.
+
+    The height is how far it stands out above the mean of its list.
+
+    Args:
+        scores: The scores so far, best first.
+        length: The number of scores that count so far.
+        count: The largest number of scores that can be added.
+        growth: The largest number of places by which the list can grow.
+        highest: The largest score that can be added.
+        lowest: The least score, of an added hit or of an empty place.
+    """
+    now = stand_out(scores, length) if length else 0.0
+    if not growth:
+        return now, now
+    used = scores[:length]
+    best = float(used[0]) if len(used) else 0.0
+    # The mean of the best of a list only falls as the list grows, so the largest mean has the length of now.
+    full = np.sort(np.concatenate([used, np.full(min(count, LIST_LENGTH), best), np.zeros(length)]))[::-1][:length]
+    least = max(best - float(full.sum()) / length, 0.0) if len(used) else 0.0
+    final_length = min(length + growth, LIST_LENGTH)
+    mean = (float(used.sum()) + lowest * (final_length - length)) / final_length
+    return min(least, now), max((highest if count else best) - mean, now)
 
 
 class _Fusion:
@@ -94,11 +165,13 @@ class _Fusion:
         channels: Mapping[Mode, ChannelRankings],
         pending: Sequence[Mapping[Mode, PendingBound]],
         search: SearchQuery,
+        weights: Mapping[Mode, float],
     ) -> None:
-        self.search, self.is_lone = search, len(channels) == 1
-        self.weights = {kind: channel.weight for kind, channel in channels.items()}
+        self.search, self.is_lone, self.weights = search, len(channels) == 1, weights
         self.shares: dict[_Key, dict[Mode, _Share]] = {}
         rankings = {kind: channel.rankings[0] for kind, channel in channels.items()}
+        highest = rankings["lexical"].max_score if search.fusion == "scores" and "lexical" in rankings else None
+        self.highest = highest if highest is not None and math.isfinite(highest) else None
         for channel, ranking in rankings.items():
             bounds = [bound[channel] for bound in pending]
             pairs = zip(ranking.artifact_ids, ranking.scores.tolist(), strict=True)
@@ -107,16 +180,22 @@ class _Fusion:
                 self.shares.setdefault(_as_key(key), {})[channel] = share
         self.newcomer = max((self._best_newcomer(rankings, bound) for bound in pending), default=-math.inf)
 
-    def is_final(self, key: _Key) -> bool:
-        """Return whether an artifact keeps its place."""
-        least = self._least(key)
-        if not _exceeds(least, self.newcomer):
-            return False
-        now = self._now(key)
-        return all(
-            self._stays_above(other, key) if (self._now(other), other) > (now, key) else self._stays_above(key, other)
-            for other in self.shares
-            if other != key
+    def is_above_newcomers(self, key: _Key) -> bool:
+        """Return whether an artifact stays above all artifacts of pending sources."""
+        return _exceeds(self._least(key), self.newcomer)
+
+    def stays_above(self, upper: _Key, lower: _Key) -> bool:
+        """Return whether an artifact stays above another one that the same sources have found."""
+        if _exceeds(self._least(upper), self._most(lower)):
+            return True
+        # Scores that cannot change keep their order, also if they are equal.
+        if self._is_fixed(upper) and self._is_fixed(lower):
+            return self._now(upper) >= self._now(lower)
+        # Insertions keep the order within a channel: who is ahead in all of them stays ahead.
+        ahead, behind = self.shares[upper], self.shares[lower]
+        by_rank = not self.is_lone and not self.search.adds_scores
+        return by_rank and all(
+            channel in ahead and ahead[channel].rank < share.rank for channel, share in behind.items()
         )
 
     def _share(self, channel: Mode, rank: int, score: float, bounds: Sequence[PendingBound]) -> _Share:
@@ -127,17 +206,23 @@ class _Fusion:
         if self.is_lone:
             return _Share(rank, now, now)
         # At the end of the ranking it may fall out, and then adds nothing.
-        if rank + shift > self.search.depth:
+        if rank + shift > self.search.list_depth:
             return _Share(rank, now, min(now, 0.0))
         return _Share(rank, now, self._add(channel, rank + shift, score))
 
     def _add(self, channel: Mode, rank: int, score: float) -> float:
         if self.is_lone:
             return score
-        if self.search.fusion == "rrf":
-            return self.weights[channel] / (self.search.rrf_k + rank)
+        if not self.search.adds_scores:
+            return self.weights[channel] / (self.search.rank_constant + rank)
         alpha = self.search.alpha or 0.0
-        return alpha * score if channel == "dense" else (1 - alpha) * score / (score + self.search.bm25_sat_k)
+        return alpha * score if channel == "dense" else (1 - alpha) * self._scale_words(score)
+
+    def _scale_words(self, score: float) -> float:
+        """Return a BM25 score in the range 0 to 1."""
+        if self.highest is None:
+            return score / (score + self.search.bm25_sat_k) if math.isfinite(score) else 1.0
+        return min(score / self.highest, 1.0) if self.highest else 0.0
 
     def _best_newcomer(self, rankings: Mapping[Mode, Ranking], bounds: Mapping[Mode, PendingBound]) -> float:
         """Return the largest fused score that an artifact of a pending source can get."""
@@ -161,20 +246,6 @@ class _Fusion:
 
     def _is_fixed(self, key: _Key) -> bool:
         return all(share.least == share.now for share in self.shares[key].values())
-
-    def _stays_above(self, upper: _Key, lower: _Key) -> bool:
-        """Return whether an artifact stays above another one."""
-        if _exceeds(self._least(upper), self._most(lower)):
-            return True
-        # Scores that cannot change keep their order, also if they are equal.
-        if self._is_fixed(upper) and self._is_fixed(lower):
-            return True
-        # Insertions keep the order within a channel: who is ahead in all of them stays ahead.
-        ahead, behind = self.shares[upper], self.shares[lower]
-        by_rank = not self.is_lone and self.search.fusion == "rrf"
-        return by_rank and all(
-            channel in ahead and ahead[channel].rank < share.rank for channel, share in behind.items()
-        )
 
 
 def _as_key(ref: Any) -> _Key:

@@ -29,7 +29,8 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
     same order, with the same scores. Neither the order of the list nor the order of the answers matters. Cosines are
     compared as they are, and BM25 uses the word counts of all corpora. The cosines of a corpus with another embedder
     are a ranking of their own, and so are the BM25 scores of a store without `airw.protocols.TermStatistics`. All
-    rankings are fused by rank. Equal scores are ordered by the better scores in the rankings, then by artifact id.
+    rankings are fused by rank; by default, the query decides how much the ranks of each count (`fusion="ranks"`). Equal
+    scores are ordered by the better scores in the rankings, then by artifact id.
 
     All corpora work at once, and a query is embedded once for each embedder id. `signals["per_source"]` reports a
     corpus that fails or is late; the result is then that of the others. A hit without evidence is never selected: it
@@ -57,7 +58,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             scales. Small corpora have no measured floor. If you pass `"auto"` and no floor fits, there is none, with a
             warning and a `floor_note` in the signals.
         merge: How several corpora become one ranking. `"rrf"` (the default) ranks each channel over all of them and
-            fuses the channels by rank. `"blend"` adds up the scores of the channels instead, as `fusion="blend"` does;
+            fuses the channels as `fusion` says. `"blend"` adds up their scores instead, as `fusion="blend"` does;
             `"score"` is for dense searches. Both need one embedder. `"rrf-by-source"` ranks each corpus on its own and
             fuses these rankings by rank, as `ir` does: every corpus then takes its turn, and ties are in the order of
             the list. A function gets `{name: hits}` and returns the merged hits.
@@ -79,7 +80,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             once more, after the last answer; usually it takes some milliseconds.
         timeout: The time for all of them and for formulating, in seconds. A tenth of it is kept for searching several
             corpora as one, so a corpus fails after nine tenths.
-        options: Further options of `airw.search`: `fusion` (here `"rrf"` by default), `rrf_k`, `rerank`, `formulate`,
+        options: Further options of `airw.search`: `fusion` (here `"ranks"` by default), `rrf_k`, `rerank`, `formulate`,
             `surface_weights`, ….
 
     Raises:

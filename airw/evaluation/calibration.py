@@ -22,7 +22,7 @@ from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore, 
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 from airw.retrieval.evidence import evidence_weights, find_evidence
-from airw.retrieval.query import DISCOVERY_FUSION
+from airw.retrieval.query import with_fusion
 
 FloorSignal: TypeAlias = Literal["evidence", "score"]
 
@@ -365,7 +365,7 @@ async def calibrate_min_score(
         >>> calibration.reason, calibration.signal, calibration.youden_j
         ('calibrated', 'evidence', 1.0)
     """
-    options = {"k": k, "mode": mode, "surfaces": surfaces, "fusion": DISCOVERY_FUSION, **search_options}
+    options = {"k": k, "mode": mode, "surfaces": surfaces, **with_fusion(search_options, "ranks")}
     query = SearchQuery.preset("calibrate_min_score", cast("SearchOptions", options))
     if signal is not None:
         check_choice("signal", signal, ("evidence", "score"))
@@ -430,7 +430,7 @@ async def load_calibration(
         >>> anyio.run(main)
         (0.25, None)
     """
-    options = cast("SearchOptions", {"mode": mode, "fusion": DISCOVERY_FUSION, **search_options})
+    options = cast("SearchOptions", {"mode": mode, **with_fusion(search_options, "ranks")})
     query = SearchQuery.preset("load_calibration", options)
     async with use_corpus(corpus) as opened:
         setting = await in_thread(_describe_search, query, opened.embedder.id, "score")

@@ -13,7 +13,7 @@ from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.evaluation.tables import format_number, format_table
 from airw.protocols import SearchStore
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
-from airw.retrieval.query import DISCOVERY_FUSION
+from airw.retrieval.query import with_fusion
 from airw.values import SearchHit
 
 _MAX_SEARCHES = 8  # at once
@@ -201,7 +201,7 @@ async def find_candidates(
         ArgumentError: If a value cannot be used.
         CorpusNotFound: If there is no corpus of that name or at that path.
     """
-    options = {"mode": mode, "k": k, "fusion": DISCOVERY_FUSION, **search_options}
+    options = {"mode": mode, "k": k, **with_fusion(search_options, "ranks")}
     query = SearchQuery.preset("find_candidates", cast("SearchOptions", options))
     checked = check_cases(cases)
     async with use_corpus(corpus) as opened:

@@ -14,7 +14,7 @@ from airw.policies._roots import find_roots, require_query
 from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
-from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, check_corpus, hybrid_depth
+from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, check_corpus
 from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.values import NodeIdLike, fold_name
 from airw.values.filters import Filter, matches, parse_filter
@@ -119,12 +119,12 @@ async def _find_by_search(
 
     Unlike `retrieve`, it reads no records, and it keeps the cosines in memory. That saves two store calls.
     """
-    channels, depth = channels_of(mode), hybrid_depth(k) if mode == "hybrid" else k
+    query = SearchQuery.preset("seeding", {"k": k, "mode": mode})
+    channels, depth = channels_of(mode), query.list_depth if mode == "hybrid" else k
     for channel in channels:
         require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={mode!r}")
     vector = partial(memory.embed_query, corpus)
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
-    query = SearchQuery.preset("seeding", {"k": k, "mode": mode})
     if len(channels) > 1:
         query = query.for_embedder(corpus.embedder.id)
     ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]

@@ -22,6 +22,8 @@ _ANONYMOUS = "~anonymous"  # cannot collide with a name: those are escaped and c
 _MAX_TAG = 120  # characters
 
 _SCALES: dict[str, dict[str, float]] = {
+    "scores": {"alpha": 0.5},
+    "ranks": {"rrf_k": 10, "alpha": 0.5},
     "rrf": {"rrf_k": 60, "alpha": 0.5},
     "blend": {"alpha": 0.5, "bm25_sat_k": 8.0},
 }
@@ -32,7 +34,7 @@ def calibration_key(
     tag: str | None = None,
     *,
     fusion: str = "rrf",
-    rrf_k: int = 60,
+    rrf_k: int | None = None,
     alpha: float = 0.5,
     bm25_sat_k: float = 8.0,
 ) -> str:
@@ -46,8 +48,8 @@ def calibration_key(
     Args:
         mode: The mode of the search.
         tag: The tag of the reranker, as `rerank_tag` returns it.
-        fusion: `"rrf"` or `"blend"`.
-        rrf_k: The rank constant of `"rrf"`.
+        fusion: `"scores"`, `"ranks"`, `"blend"` or `"rrf"`.
+        rrf_k: The rank constant of `"rrf"` or `"ranks"`; by default that of the fusion.
         alpha: The share of the dense channel.
         bm25_sat_k: The BM25 score that counts as one half in `"blend"`.
 
@@ -65,7 +67,11 @@ def calibration_key(
         return f"{mode}+{tag}"
     if mode != "hybrid":
         return mode
-    values = {"rrf_k": rrf_k, "alpha": float(alpha), "bm25_sat_k": float(bm25_sat_k)}
+    values = {
+        "rrf_k": defaults.get("rrf_k") if rrf_k is None else rrf_k,
+        "alpha": float(alpha),
+        "bm25_sat_k": float(bm25_sat_k),
+    }
     constants = [f"{name}={values[name]}" for name, default in defaults.items() if values[name] != default]
     return "+".join([mode, *([] if fusion == "rrf" else [fusion]), *constants])
 

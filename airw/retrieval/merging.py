@@ -1,5 +1,11 @@
 """Merge the rankings of the channels into one: fuse, weight, collapse to artifacts.
 
+Two fusions weigh the channels anew for each query. Both need them on one scale, that of `airw.retrieval.balance`: a
+cosine as it is, and a BM25 score as its share of the highest one that the query allows.
+
+- `"scores"` adds these numbers, so a channel whose scores hardly differ decides little.
+- `"ranks"` adds reciprocal ranks, and a rank counts as much as the best score of its channel stands out.
+
 Nothing here does I/O.
 """
 
@@ -10,7 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from airw._base.arrays import NDArray
 from airw._base.slices import consume_in_slices, empty_in_slices, iterate_slices, sort_in_slices
+from airw.retrieval.balance import rank_shares, weigh_channels
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
@@ -45,7 +53,7 @@ class ChannelRankings:
     Args:
         kind: `"dense"` or `"lexical"`.
         rankings: One ranking a query.
-        weight: The factor of its ranks in a fusion by rank.
+        weight: The factor of its ranks in a fusion by rank. With `"ranks"`, the query decides, too.
     """
 
     kind: Mode
@@ -91,13 +99,16 @@ def merge_rankings(
         the smaller id come first.
     """
     # Group by query, because a blend adds up the channels of one query before queries are fused.
-    by_query = [list(_key_rankings(channels, row, query)) for row in range(len(channels[0].rankings))]
+    by_query = [_key_rankings(channels, row, query) for row in range(len(channels[0].rankings))]
     every = [ranking for query_rankings in by_query for ranking in query_rankings]
     # A single ranking needs no fusion: its scores stay cosines or BM25 scores.
     if len(every) == 1 and weigh is None:
         return list(_to_candidates(every[0].ranking))[:limit]
     best_places = _find_best_places(every)
     channel_scores = _collect_channel_scores(every)
+    weights = _explain_weights(every, query) if len(by_query) == 1 else {}
+    if query.adds_scores and query.fusion == "scores" and len(by_query) == 1:
+        channel_scores |= _collect_shares(every)
     fused = _fuse(by_query, query)
 
     def find_best(key: str) -> tuple[str, str]:
@@ -111,20 +122,28 @@ def merge_rankings(
         first_places = _find_first_places(every)
         fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores, pair[0]), pair[0]))
     candidates = [
-        Candidate(*find_best(key), score, {name: each[key] for name, each in channel_scores.items() if key in each})
+        Candidate(
+            *find_best(key), score, {name: each[key] for name, each in channel_scores.items() if key in each} | weights
+        )
         for key, score in islice(consume_in_slices(fused), limit)
     ]
     empty_in_slices(best_places, *channel_scores.values())
     return candidates
 
 
-def _key_rankings(channels: Sequence[ChannelRankings], row: int, query: SearchQuery) -> Iterator[_KeyedRanking]:
-    """Yield the ranking of each channel for one query, dense channels first."""
-    for channel in sorted(channels, key=lambda channel: query.channels.index(channel.kind)):
+def _key_rankings(channels: Sequence[ChannelRankings], row: int, query: SearchQuery) -> list[_KeyedRanking]:
+    """Return the ranking of each channel for one query, dense channels first."""
+    ordered = sorted(channels, key=lambda channel: query.channels.index(channel.kind))
+    weights = [channel.weight for channel in ordered]
+    if query.fusion == "ranks":
+        weights = weigh_channels([(channel.kind, channel.rankings[row]) for channel in ordered], weights)
+    keyed = []
+    for channel, weight in zip(ordered, weights, strict=True):
         ranking = channel.rankings[row]
         slot = row * len(query.channels) + query.channels.index(channel.kind)
         keys = ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids
-        yield _KeyedRanking(slot, channel.kind, channel.weight, keys, ranking)
+        keyed.append(_KeyedRanking(slot, channel.kind, weight, keys, ranking))
+    return keyed
 
 
 def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
@@ -174,12 +193,33 @@ def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict
     return scores_by_name
 
 
+def _explain_weights(rankings: Sequence[_KeyedRanking], query: SearchQuery) -> dict[str, float]:
+    """Return the weights of the channels for the metadata of hits.
+
+    There are none if the weights do not depend on the query.
+    """
+    kinds = [ranking.kind for ranking in rankings]
+    # Several channels of a kind have several weights.
+    if query.fusion != "ranks" or query.mode != "hybrid" or len(set(kinds)) < len(kinds):
+        return {}
+    return {f"{ranking.kind}_weight": ranking.weight for ranking in rankings}
+
+
+def _collect_shares(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
+    """Return the `lexical_share` of each key, by this name."""
+    shares: dict[str, float] = {}
+    for ranking in rankings:
+        if ranking.kind == "lexical" and (scaled := rank_shares(ranking.ranking)) is not None:
+            shares.update(zip(ranking.keys, scaled.tolist(), strict=True))
+    return {"lexical_share": shares}
+
+
 def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> list[tuple[str, float]]:
     """Return `(key, score)` pairs, best first.
 
     The score is the blended score, or the RRF score. Over several queries it is the mean of the RRF scores.
     """
-    if query.mode == "hybrid" and query.fusion == "blend":
+    if query.adds_scores:
         blends = [_blend(query_rankings, query) for query_rankings in by_query]
         if len(blends) == 1:
             return blends[0]
@@ -189,7 +229,7 @@ def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> li
     else:
         key_lists = [ranking.keys for query_rankings in by_query for ranking in query_rankings]
         weights = [ranking.weight for query_rankings in by_query for ranking in query_rankings]
-    fused = fuse_ranks(key_lists, rrf_k=query.rrf_k, weights=weights)
+    fused = fuse_ranks(key_lists, rrf_k=query.rank_constant, weights=weights)
     if len(by_query) == 1:
         return fused
     return [(key, score / len(by_query)) for key, score in fused]
@@ -199,13 +239,13 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
     """Add the weighted scores of both channels; ties in order of first appearance."""
     scores: dict[str, dict[str, float]] = {"dense": {}, "lexical": {}}
     for ranking in query_rankings:
-        for part in iterate_slices(zip(ranking.keys, ranking.ranking.scores.tolist(), strict=True)):
+        values = ranking.ranking.scores if ranking.kind == "dense" else scale_words(ranking.ranking, query)
+        for part in iterate_slices(zip(ranking.keys, values.tolist(), strict=True)):
             scores[ranking.kind].update(part)
-    dense, lexical = scores["dense"], scores["lexical"]
-    alpha, saturation = query.alpha or 0.0, query.bm25_sat_k
+    dense, lexical, alpha = scores["dense"], scores["lexical"], query.alpha or 0.0
     # A channel that did not rank a key counts 0 for it.
     blend = [
-        (key, alpha * dense.get(key, 0.0) + (1 - alpha) * _saturate(lexical.get(key, 0.0), saturation))
+        (key, alpha * dense.get(key, 0.0) + (1 - alpha) * lexical.get(key, 0.0))
         for part in iterate_slices(chain(dense, (key for key in lexical if key not in dense)))
         for key in part
     ]
@@ -213,9 +253,13 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
     return sort_in_slices(consume_in_slices(blend), key=lambda pair: -pair[1])
 
 
-def _saturate(score: float, saturation: float) -> float:
-    # BM25 has no upper bound; this maps it to the range 0 to 1, so that it can be added to a cosine.
-    return score / (score + saturation)
+def scale_words(ranking: Ranking, query: SearchQuery) -> NDArray[np.float64]:
+    """Return BM25 scores in the range 0 to 1.
+
+    They can be added to cosines then.
+    """
+    shares = rank_shares(ranking) if query.fusion == "scores" else None
+    return ranking.scores / (ranking.scores + query.bm25_sat_k) if shares is None else shares
 
 
 def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[RankedRecord]:
@@ -253,4 +297,5 @@ def append_artifacts(ranking: Ranking, artifacts: Ranking) -> Ranking:
         [*ranking.record_ids, *(artifacts.record_ids[row] for row in rows)],
         [*ranking.artifact_ids, *(artifacts.artifact_ids[row] for row in rows)],
         np.concatenate([ranking.scores, artifacts.scores[rows]]),
+        ranking.max_score,
     )

@@ -29,21 +29,30 @@ from airw.values import Record, SearchHit
 from airw.values.filters import Filter, parse_filter
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
-Fusion: TypeAlias = Literal["rrf", "blend"]
+Fusion: TypeAlias = Literal["scores", "ranks", "blend", "rrf"]
 Boost: TypeAlias = Callable[[SearchHit], float]
 PassageReader: TypeAlias = Callable[[OpenCorpus[Any], Record], str | Awaitable[str]]
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 """The search modes: rank by cosine, by BM25, or by both fused."""
 
-FUSIONS: tuple[Fusion, ...] = ("rrf", "blend")
+FUSIONS: tuple[Fusion, ...] = ("scores", "ranks", "blend", "rrf")
 """The fusions of a hybrid search.
 
-`"rrf"` fuses by reciprocal rank; `"blend"` adds a weighted cosine and a weighted, saturated BM25 score.
+The first two weigh the channels anew for each query; see `airw.retrieval.merging`. `"scores"` adds the cosine and the
+share that the BM25 score is of the highest possible one. `"ranks"` fuses by reciprocal rank, and weighs the ranks of a
+channel by how far its best hit stands out. The other two have fixed weights: `"blend"` adds a cosine and a saturated
+BM25 score, `"rrf"` fuses by reciprocal rank.
 """
 
-DISCOVERY_FUSION: Fusion = "rrf"
-"""The default fusion of `discover` and of `calibrate_min_score`; a search blends by default."""
+_FIXED_FUSION: Mapping[Fusion, Fusion] = {"scores": "blend", "ranks": "rrf"}
+_FIXED_OPTIONS = ("alpha", "rrf_k", "bm25_sat_k", "merge_rrf_k")
+
+# The lists of a search are 50 long, and not 1,000 as those for which 60 was found. With 60, the last place of such a
+# list is worth more than half of the first, and what both channels list wins over what one of them ranks first.
+_RANK_CONSTANTS: Mapping[Fusion, int] = {"ranks": 10}
+_RRF_K = 60
+_LEAST_LIST = 100  # hits of each channel whose scores are added
 
 _ALPHA = 0.5
 # Vectors of hashed words know no more than BM25 does, and know it less well: they only help to order what BM25 finds.
@@ -55,7 +64,7 @@ class SearchTuning(TypedDict, total=False):
     """The options of `search` that control how it ranks, not which records it ranks."""
 
     fusion: Fusion
-    rrf_k: int
+    rrf_k: int | None
     alpha: float | None
     bm25_sat_k: float
     fetch_k: int | None
@@ -96,8 +105,8 @@ class SearchQuery:
     filter: Filter | None = None
     surfaces: tuple[str, ...] | None = None
     per_artifact: bool = True
-    fusion: Fusion = "blend"
-    rrf_k: int = 60
+    fusion: Fusion = "scores"
+    rrf_k: int | None = None
     alpha: float | None = None
     bm25_sat_k: float = 8.0
     fetch_k: int | None = None
@@ -136,6 +145,7 @@ class SearchQuery:
             TypeError: If there is no such option.
         """
         check_option_names(verb, options, SEARCH_DEFAULTS)
+        options = with_fusion(options, "scores")
         return cls(verb=verb, text="", **{name: _CHECKS[name](name, value) for name, value in options.items()})
 
     def for_embedder(self, embedder_id: str) -> Self:
@@ -149,9 +159,37 @@ class SearchQuery:
         return self if self.alpha is not None else replace(self, alpha=default_alpha(embedder_id))
 
     @property
+    def rank_constant(self) -> int:
+        """Return the rank constant of a fusion by rank.
+
+        Example:
+            >>> SearchQuery.parse("search", "keys", {"fusion": "ranks"}).rank_constant
+            10
+        """
+        return _RANK_CONSTANTS.get(self.fusion, _RRF_K) if self.rrf_k is None else self.rrf_k
+
+    @property
+    def adds_scores(self) -> bool:
+        """Return whether the scores of the channels are added, rather than their ranks fused."""
+        return self.mode == "hybrid" and self.fusion in ("scores", "blend")
+
+    @property
     def depth(self) -> int:
         """Return how deep to read each channel if its ranking is fused or reordered."""
         return hybrid_depth(self.k) if self.fetch_k is None else self.fetch_k
+
+    @property
+    def list_depth(self) -> int:
+        """Return how deep to read each channel for a fusion.
+
+        What a channel does not list counts 0 there, so added scores need longer lists than ranks.
+
+        Example:
+            >>> [SearchQuery.parse("search", "keys", {"fusion": name}).list_depth for name in ("scores", "ranks")]
+            [100, 50]
+        """
+        is_longer = self.fetch_k is None and self.mode == "hybrid" and self.fusion == "scores"
+        return max(self.depth, _LEAST_LIST) if is_longer else self.depth
 
     def ranking_depth(self, n_rankings: int, *, has_later_stage: bool = False) -> int:
         """Return how deep to read each ranking.
@@ -161,7 +199,7 @@ class SearchQuery:
             has_later_stage: Whether the caller reorders the candidates.
         """
         is_final = n_rankings == 1 and not self.has_second_stage and not has_later_stage
-        return self.k if is_final else self.depth
+        return self.k if is_final else self.list_depth
 
     @property
     def channels(self) -> tuple[Mode, ...]:
@@ -213,7 +251,7 @@ class SearchQuery:
             self.mode,
             tag,
             fusion=self.fusion,
-            rrf_k=self.rrf_k,
+            rrf_k=self.rank_constant,
             # The key does not name the share that an embedder has by default, whatever it is.
             alpha=_ALPHA if is_usual or self.alpha is None else self.alpha,
             bm25_sat_k=self.bm25_sat_k,
@@ -232,6 +270,23 @@ class SearchQuery:
         if self.mode == "dense":
             return bool(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)))
         return True
+
+
+def with_fusion(options: Mapping[str, Any], default: Fusion) -> Any:
+    """Return options with the fusion that they mean.
+
+    Without `fusion` it is the default, or its form with fixed weights if an option sets one of its numbers.
+
+    Args:
+        options: Options of `search` or `discover`.
+        default: `"scores"` or `"ranks"`.
+
+    Example:
+        >>> with_fusion({"k": 5}, "scores"), with_fusion({"alpha": 0.3}, "scores")
+        ({'fusion': 'scores', 'k': 5}, {'fusion': 'blend', 'alpha': 0.3})
+    """
+    is_fixed = any(options.get(name) is not None for name in _FIXED_OPTIONS)
+    return {"fusion": _FIXED_FUSION[default] if is_fixed else default, **options}
 
 
 def default_alpha(embedder_id: str) -> float:
@@ -307,7 +362,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "surfaces": lambda name, value: None if value is None else check_strings(name, value),
     "per_artifact": check_flag,
     "fusion": partial(check_choice, choices=FUSIONS),
-    "rrf_k": check_count,
+    "rrf_k": lambda name, value: None if value is None else check_count(name, value),
     "alpha": lambda name, value: None if value is None else check_number(name, value, least=0, most=1),
     "bm25_sat_k": _check_saturation,
     "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1, most=MAX_HITS),

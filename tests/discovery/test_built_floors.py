@@ -48,7 +48,7 @@ async def test_a_calibration_replaces_the_built_floor():
             for text, corpus_id in zip(OWN, ("page014", "page001", "page008"), strict=False)
         ]
         cases += [DiscoveryCase(text) for text in FOREIGN]
-        await calibrate_min_score(corpus, cases, persist=True, fusion="rrf")
+        await calibrate_min_score(corpus, cases, persist=True, fusion="ranks")
         report = (await discover([corpus], FOREIGN[0])).signals["per_source"]["manual"]
         assert report["floor_kind"] == "calibrated"
 

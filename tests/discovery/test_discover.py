@@ -68,7 +68,7 @@ async def test_the_order_of_the_list_does_not_matter_unless_sources_are_fused_on
     assert [each.source for each in by_source.results] == ["keys", "food", "cars"]
     assert [each.source for each in turned_by_source.results] == ["cars", "food", "keys"]
     assert result.signals["merge"] == "rrf"
-    assert result.signals["merge_rrf_k"] == 60
+    assert result.signals["merge_rrf_k"] == 10
     assert result.signals["sources"] == ["keys", "food", "cars"]
     assert by_source.results[0].metadata["source_rank"] == 1
 
@@ -472,7 +472,7 @@ async def test_options_for_several_corpora_are_refused_for_one(options):
 
 async def store_floor(corpus, floor, **record):
     known = {"mode": "hybrid", "rerank": None, "embedder_id": corpus.embedder_id, "min_score": floor}
-    await corpus.store.set_calibration(calibration_key("hybrid"), known | record)
+    await corpus.store.set_calibration(calibration_key("hybrid", fusion="ranks"), known | record)
 
 
 async def test_auto_uses_the_calibrated_floor_of_each_corpus():

@@ -214,7 +214,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
         "identity": data.draw(st.sampled_from([None, lambda hit: hit.artifact_id == "bread" and "bread"])),
         "mode": data.draw(st.sampled_from(["lexical", "hybrid", "dense"])),
         "merge": data.draw(st.sampled_from(["rrf", "rrf-by-source"])),
-        "fusion": data.draw(st.sampled_from(["rrf", "blend"])),
+        "fusion": data.draw(st.sampled_from(["scores", "ranks", "rrf", "blend"])),
         "k": data.draw(st.sampled_from([1, 2, 10])),
     }
 

@@ -45,7 +45,7 @@ OPTIONS = st.fixed_dictionaries(
         "rrf_k": st.sampled_from([1, 60]),
     },
     optional={
-        "fusion": st.sampled_from(["rrf", "blend"]),
+        "fusion": st.sampled_from(["scores", "ranks", "rrf", "blend"]),
         "alpha": st.sampled_from([0.0, 0.3, 1.0]),
         "rerank": st.just(count_letters),
         "rerank_text": st.just("artifact"),

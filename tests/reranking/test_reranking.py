@@ -450,7 +450,7 @@ def test_the_fusion_is_not_in_the_key_if_it_does_not_score(options):
 
 
 def test_an_unknown_fusion_is_refused():
-    with pytest.raises(ArgumentError, match="fusion must be one of 'rrf', 'blend'"):
+    with pytest.raises(ArgumentError, match="fusion must be one of 'scores', 'ranks', 'rrf', 'blend'"):
         calibration_key("hybrid", fusion="max")
 
 

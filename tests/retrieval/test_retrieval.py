@@ -11,7 +11,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, FilterError
 from airw.indexing import Chunked
-from airw.retrieval import MODES, SearchQuery, retrieve
+from airw.retrieval import FUSIONS, MODES, SearchQuery, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
@@ -335,11 +335,11 @@ def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, 
         assert hit.surface_index == min(places)[2]
 
 
-async def test_the_default_is_a_hybrid_search_that_blends_both_channels():
+async def test_the_default_is_a_hybrid_search_that_adds_the_scores_of_both_channels():
     async with corpus_of(TEXTS) as corpus:
         plain = await retrieve(corpus, "signing keys")
-        blend = await retrieve(corpus, "signing keys", mode="hybrid", fusion="blend")
-    assert plain == blend
+        added = await retrieve(corpus, "signing keys", mode="hybrid", fusion="scores")
+    assert plain == added
     assert {"dense_score", "lexical_score"} <= plain[0].metadata.keys()
 
 
@@ -348,9 +348,33 @@ async def test_the_share_of_the_cosine_depends_on_the_embedder_unless_it_is_give
     table = {text: [1, place] for place, text in enumerate(TEXTS.values())} | {"keys ": [0, 1]}
     async with corpus_of(TEXTS, embedder=axes(table, dim=2)) as corpus:
         known = replace(corpus, embedder=Renamed(corpus.embedder, embedder_id))
-        assert await retrieve(known, "keys ") == await retrieve(corpus, "keys ", alpha=alpha)
-        rrf = {"fusion": "rrf"}
-        assert await retrieve(known, "keys ", **rrf) == await retrieve(corpus, "keys ", alpha=alpha, **rrf)
+        for fusion in FUSIONS:
+            own = await retrieve(known, "keys ", fusion=fusion)
+            assert own == await retrieve(corpus, "keys ", alpha=alpha, fusion=fusion)
+
+
+async def test_a_number_of_a_fusion_chooses_its_form_with_fixed_weights():
+    async with corpus_of(TEXTS) as corpus:
+        for options in ({"alpha": 0.3}, {"bm25_sat_k": 8.0}):
+            fixed = await retrieve(corpus, "signing keys", **options)
+            assert fixed == await retrieve(corpus, "signing keys", fusion="blend", **options)
+
+
+async def test_the_default_adds_half_the_cosine_and_half_the_share_of_the_highest_possible_score():
+    texts = {"both": "signing keys", "one": "signing", "none": "bread"}
+    table = {"signing keys": [1, 0], "signing": [0, 1], "bread": [3, 4]}
+    async with corpus_of(texts, embedder=axes(table, dim=2)) as corpus:
+        hits = {hit.artifact_id: hit for hit in await retrieve(corpus, "signing keys")}
+        # A word that no text has does not count: there is no text that could contain it.
+        unknown = await retrieve(corpus, "signing zebra", mode="lexical")
+        counts = await corpus.store.term_statistics(["signing keys"])
+    highest = counts.max_score(counts)
+    for hit in hits.values():
+        share = hit.metadata.get("lexical_score", 0.0) / highest
+        assert hit.metadata.get("lexical_share", 0.0) == pytest.approx(share)
+        assert hit.score == pytest.approx(hit.metadata["dense_score"] / 2 + share / 2)
+    assert 0 < hits["one"].metadata["lexical_share"] < hits["both"].metadata["lexical_share"] < 1
+    assert len(unknown) == 2
 
 
 class Renamed:
@@ -363,7 +387,9 @@ class Renamed:
 @pytest.mark.parametrize(
     ("embedder_id", "options", "key"),
     [
-        ("hashing-v1-512", {}, "hybrid+blend"),
+        ("hashing-v1-512", {}, "hybrid+scores"),
+        ("hashing-v1-512", {"fusion": "ranks"}, "hybrid+ranks"),
+        ("hashing-v1-512", {"fusion": "blend"}, "hybrid+blend"),
         ("hashing-v1-512", {"alpha": 0.1, "fusion": "rrf"}, "hybrid"),
         ("hashing-v1-512", {"alpha": 0.5, "fusion": "rrf"}, "hybrid+alpha=0.5"),
         ("bert-384@abc", {"alpha": 0.5, "fusion": "rrf"}, "hybrid"),

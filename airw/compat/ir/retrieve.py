@@ -10,11 +10,11 @@ from airw.compat.ir.index import Corpus, open_corpus, store_of, to_airw
 from airw.errors import ArgumentError
 from airw.errors import NoLedgerEntry as NoLedgerEntry
 from airw.reranking import dependency_evidence_boost as dependency_evidence_boost
-from airw.retrieval import FUSIONS as FUSIONS
 from airw.retrieval import MODES as MODES
 from airw.retrieval import fuse_hits as fuse_hits
 
 Retriever = Callable[..., list[SearchHit]]
+FUSIONS = ("rrf", "blend")
 DFLT_RRF_K = 60
 DFLT_BLEND_ALPHA = 0.5
 DFLT_BM25_SAT_K = 8.0

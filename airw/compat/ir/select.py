@@ -113,7 +113,9 @@ def discover(
         "dedup_by": dedup_by,
         "roots": roots,
     }
-    result = run(discovery.discover, to_airw(corpus), query, **options, **to_airw_options(corpus, search_kw))
+    # `ir` fuses by rank, with the same weights for every query.
+    options |= {"fusion": "rrf", **to_airw_options(corpus, search_kw)}
+    result = run(discovery.discover, to_airw(corpus), query, **options)
     return replace(result, signals={**result.signals, "merge": merge}) if "merge" in result.signals else result
 
 
