@@ -51,7 +51,7 @@ def test_related_verbs_have_the_same_defaults():
         assert all(other == first for other in others)
     search, discover = options_of(airw.search), options_of(airw.discover)
     shared = {name: (search[name].default, discover[name].default) for name in search if name in discover}
-    assert {name: pair for name, pair in shared.items() if pair[0] != pair[1]} == {"fusion": ("blend", "rrf")}
+    assert {name: pair for name, pair in shared.items() if pair[0] != pair[1]} == {"fusion": ("scores", "ranks")}
     assert search.keys() - shared.keys() == {"per_artifact"}
 
 
