@@ -114,13 +114,16 @@ class StoredFloor:
     is_lost: bool = False
 
 
-async def load_calibrated(corpus: OpenCorpus[Any], query: SearchQuery, *, compares_scores: bool) -> StoredFloor:
+async def load_calibrated(
+    corpus: OpenCorpus[Any], query: SearchQuery, *, compares_scores: bool, is_walk: bool
+) -> StoredFloor:
     """Return the calibrated floor for a kind of search, or the reason why there is none.
 
     Args:
         corpus: The corpus.
         query: The search.
         compares_scores: Whether the selection compares each score with the floor.
+        is_walk: Whether a walk takes the place of the search; then only a floor of the evidence fits.
 
     Raises:
         ArgumentError: If it does, and the floor is not for scores.
@@ -135,6 +138,8 @@ async def load_calibrated(corpus: OpenCorpus[Any], query: SearchQuery, *, compar
     of_mode = records.get(query.mode, {})
     # The evidence does not depend on the fusion, and is weighed before anything moves scores.
     is_of_evidence = tag is None and of_mode.get("signal") == "evidence"
+    if is_walk and not is_of_evidence:
+        return StoredFloor()
     if query.rescaling_options and not is_of_evidence:
         moved = " and ".join(query.rescaling_options)
         return StoredFloor(note=f"{moved} move scores off the scale that floors are calibrated on")

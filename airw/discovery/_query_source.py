@@ -20,7 +20,6 @@ from airw._base.messages import error_text
 from airw.corpora import CorpusLike, open_corpus
 from airw.discovery._floors import (
     SourceFloor,
-    StoredFloor,
     describe_misfit,
     find_formula,
     load_calibrated,
@@ -320,9 +319,8 @@ class _SourceQuery:
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
         if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
             return
-        stored = StoredFloor()
-        if plan.walk is None:
-            stored = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores)
+        is_walk = plan.walk is not None
+        stored = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores, is_walk=is_walk)
         self.floor = stored.floor
         if self.floor is None:
             await self._load_measured(corpus)

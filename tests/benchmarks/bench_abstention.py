@@ -1,4 +1,4 @@
-"""Signals of abstention: which of them separate questions with an answer in a corpus from those without.
+"""Signals of abstention: which of them separate questions with an answer from others.
 
 A fifth of the questions loses all documents that answer it: these are questions about the subject of the corpus, and
 the hard case. Where there are many questions for each document, a fifth of the documents goes. It is drawn several
@@ -86,7 +86,7 @@ def choose_removed(texts, cases, seed):
 
 
 async def ask(corpus, cases):
-    """Return all signals of the cases, and whether the first hit of the default search is right."""
+    """Return all signals of the cases, and whether the first hit of a search is right."""
     signals = {}
     for name, options in SEARCHES.items():
         found = await evaluate(corpus, cases, FlatSearch(options))

@@ -8,6 +8,7 @@ from airw import build, discover
 from airw.corpora.floors import BuiltFloor
 from airw.errors import ArgumentError
 from airw.evaluation import DiscoveryCase, calibrate_min_score
+from airw.policies import Beam
 from airw.stores import MemoryStore
 from tests.support.manuals import FOREIGN, OWN, manual
 
@@ -99,6 +100,14 @@ async def test_a_floor_of_the_evidence_fits_searches_that_move_scores():
     async with open_calibrated() as (corpus, found):
         signals = (await discover(corpus, OWN[0], boost=lambda hit: 0.5, min_score="auto")).signals
     assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")
+
+
+@pytest.mark.parametrize(("signal", "kind"), [("evidence", "calibrated"), ("score", None)])
+async def test_a_walk_abstains_by_the_calibrated_floor_of_the_evidence(signal, kind):
+    async with open_calibrated(signal=signal) as (corpus, _):
+        far, near = [await discover(corpus, text, walk=Beam()) for text in (FOREIGN[0], OWN[0])]
+    assert near.ids
+    assert (far.ids, far.signals.get("floor_kind")) == ([], kind)
 
 
 async def test_a_floor_of_the_scores_of_another_fusion_is_missed():
