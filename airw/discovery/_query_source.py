@@ -42,8 +42,8 @@ from airw.protocols import Embedder, OpenCorpus, Reranker
 from airw.reranking import score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
 from airw.retrieval.evidence import Evidence, find_evidence
+from airw.traversal import traverse
 from airw.values import SearchHit, TermCounts
-from airw.walking import WalkPolicy, traverse
 
 
 @dataclass(slots=True)
@@ -296,7 +296,7 @@ class _SourceQuery:
         view = self.request.embeddings.wrap(corpus)
         self.request.corpora.append(view)
         self.embedder_id = corpus.embedder.id
-        search = partial(self._search, view) if plan.walk is None else partial(self._walk, view, plan.walk)
+        search = partial(self._search, view) if plan.walk is None else partial(self._walk, view)
         # The floor is only needed at the end, so load it meanwhile.
         jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
         with name_missing_method(plan.search.verb, corpus.store):
@@ -385,13 +385,14 @@ class _SourceQuery:
         await request.all_counted.wait()
         await request.union_search(has_later_stages=True).rank_texts(request.members[self.member.name])
 
-    async def _walk(self, corpus: OpenCorpus[Any], policy: WalkPolicy) -> list[SearchHit]:
+    async def _walk(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
         """Walk a corpus and return the best hit of each artifact; after a timeout, those so far."""
         plan, time_left = self.request.plan, self.request.deadline - anyio.current_time()
         timeout = None if math.isinf(time_left) else max(time_left, 0.0)
         # From here on the walk itself observes the deadline: it keeps its hits, a cancelled scope would lose them.
         self.scope.deadline = math.inf
         query, budget = plan.search.text, plan.node_budget
+        policy = None if plan.walk is True else plan.walk
         async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
             async for _ in walk:
                 pass
