@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from airw.corpora import Corpus, search
 from airw.evaluation.metering import Meter
+from airw.traversal import traverse
 from airw.values import SearchHit
-from airw.walking import WalkPolicy, start_walk
+from airw.walking import WalkPolicy
 
 
 class System(Protocol):
@@ -65,25 +66,25 @@ class FlatSearch:
 
 @dataclass(frozen=True, slots=True)
 class PolicyWalk:
-    """A walk with a policy.
+    """A walk, by default that of `airw.traverse`.
 
     The ranking is that of the policy, `walk.ranking`. With `fill`, the hits of that search follow, without those that
     the walk found.
 
     Args:
-        policy: The policy.
-        label: The name in tables; by default the name of the policy's class.
+        policy: The policy; `None` for that of `airw.traverse`.
+        label: The name in tables; by default the name of the policy's class, or `"traverse"`.
         node_budget: The largest number of nodes to commit.
         fill: The search whose hits follow; `None` for none.
         options: Further options of `airw.traverse`, such as `{"max_depth": 2}`.
 
     Example:
         >>> from airw.policies import Beam
-        >>> PolicyWalk(Beam(width=8)).label
-        'Beam'
+        >>> PolicyWalk(Beam(width=8)).label, PolicyWalk().label
+        ('Beam', 'traverse')
     """
 
-    policy: WalkPolicy
+    policy: WalkPolicy | None = None
     label: str = ""
     node_budget: int = 64
     fill: FlatSearch | None = None
@@ -91,11 +92,12 @@ class PolicyWalk:
 
     def __post_init__(self) -> None:
         """Fill in the label."""
-        object.__setattr__(self, "label", self.label or type(self.policy).__name__)
+        name = "traverse" if self.policy is None else type(self.policy).__name__
+        object.__setattr__(self, "label", self.label or name)
 
     async def find(self, corpus: Corpus[Any], query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
         """Return the ranking of the walk; its hits arrive one by one."""
-        walk = start_walk(query, corpus, self.policy, node_budget=self.node_budget, **self.options)
+        walk = traverse(query, corpus, policy=self.policy, node_budget=self.node_budget, **self.options)
         async with walk:
             async for hit in walk:
                 meter.arrive(hit.artifact_id)

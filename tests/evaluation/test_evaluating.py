@@ -49,6 +49,13 @@ class TestAnEvaluation:
         assert list(row.ranking) == [hit.artifact_id for hit in walk.ranking]
         assert row.cost.nodes == walk.summary.committed
 
+    async def test_of_a_walk_without_a_policy_is_that_of_traverse(self):
+        async with small_corpus() as corpus:
+            async with traverse(CASES[0].query, corpus) as walk:
+                found = [hit async for hit in walk]
+            [row] = (await evaluate(corpus, CASES[:1], PolicyWalk())).rows
+        assert (row.ranking, len(row.arrivals)) == (tuple(hit.artifact_id for hit in walk.ranking), len(found))
+
     async def test_of_a_filled_walk_adds_the_hits_of_the_search_that_are_new(self):
         async with small_corpus() as corpus:
             [row] = (await evaluate(corpus, CASES[:1], PolicyWalk(WALK.policy, fill=FlatSearch()))).rows

@@ -166,7 +166,7 @@ def show_areas(areas: Sequence[float]) -> str:
 
 
 def compare_areas(asked: Asked) -> str:
-    """Return the difference of the evidence from the best cosine in AUC, with its interval by the paired bootstrap."""
+    """Return how much better the AUC of the evidence is than that of the best cosine."""
     pairs = zip(split(asked, EVIDENCE), split(asked, BASE), strict=True)
     right, wrong, _ = (np.array(pair) for pair in pairs)  # each of the shape (2, questions)
     if not right.size or not wrong.size:
@@ -183,7 +183,7 @@ def compare_areas(asked: Asked) -> str:
 
 
 async def measure_floors(corpus, cases: Sequence[DiscoveryCase], foreign: Sequence[DiscoveryCase]) -> list[str]:
-    """Return what `discover` does without a floor, with that of the build, and with a calibrated one.
+    """Return what `discover` does with each kind of floor.
 
     A floor is calibrated on every other question, and all floors are measured on the others.
     """
@@ -195,7 +195,7 @@ async def measure_floors(corpus, cases: Sequence[DiscoveryCase], foreign: Sequen
 
 
 async def count_answers(corpus, cases: Sequence[DiscoveryCase], foreign: Sequence[DiscoveryCase], **options):
-    """Return the shares of questions answered rightly, and left out: without an answer, and foreign."""
+    """Return the shares of questions answered rightly, and of those left out by kind."""
     found = [(case, (await discover(corpus, case.query, **options)).ids) for case in (*cases, *foreign)]
     own, others = found[: len(cases)], found[len(cases) :]
     right = [not set(ids).isdisjoint(case.gold) for case, ids in own if not case.gold_is_none]
