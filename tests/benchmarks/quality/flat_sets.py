@@ -5,10 +5,10 @@ from statistics import fmean
 
 from airw.evaluation import Evaluation, bootstrap_pairs
 from tests.benchmarks.quality.corpora import FLAT, MULTI_HOP, Library, read
-from tests.benchmarks.quality.systems import BLEND, DENSE, LEXICAL, RRF, SEARCH, Discovery, Peer
+from tests.benchmarks.quality.systems import BLEND, DENSE, LEXICAL, RRF, SEARCH, TRAVERSE, Discovery, Peer
 from tests.benchmarks.quality.tables import Table, show
 
-DEFAULTS = (SEARCH, Discovery())
+DEFAULTS = (SEARCH, Discovery(), TRAVERSE)
 
 
 async def measure(library: Library, names: Sequence[str] = (*FLAT, *MULTI_HOP)) -> list[Table]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from airw.evaluation import bootstrap_pairs
 from airw.links import CorpusGraph
 from tests.benchmarks.quality.corpora import FLAT, MULTI_HOP, Library, cases_of
-from tests.benchmarks.quality.systems import CANDIDATES, SEARCH
+from tests.benchmarks.quality.systems import SEARCH, TRAVERSE
 from tests.benchmarks.quality.tables import Table, show
 
 HEAD = (
@@ -38,7 +38,7 @@ async def measure_links(library: Library, name: str, kind: str) -> list[str] | N
     known = set(await corpus.store.artifact_ids())  # a document without text is in no corpus
     gold = [group for case in cases_of(name) if len(group := sorted(known.intersection(case.gold))) > 1]
     seeing = await graph.diagnose(gold=gold) if gold else blind
-    walk, flat = await library.evaluate(name, CANDIDATES[0][0], kind), await library.evaluate(name, SEARCH)
+    walk, flat = await library.evaluate(name, TRAVERSE, kind), await library.evaluate(name, SEARCH)
     differences = [str(bootstrap_pairs(walk.values(each), flat.values(each))) for each in ("recall@5", "ndcg@10")]
     numbers = [show(blind.edges / blind.artifacts, 1), show(blind.isolated, 2)]
     return [name, kind, *numbers, blind.outlook, show(seeing.gold_linked, 2), *differences]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from airw.evaluation import Evaluation, bootstrap_pairs, compare
+from airw.evaluation import Evaluation, bootstrap_pairs
 from tests.benchmarks.quality.corpora import MULTI_HOP, Library
 from tests.benchmarks.quality.systems import BLEND, DENSE, LEXICAL, RRF, SEARCH, WALKS
 from tests.benchmarks.quality.tables import Table, show
@@ -29,17 +29,14 @@ async def measure(library: Library, names: Sequence[str] = MULTI_HOP) -> list[Ta
 
 def tabulate(name: str, found: Sequence[Evaluation]) -> Table:
     """Return the table of a set: a row for each system."""
-    differences = compare(found, baseline=SEARCH.label).differences
+    base = next(each for (system, _), each in zip(SYSTEMS, found, strict=True) if system is SEARCH)
     rows = []
     for (system, links), evaluation in zip(SYSTEMS, found, strict=True):
         means, costs = evaluation.means(), evaluation.costs().values()
-        difference = str(differences[system.label]["recall@5"]) if system.label in differences else ""
-        cells = [
-            *(show(means[measure]) for measure in MEASURES.values()),
-            difference,
-            *(show(cost, 1) for cost in costs),
-        ]
-        rows.append([name_row(system, links), *cells])
+        values = evaluation.values("recall@5")
+        difference = "" if evaluation is base else str(bootstrap_pairs(values, base.values("recall@5")))
+        measures = [show(means[measure]) for measure in MEASURES.values()]
+        rows.append([name_row(system, links), *measures, difference, *(show(cost, 1) for cost in costs)])
     return Table(f"{name}, {found[0].n_gold} questions", ["system", *MEASURES, DIFFERENCE, *COSTS], rows)
 
 

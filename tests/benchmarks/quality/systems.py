@@ -24,9 +24,10 @@ PAGERANK = PolicyWalk(
     fill=SEARCH,
 )
 
-WALKS = ((BEAM, "titles"), (PAGERANK, "titles"))
-CANDIDATES = ((PAGERANK, "titles"),)
+TRAVERSE = PolicyWalk(label="`traverse`")  # the default
+CANDIDATES = ((TRAVERSE, "titles"),)
 """The walks that should be better than a search, each with its links."""
+WALKS = ((BEAM, "titles"), (PAGERANK, "titles"), *CANDIDATES)
 
 
 @dataclass(frozen=True)
