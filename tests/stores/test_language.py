@@ -1,4 +1,4 @@
-"""The language of texts: stems and stop words, kept in the file, changed without embedding."""
+"""The language of texts: stems and stop words, kept in the file."""
 
 import sqlite3
 import tempfile
