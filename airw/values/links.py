@@ -231,12 +231,11 @@ class Edge:
             source = ArtifactRef(*source)
         if target.__class__ is tuple:
             target = ArtifactRef(*target)
-        set_source, set_target, set_type, set_origin, set_weight = _EDGE_SETTERS
-        set_source(self, source)
-        set_target(self, target)
-        set_type(self, type)
-        set_origin(self, origin)
-        set_weight(self, weight)
+        _set_source(self, source)
+        _set_target(self, target)
+        _set_type(self, type)
+        _set_origin(self, origin)
+        _set_weight(self, weight)
 
     def __repr__(self) -> str:
         """Return the fields, without a weight of 1."""
@@ -251,7 +250,9 @@ class Edge:
 
 
 # A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
-_EDGE_SETTERS = tuple(getattr(Edge, item.name).__set__ for item in fields(Edge))
+_set_source, _set_target, _set_type, _set_origin, _set_weight = (
+    getattr(Edge, item.name).__set__ for item in fields(Edge)
+)
 
 
 def canonical_node_id(target: Any, *, source: str | None) -> ArtifactRef | tuple[None, str]:
