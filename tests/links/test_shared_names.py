@@ -1,6 +1,8 @@
 """Links between notes that share a rare name: what a name is, which count, and builds."""
 
 import pickle
+import time
+import tracemalloc
 
 import anyio
 import pytest
@@ -147,6 +149,27 @@ def test_the_finder_is_pickled_and_has_a_specification():
         extractor_from_spec({"name": "SharedNames", "params": {"inner": {"name": "SharedNames"}}})
 
 
+def test_the_survey_keeps_few_bytes_for_each_name():
+    notes = [
+        Artifact(f"{note}.md", ", ".join(f"by Name{note}of{number}" for number in range(1_000))) for note in range(3)
+    ]
+    survey = SharedNames().survey()
+    survey.add(notes[:1])
+    tracemalloc.start()
+    try:
+        survey.add(notes)
+        assert tracemalloc.get_traced_memory()[0] < 2_000 * 30
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("text", ["A'" * 100_000, "Aa " * 100_000, "A of the " * 50_000, "A. " * 100_000])
+def test_odd_texts_take_linear_time(text):
+    began = time.process_time()
+    SharedNames().over([Artifact("a", text), Artifact("b", "x")])
+    assert time.process_time() - began < 3
+
+
 NAMES = ["a.md", "b.md", "c.md", "d.md"]
 TEXTS = st.lists(st.sampled_from(["by Hedy Lamarr", "Hedy", "of Vienna,", "vienna", "\n\n", "# Erik Berg"]), max_size=5)
 EDITS = st.lists(
@@ -168,6 +191,7 @@ async def check_builds(edits, store):
         assert await store.neighbors(ids, direction="both") == await fresh.neighbors(ids, direction="both")
 
 
+@pytest.mark.slow
 @given(edits=EDITS)
 @settings(max_examples=examples(12))
 def test_after_any_changes_a_build_has_the_links_of_a_fresh_one(tmp_path_factory, edits):
