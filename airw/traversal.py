@@ -23,8 +23,8 @@ def traverse(
     The policy decides where the walk starts and where it goes. The operator enforces the limits, so no policy can loop
     forever or use unlimited memory.
 
-    Without a policy, the walk is one of `airw.policies.default_policy`: it starts from a search and follows links. In a
-    corpus without links its ranking is that of the search.
+    Without a policy, the walk is one of `airw.policies.PathCoverage`: it starts from a search and follows links. In a
+    corpus without links, `walk.ranking` has the hits of the search in their order.
 
     Args:
         query: The text to search for.

@@ -3,16 +3,19 @@
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.policies._capabilities import has_method
-from airw.policies.beam import Beam
+from airw.policies.path_coverage import PathCoverage
 from airw.walking import WalkPolicy
 
-DEFAULT_POLICY: WalkPolicy = Beam()
+DEFAULT_POLICY: WalkPolicy = PathCoverage()
 """The policy of `airw.traverse` and of `discover(walk=True)`, if their caller passes none."""
-_METHODS = ("search_vectors", "best_of", "get_records", "neighbors")
+_METHODS = ("search_vectors", "best_of", "get_records")
 
 
 def default_policy(corpus: object) -> WalkPolicy:
-    """Return the policy that `airw.traverse` takes if its caller names none, `DEFAULT_POLICY`.
+    """Return the policy that `airw.traverse` takes if its caller names none, `PathCoverage()`.
+
+    It starts from a hybrid search, or a dense one if the store cannot search texts, and follows links. If there are
+    none, or the store cannot read them, `walk.ranking` has the hits of that search in their order.
 
     Args:
         corpus: What is to be walked: an open corpus, a `FederatedCorpus`, or a `CorpusGraph` of one.
@@ -24,7 +27,7 @@ def default_policy(corpus: object) -> WalkPolicy:
         >>> default_policy(None)
         Traceback (most recent call last):
             ...
-        airw.errors.ArgumentError: policy must be given to walk None: the default, Beam, walks an open corpus; ...
+        airw.errors.ArgumentError: policy must be given to walk None: the default, PathCoverage, ...
     """
     name = type(DEFAULT_POLICY).__name__
     if isinstance(corpus, str):

@@ -171,7 +171,7 @@ class TestSearch:
 
 class TestTraverse:
     def test_each_hit_has_milliseconds_depth_score_and_path_then_the_summary(self, corpus, capsys):
-        assert main(["traverse", corpus, "rotate signing keys", "--start", "1"]) == 0
+        assert main(["traverse", corpus, "rotate signing keys", "--policy", "eager", "--start", "1"]) == 0
         header, *hits, stopped, left_out = capsys.readouterr().out.splitlines()
         assert header.split() == ["ms", "depth", "score", "path"]
         found = [re.match(r" *\d+\.\d +(\d) +-?\d\.\d{4}  (.*?)  ", line).groups() for line in hits]
@@ -180,15 +180,28 @@ class TestTraverse:
         assert left_out == "left out: nothing"
 
     def test_the_summary_reports_what_limits_left_out(self, corpus, capsys):
-        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1"])
+        main(["traverse", corpus, "rotate signing keys", "--policy", "eager", "--start", "1", "--max-depth", "1"])
         assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth not counted"
 
     def test_the_documents_behind_limits_are_counted_if_asked_for(self, corpus, capsys):
-        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--max-depth", "1", "--count-beyond-limits"])
+        main(
+            [
+                "traverse",
+                corpus,
+                "rotate signing keys",
+                "--policy",
+                "eager",
+                "--start",
+                "1",
+                "--max-depth",
+                "1",
+                "--count-beyond-limits",
+            ]
+        )
         assert capsys.readouterr().out.splitlines()[-1] == "left out: max_depth 1"
 
     def test_json_lines_are_hits_then_the_summary(self, corpus, capsys):
-        main(["traverse", corpus, "rotate signing keys", "--start", "1", "--format", "json"])
+        main(["traverse", corpus, "rotate signing keys", "--policy", "eager", "--start", "1", "--format", "json"])
         *hits, summary = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [(hit["type"], hit["artifact_id"]) for hit in hits] == [
             ("hit", "keys.md"),
@@ -199,8 +212,17 @@ class TestTraverse:
         assert (summary["type"], summary["stop"], summary["truncated"]) == ("summary", "exhausted", False)
 
     def test_backlinks_can_be_followed(self, corpus, capsys):
-        main(["traverse", corpus, "copies at night", "--start", "1", "--direction", "in"])
+        main(["traverse", corpus, "copies at night", "--policy", "eager", "--start", "1", "--direction", "in"])
         assert "ops/backup.md > vault.md > keys.md" in capsys.readouterr().out
+
+    def test_without_a_policy_it_walks_with_the_default_and_takes_its_settings(self, corpus, capsys):
+        lines = []
+        for words in (["--set", "lead_k=1"], ["--policy", "path-coverage", "--set", "lead_k=1"]):
+            main(["traverse", corpus, "rotate signing keys", *words, "--format", "json"])
+            lines.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+        given, named = [[line.get("artifact_id") for line in run] for run in lines]
+        assert given == named
+        assert given[0] == "keys.md"
 
     def test_the_collapsed_tree_returns_chunks(self, corpus, capsys):
         main(["traverse", corpus, "flour", "--policy", "collapsed-tree", "--format", "json"])

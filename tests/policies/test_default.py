@@ -70,6 +70,13 @@ async def test_a_corpus_without_links_or_text_search_is_walked():
         assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="dense")]
 
 
+async def test_a_corpus_whose_store_reads_no_links_is_searched():
+    async with corpus_of() as corpus:
+        flat = replace(corpus, store=Without(corpus.store, "neighbors", "neighbor_columns", "artifact_numbers"))
+        ids = [id for (_, id), _ in (await rank(flat))[0]]
+        assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="hybrid")]
+
+
 @pytest.mark.parametrize("graph", [None, {"a": ["b"]}, MemoryStore(), object], ids=["None", "dict", "store", "class"])
 def test_what_is_no_corpus_needs_a_policy(graph):
     with pytest.raises(ArgumentError, match=r"policy must be given to walk .*; pass a policy of your own"):
