@@ -65,13 +65,16 @@ class WalkPrinter:
             print_line(f"{'ms':>7}  depth    score  path")
 
     def print_hit(self, hit: SearchHit) -> None:
-        """Print one hit: milliseconds since the start, depth, score, path."""
+        """Print one hit: milliseconds since the start, depth, score, path, and what it adds."""
         elapsed = (time.perf_counter() - self._start) * 1000
         if self._json:
             print_json_line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
             return
         path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
         print_line(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}")
+        added = hit.metadata.get("added")  # of `PathCoverage`; a field of the document may have this name, too
+        if added and isinstance(added, list):
+            print_line(f"{'':14}adds: {shorten(' '.join(map(str, added)))}")
 
     def print_summary(self, summary: WalkSummary) -> None:
         """Print why the walk stopped and how much each limit left out."""

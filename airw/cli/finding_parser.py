@@ -114,6 +114,7 @@ def _describe_policies() -> str:
     from airw.cli.policies import describe_policies
 
     return f"""Each hit is printed when it is committed: elapsed milliseconds, depth, score, and the path to it.
+Below it are the words of the query that it adds to those of its path, if the policy knows them.
 The last lines say why the walk stopped and how much each limit left out.
 
 policies and their parameters, for --set NAME=VALUE:

@@ -224,6 +224,13 @@ class TestTraverse:
         assert given == named
         assert given[0] == "keys.md"
 
+    def test_the_words_that_a_hit_adds_are_below_it(self, corpus, capsys):
+        main(["traverse", corpus, "rotate signing keys"])
+        _, first, adds, *_ = capsys.readouterr().out.splitlines()
+        assert "  keys.md  " in first
+        assert set(adds.split()) <= {"adds:", "rotate", "signing", "keys"}
+        assert len(adds.split()) > 1
+
     def test_the_collapsed_tree_returns_chunks(self, corpus, capsys):
         main(["traverse", corpus, "flour", "--policy", "collapsed-tree", "--format", "json"])
         kinds = {json.loads(line).get("surface_kind") for line in capsys.readouterr().out.splitlines()}
