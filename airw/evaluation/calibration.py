@@ -17,6 +17,7 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
+from airw.evaluation.abstention import area_under_roc
 from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore, TermStatistics
 from airw.reranking import is_anonymous
@@ -30,6 +31,8 @@ NO_EVIDENCE = -math.inf
 """The signal of a search without evidence: it is below every floor, so the search abstains."""
 
 _MAX_SEARCHES = 8  # at once
+_LEAST_CASES = 10  # of each kind; with fewer, the distribution of the test is not normal
+_DEVIATIONS = 1.645  # of a normal distribution, 5 % is higher
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class MinScoreCalibration:
 
     Args:
         min_score: The floor; `None` if there is none, then `reason` explains why.
-        reason: `"calibrated"`, or the missing cases: `"no_cases"`, `"no_positive_cases"`, `"no_abstention_cases"`.
+        reason: `"calibrated"`, or the missing cases: `"no_cases"`, `"no_positive_cases"`, `"no_abstention_cases"`; or
+            `"inseparable"`: the signals of both kinds of cases differ no more than by chance.
         sensitivity: The share of positive cases at or above the floor.
         specificity: The share of abstention cases below the floor.
         youden_j: Sensitivity plus specificity minus 1: 1 is a perfect separation, 0 is none.
@@ -66,6 +70,7 @@ class MinScoreCalibration:
         signal: What the floor applies to: `"evidence"`, or `"score"`, the best score.
         weights: The weight of each channel in the evidence.
         formula: The id of the formula of BM25; `None` if the store does not tell.
+        auc: The probability that a positive case has a higher signal than an abstention case.
 
     Example:
         >>> print(separating_floor([0.8, 0.6], [0.2, 0.4]).min_score)
@@ -96,6 +101,7 @@ class MinScoreCalibration:
     signal: FloorSignal = "score"
     weights: Mapping[str, float] = field(default_factory=dict)
     formula: str | None = None
+    auc: float | None = None
 
     def __post_init__(self) -> None:
         """Fill in the key."""
@@ -216,6 +222,7 @@ def separating_floor(
         specificity=best["specificity"],
         youden_j=best["youden_j"],
         balanced_accuracy=(best["sensitivity"] + best["specificity"]) / 2,
+        auc=area_under_roc(positive, negative),
         separable=any(row["youden_j"] >= 1 - 1e-9 for row in grid),
         grid=tuple(grid),
     )
@@ -343,7 +350,8 @@ async def calibrate_min_score(
             fusion, for scores; the evidence does not depend on the fusion.
 
     Returns:
-        The calibration; its `min_score` is `None` if there are no cases of one kind.
+        The calibration. Its `min_score` is `None` if there are no cases of one kind, or if the evidence of both kinds
+        differs no more than by chance.
 
     Raises:
         ArgumentError: If a value cannot be used; with `persist`, also if the reranker has no name or an option moves
@@ -385,12 +393,26 @@ async def calibrate_min_score(
         weights = evidence_weights(query.mode, opened.embedder.id) if chosen == "evidence" else {}
         positives, negatives, missed = await _collect_signals(opened, query, weights, checked)
         calibration = await in_thread(measure, positives, negatives)
+        if chosen == "evidence" and not _is_separated(calibration):
+            calibration = replace(calibration, min_score=None, reason="inseparable")
         setting = await in_thread(_describe_search, query, opened.embedder.id, chosen)
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
         calibration = replace(calibration, weights=weights, formula=formula, **context)
         if persist and calibration.min_score is not None:
             await calibration.save(cast("OpenCorpus[RecordWriter]", opened))
     return calibration
+
+
+def _is_separated(calibration: MinScoreCalibration) -> bool:
+    """Return whether the signals differ by more than chance; true for too few cases.
+
+    The floor of signals that do not differ is a matter of luck, and may turn all questions away. The test is that of
+    Mann and Whitney, "On a test of whether one of two random variables is stochastically larger", 1947.
+    """
+    n, m = calibration.n_positive, calibration.n_abstention
+    if calibration.auc is None or min(n, m) < _LEAST_CASES:
+        return True
+    return calibration.auc - 0.5 > _DEVIATIONS * math.sqrt((n + m + 1) / (12 * n * m))
 
 
 async def _find_formula(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> str | None:

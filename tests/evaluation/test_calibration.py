@@ -225,6 +225,15 @@ class TestCalibrating:
         assert (await calibrate_min_score(corpus, CASES, mode="lexical")).signal == "score"
         assert (await calibrate_min_score(corpus, CASES, mode="dense")).signal == "evidence"
 
+    async def test_finds_no_floor_of_the_evidence_if_chance_alone_separates_the_cases(self, notes):
+        """Both kinds of cases are the same questions: a floor turns away as many of each."""
+        same = [DiscoveryCase(text, id) for id, text in TEXTS.items()] * 3
+        found = await calibrate_min_score(notes, [*same, *(DiscoveryCase(case.query) for case in same)], persist=True)
+        assert (found.min_score, found.reason, found.auc) == (None, "inseparable", 0.5)
+        assert await load_calibration(notes) is None
+        clear = [*same, *(DiscoveryCase("the month of the comet") for _ in same)]
+        assert (await calibrate_min_score(notes, clear)).reason == "calibrated"
+
     async def test_counts_an_answer_outside_the_depth_as_not_found(self, notes):
         case = DiscoveryCase("rotate signing keys", "bread")
         found = await calibrate_min_score(notes, [case, *UNANSWERED], mode="dense", k=1)
