@@ -10,8 +10,9 @@ from typing import Any, Literal
 from airw.corpora import Corpus, build
 from airw.embedders import CachedEmbedder, SentenceTransformerEmbedder
 from airw.evaluation import DataSet, DiscoveryCase, Evaluation, System, evaluate, load_data_set
-from airw.links import TitleMentions
+from airw.links import SharedNames, TitleMentions
 from airw.stores import MemoryStore
+from airw.values import Language
 from tests.support.minilm import PACKAGE, find_minilm
 
 MULTI_HOP = ("2wiki-101", "hotpotqa-100", "musique-100", "2wiki-200", "hotpotqa-200", "musique-200")
@@ -19,7 +20,9 @@ FLAT = ("cacm", "cisi", "cranfield", "scifact", "skills", "metatool")
 MEASURES = ("recall@5", "recall@2", "recall@10", "all_gold@5", "ndcg@10", "mrr@10")
 
 LinksKind = Literal["own", "titles", "names"]
-"""Links of the data set, mentions of titles, or these and rare shared names."""
+"""Links of the data set, these and mentions of titles, or these and rare shared names."""
+
+_EXTRACTORS = {"titles": TitleMentions(), "names": SharedNames(inner=TitleMentions())}
 
 _EVERY = {"metatool": 10}  # of 10,571 questions about 199 tools, every tenth is asked
 _CACHE_BYTES = 4 << 30
@@ -54,24 +57,25 @@ class Library:
     corpora: dict[Any, Corpus] = field(default_factory=dict)
     evaluations: dict[Any, Evaluation] = field(default_factory=dict)
 
-    async def open(self, name: str, links: LinksKind = "own") -> Corpus:
+    async def open(self, name: str, links: LinksKind = "own", language: Language | None = "en") -> Corpus:
         """Return the corpus of a data set with links of a kind."""
-        if (name, links) not in self.corpora:
-            self.corpora[name, links] = await self.build(read(name), links)
-        return self.corpora[name, links]
+        if (name, links, language) not in self.corpora:
+            self.corpora[name, links, language] = await self.build(read(name), links, language)
+        return self.corpora[name, links, language]
 
-    async def build(self, data: DataSet, links: LinksKind = "own", **options: Any) -> Corpus:
+    async def build(self, data: DataSet, links: LinksKind = "own", language: Language | None = "en") -> Corpus:
         """Return a new corpus of a data set, in memory."""
-        extractors = {"titles": TitleMentions()}
-        extractor = {} if links == "own" else {"edge_extractor": extractors[links]}
+        extractor = {} if links == "own" else {"edge_extractor": _EXTRACTORS[links]}
         source = data.source(embedder=self.embedder, **extractor)
-        return await self.stack.enter_async_context(build(source, store=MemoryStore(), **options))
+        return await self.stack.enter_async_context(build(source, store=MemoryStore(language=language)))
 
-    async def evaluate(self, name: str, system: System, links: LinksKind = "own", k: int = 10) -> Evaluation:
+    async def evaluate(
+        self, name: str, system: System, links: LinksKind = "own", k: int = 10, language: Language | None = "en"
+    ) -> Evaluation:
         """Return the results of a system for the questions of a data set."""
-        key = name, links, system.label, k, getattr(system, "fill", None) is None
+        key = name, links, language, system.label, k, getattr(system, "fill", None) is None
         if key not in self.evaluations:
-            corpus = await self.open(name, links)
+            corpus = await self.open(name, links, language)
             self.evaluations[key] = await evaluate(corpus, cases_of(name), system, measures=MEASURES, k=k)
         return self.evaluations[key]
 

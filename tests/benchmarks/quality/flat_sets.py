@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from airw.evaluation import Evaluation, bootstrap_pairs
+from airw.evaluation import Evaluation, FlatSearch, bootstrap_pairs
 from tests.benchmarks.quality.corpora import FLAT, MULTI_HOP, Library, read
 from tests.benchmarks.quality.systems import BLEND, DENSE, LEXICAL, RRF, SEARCH, TRAVERSE, Discovery, Peer
 from tests.benchmarks.quality.tables import Table, show
 
+WORDS = FlatSearch(LEXICAL.options, "lexical, no language")
 DEFAULTS = (SEARCH, Discovery(), TRAVERSE)
 
 
@@ -30,7 +31,8 @@ async def ask_all(library: Library, name: str) -> dict[str, Evaluation]:
     """Return the results of all systems by their names in the table."""
     peers = [Peer("bm25s", read(name)), Peer("bm25s, stop words and stems", read(name), stems=True)]
     systems = [*peers, LEXICAL, DENSE, RRF, BLEND, *DEFAULTS]
-    return {system.label: await library.evaluate(name, system) for system in systems}
+    plain = await library.evaluate(name, WORDS, language=None)
+    return {WORDS.label: plain, **{system.label: await library.evaluate(name, system) for system in systems}}
 
 
 async def measure_losses(library: Library, names: Sequence[str]) -> Table:

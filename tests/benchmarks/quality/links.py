@@ -14,11 +14,12 @@ HEAD = (
     "edges a document",
     "without an edge",
     "outlook",
+    "mentioned by title",
     "gold linked",
     "R@5 - `search`",
     "nDCG@10 - `search`",
 )
-KINDS = ("own", "titles")
+KINDS = ("own", "titles", "names")
 
 
 async def measure(library: Library, names: Sequence[str] = (*MULTI_HOP, *FLAT)) -> list[Table]:
@@ -41,4 +42,4 @@ async def measure_links(library: Library, name: str, kind: str) -> list[str] | N
     walk, flat = await library.evaluate(name, TRAVERSE, kind), await library.evaluate(name, SEARCH)
     differences = [str(bootstrap_pairs(walk.values(each), flat.values(each))) for each in ("recall@5", "ndcg@10")]
     numbers = [show(blind.edges / blind.artifacts, 1), show(blind.isolated, 2)]
-    return [name, kind, *numbers, blind.outlook, show(seeing.gold_linked, 2), *differences]
+    return [name, kind, *numbers, blind.outlook, show(blind.named, 2), show(seeing.gold_linked, 2), *differences]

@@ -25,7 +25,7 @@ PAGERANK = PolicyWalk(
 )
 
 TRAVERSE = PolicyWalk(label="`traverse`")  # the default
-CANDIDATES = ((TRAVERSE, "titles"),)
+CANDIDATES = ((TRAVERSE, "titles"), (TRAVERSE, "names"))
 """The walks that should be better than a search, each with its links."""
 WALKS = ((BEAM, "titles"), (PAGERANK, "titles"), *CANDIDATES)
 
