@@ -49,7 +49,8 @@ class TitleMentions:
     the word with a capital inside a sentence, after a small word, as have it in small letters.
 
     - A name is found as it is written: "Apple" in "by Apple", at the beginning of a sentence, but not in "an apple".
-      Up to `shared` notes may share it; each of them is mentioned.
+      Its ordinary words may be small: "Paris Agreement" is also found in "the Paris agreement". Up to `shared` notes
+      may share a name; each of them is mentioned.
     - Several ordinary words, such as "Loss Function", are found as a name, as "loss function" and as "Loss function".
       If several notes share such a title, it is a mention of none: most often it is a heading, as "Getting started".
     - One ordinary word, such as "Point", is skipped: any text contains it. `cased=False` finds these, too.
@@ -202,8 +203,11 @@ class TitleSurvey:
 
     def _is_name(self, title: str) -> bool:
         """Return whether a title has a capital that marks a name."""
-        share = self._cased_words.share
-        return any((small := word.lower()) != word and share(small) <= share(word) for word in _WORD.findall(title))
+        return any(map(self._is_name_word, _WORD.findall(title)))
+
+    def _is_name_word(self, word: str) -> bool:
+        small, share = word.lower(), self._cased_words.share
+        return small != word and share(small) <= share(word)
 
     def _list_forms(self, title: str, *, is_name: bool) -> set[str]:
         """Return the forms in which a text may write a title."""
@@ -213,7 +217,10 @@ class TitleSurvey:
         if not any(map(str.isupper, title)) or (len(words) > 1 and not any(map(str.isupper, title[1:]))):
             # No capital but that of the beginning, as of a sentence: it marks nothing.
             forms |= _change_case(words)
-        elif not is_name:
+        elif is_name:
+            # The other words of a name are often written small, as in "Paris agreement".
+            forms.add(_WORD.sub(lambda match: word if self._is_name_word(word := match[0]) else word.lower(), title))
+        else:
             # Ordinary words. One alone could mean anything; two are rarely together by chance, unless one is "the".
             telling = [word for word in _WORD.findall(title) if self._is_below(_HALF, word)]
             if len(words) == 1:

@@ -151,6 +151,8 @@ def mentions_among(texts, **options):
         ("Apple", "Phones by Apple, and phones of Apple.", True),
         ("Apple", "They ate an apple.", False),
         ("Gone Girl", "We saw Gone Girl. She wrote Gone Girl.", True),
+        ("Paris Agreement", "The Paris agreement is an agreement of Paris.", True),
+        ("Paris Agreement", "An agreement of Paris, a paris agreement.", False),
         ("Merge sort", "A merge sort is stable.", True),
         ("Merge sort", "Merge sort is stable.", True),
         ("Merge sort", "MERGE SORT", False),
