@@ -6,6 +6,7 @@ After any changes, the mentions are those of a fresh build.
 import pickle
 import re
 import sys
+import tarfile
 import time
 import tracemalloc
 import zlib
@@ -188,6 +189,25 @@ def test_a_name_that_few_notes_share_leads_to_each_and_a_heading_that_they_share
     assert mentions_among({**names, "5.md": "# Erik Berg", "x.md": "The son of Erik Berg."}) == []
     headings = {f"{number}.md": "# Getting Started\n\nIt is started by getting it." for number in range(2)}
     assert mentions_among({**headings, "x.md": "## Getting Started"}) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["md-dendron", "md-eips", "md-notes"])
+def test_most_mentions_in_notes_depend_on_titles_of_one_ordinary_word(data, tmp_path, name):
+    """Run it with `-s` to see how many mentions the rules for case keep in notes."""
+    with tarfile.open(data / name / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    paths = sorted(tmp_path.rglob("*.md"))
+    notes = [Artifact(str(path), path.read_text("utf-8", errors="replace")) for path in paths]
+
+    def find(**options):
+        mentions = TitleMentions(inner=DependencyLinks(), **options).over(notes)
+        return {(note.id, link.target_ref) for note in notes for link in mentions.extract(note, {}).links}
+
+    in_any_case, as_written = find(cased=False, shared=1), find()
+    print(f"{name}: in any case {len(in_any_case)}, as written {len(as_written)}, new {len(as_written - in_any_case)}")
+    assert len(as_written - in_any_case) < len(notes) / 50
+    assert len(as_written) < len(in_any_case)
 
 
 # Guards
