@@ -1,7 +1,5 @@
 """The words of a query, their weights, and which of them a text holds."""
 
-import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +10,7 @@ from airw._base.arrays import NDArray
 from airw.policies._capabilities import has_method
 from airw.policies._several_corpora import member_names
 from airw.protocols import OpenCorpus
-from airw.values import TermCounts
+from airw.values import Analyser, TermCounts
 
 _PUNCTUATION = ".,;:!?\"'()[]{}<>*_`\u201c\u201d\u2018\u2019"
 _END_OF_SENTENCE = tuple(".!?:;")
@@ -62,8 +60,8 @@ async def read_query_words(query: str, corpus: OpenCorpus[Any]) -> QueryWords:
     counts: TermCounts | None = await getattr(corpus.store, method)([query]) if has_method(corpus, method) else None
     if counts is None:
         return QueryWords()
-    analyser = getattr(counts, "analyser", None)
-    split: Splitter = _split_plainly if analyser is None else analyser.split
+    # The rules of another store are not known; its words are then taken as they are.
+    split = (counts.analyser or Analyser(None)).split
     terms = tuple(term for term, frequency in counts.frequencies.items() if frequency)
     if not terms:
         return QueryWords()
@@ -78,21 +76,10 @@ async def read_query_words(query: str, corpus: OpenCorpus[Any]) -> QueryWords:
     return QueryWords(
         terms,
         tuple(spelling.get(term, term) for term in terms),
-        np.array([_idf(counts, term) ** 2 for term in terms]),
+        np.array([counts.weigh(term) ** 2 for term in terms]),
         np.array([term in names for term in terms], np.bool_),
         split,
     )
-
-
-def _idf(counts: TermCounts, term: str) -> float:
-    """Return the inverse document frequency of a word, as Lucene has it."""
-    frequency = counts.frequencies[term]
-    return math.log1p((counts.records - frequency + 0.5) / (frequency + 0.5))
-
-
-def _split_plainly(texts: Sequence[str]) -> list[list[str]]:
-    """Return the words of texts for a store whose own rules are not known."""
-    return [re.findall(r"\w+", text.lower()) for text in texts]
 
 
 def _find_words(query: str) -> Iterator[tuple[str, bool]]:
