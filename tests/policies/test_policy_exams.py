@@ -1,4 +1,4 @@
-"""Eager, Scored, Mmr and PathCoverage in the exam of policies: links, shared values, scopes and scorers."""
+"""Eager, Scored, Mmr and PathCoverage in the exam of policies."""
 
 import pytest
 
