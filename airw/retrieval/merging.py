@@ -11,7 +11,7 @@ Nothing here does I/O.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,6 +22,8 @@ from airw.retrieval.balance import rank_shares, weigh_channels
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
+
+_SHORT = 512  # hits of a ranking that are handled at once, because that takes no time
 
 
 class Candidate(NamedTuple):
@@ -159,10 +161,16 @@ def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, int]:
     It is the rank times the number of rankings, plus the number of the ranking. Tuples would take long to release.
     """
     places: dict[str, int] = {}
+    count = len(rankings)
     for number, ranking in enumerate(rankings):
+        # The first of a short list is done in one call; from its end, so that the best place of a key is set last.
+        if not places and len(ranking.keys) <= _SHORT:
+            last = (len(ranking.keys) - 1) * count + number
+            places.update(zip(reversed(ranking.keys), range(last, -1, -count), strict=True))
+            continue
         for part in iterate_slices(enumerate(ranking.keys)):
             for rank, key in part:
-                place = rank * len(rankings) + number
+                place = rank * count + number
                 if place < places.get(key, place + 1):
                     places[key] = place
     return places
@@ -188,6 +196,9 @@ def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict
     scores_by_name: dict[str, dict[str, float]] = {}
     for _, kind, _, keys, ranking in rankings:
         scores = scores_by_name.setdefault(f"{kind}_score", {})
+        if not scores and len(keys) <= _SHORT:
+            scores.update(zip(reversed(keys), ranking.scores[::-1].tolist(), strict=True))
+            continue
         for part in iterate_slices(zip(keys, ranking.scores.tolist(), strict=True)):
             scores.update((key, max(score, scores.get(key, score))) for key, score in part)
     return scores_by_name
@@ -245,9 +256,15 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
     dense, lexical, alpha = scores["dense"], scores["lexical"], query.alpha or 0.0
     # A channel that did not rank a key counts 0 for it.
     blend = [
-        (key, alpha * dense.get(key, 0.0) + (1 - alpha) * lexical.get(key, 0.0))
-        for part in iterate_slices(chain(dense, (key for key in lexical if key not in dense)))
-        for key in part
+        (key, alpha * score + (1 - alpha) * lexical.get(key, 0.0))
+        for part in iterate_slices(dense.items())
+        for key, score in part
+    ]
+    blend += [
+        (key, (1 - alpha) * score)
+        for part in iterate_slices(lexical.items())
+        for key, score in part
+        if key not in dense
     ]
     empty_in_slices(dense, lexical)
     return sort_in_slices(consume_in_slices(blend), key=lambda pair: -pair[1])
