@@ -189,8 +189,8 @@ def _read_formula(record: Mapping[str, Any], query: SearchQuery) -> str | None:
     """Return the formula of BM25 that a stored floor depends on, or `None`."""
     if "lexical" not in query.channels or query.rerank is not None:
         return None
-    # Ranks are fused as before in an older file; its BM25 scores mean something else by another formula.
-    has_ranks = query.mode == "hybrid" and query.fusion == "rrf"
+    # BM25 scores of an older file mean something else by another formula; fused ranks do not.
+    has_ranks = query.mode == "hybrid" and not query.adds_scores
     formula = record.get("formula")
     return formula if isinstance(formula, str) else None if has_ranks else FIRST_FORMULA
 

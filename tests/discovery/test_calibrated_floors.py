@@ -114,6 +114,9 @@ async def test_a_floor_of_the_scores_of_another_fusion_is_missed():
     async with open_calibrated(signal="score", fusion="rrf") as (corpus, _):
         with pytest.warns(UserWarning, match=r"nothing is calibrated for 'hybrid\+blend', only for 'hybrid': call"):
             assert (await discover(corpus, OWN[0], fusion="blend")).ids
+        # As of a file of the time when another fusion was the default.
+        with pytest.warns(UserWarning, match=r"only for 'hybrid': call"):
+            assert (await discover(corpus, OWN[0])).ids
 
 
 async def test_a_floor_of_the_evidence_is_no_threshold_of_each_score():
@@ -139,20 +142,27 @@ async def test_a_floor_of_cosines_does_not_depend_on_how_texts_are_split():
         assert (await discover(corpus, OWN[0], mode="dense")).signals["floor_kind"] == "calibrated"
 
 
-@pytest.mark.parametrize(("mode", "is_valid"), [("dense", True), ("hybrid", True), ("lexical", False)])
-async def test_a_floor_of_an_older_file_stays_valid_unless_its_scores_mean_something_else(mode, is_valid, monkeypatch):
-    monkeypatch.setattr("airw.discovery._floors.FIRST_FORMULA", "bm25 of an older version")
-    async with open_calibrated(mode=mode, signal="score") as (corpus, found):
+@pytest.mark.parametrize(
+    ("way", "is_valid"),
+    [
+        ({"mode": "dense"}, True),
+        ({"fusion": "rrf"}, True),
+        ({"fusion": "blend"}, False),
+        ({"mode": "lexical"}, False),
+    ],
+)
+async def test_a_floor_of_an_older_file_stays_valid_unless_its_scores_mean_something_else(way, is_valid):
+    async with open_calibrated(signal="score", **way) as (corpus, found):
         record = await corpus.store.calibration(found.key)
         older = {name: value for name, value in record.items() if name not in ("signal", "weights", "formula")}
         await corpus.store.set_calibration(found.key, older)
         if is_valid:
-            signals = (await discover(corpus, OWN[0], mode=mode)).signals
+            signals = (await discover(corpus, OWN[0], **way)).signals
             assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")
             assert signals["explanation"].startswith("best score ")
         else:
             with pytest.warns(UserWarning, match="call calibrate_min_score"):
-                await discover(corpus, OWN[0], mode=mode)
+                await discover(corpus, OWN[0], **way)
 
 
 async def test_a_built_floor_of_another_formula_waits_for_the_next_build():
