@@ -12,6 +12,7 @@ from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores import MemoryStore
 from airw.testing._store_tools import (
     GROUPS,
+    StoreCall,
     StoreCase,
     StoreFixture,
     artifacts_with_links,
@@ -21,7 +22,7 @@ from airw.testing._store_tools import (
 )
 from airw.testing.changes import EAST, put, record_id
 from airw.testing.exam import Case, case, expect, expect_equal, expect_refusal
-from airw.values import ArtifactChange, Link, Ranking, TermCounts
+from airw.values import ArtifactChange, Language, Link, Ranking, TermCounts
 
 CASES: list[StoreCase] = []
 
@@ -160,6 +161,32 @@ def _rank_keys(ranking: Ranking) -> list[tuple[float, str, str]]:
     """Return the rows of a ranking as tuples that sort by score, then by artifact."""
     scores = (-np.asarray(ranking.scores, np.float64)).tolist()
     return list(zip(scores, ranking.artifact_ids, ranking.record_ids, strict=True))
+
+
+@case(
+    CASES,
+    "language",
+    "set_language",
+    "apply",
+    "term_statistics",
+    "search_text",
+    promise="After `set_language`, and after writes that follow, words and scores are those of a new store.",
+)
+async def _texts_are_indexed_again_for_another_language(fixture: StoreFixture) -> None:
+    content = [*diverse_artifacts(), put("walk", "walking the keys"), put("walks", "keys that walked")]
+    calls = [*calls_about(content)["search_text"], StoreCall((["walks", "the key", "that"], 50), {})]
+    store = await fixture.open_store(content[::2])
+    steps: list[tuple[Language | None, list[ArtifactChange]]] = [(None, content[::2]), ("en", content)]
+    for language, present in steps:
+        await store.set_language(language)
+        await store.apply(present)
+        expect_equal(await store.language(), language, "the language")
+        async with MemoryStore(language=language) as fresh:
+            await fresh.apply(present)
+            for call in calls:
+                got = [_rank_keys(ranking) for ranking in await store.search_text(*call.arguments, **call.options)]
+                expected = [_rank_keys(each) for each in await fresh.search_text(*call.arguments, **call.options)]
+                expect_equal(got, expected, f"search_text{call} in the language {language!r}")
 
 
 @case(

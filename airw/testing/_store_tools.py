@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from airw._base.messages import one_line
-from airw.protocols import AdjacencyReader, RunKeeper, SchemaReader, Store, TermStatistics
+from airw.protocols import AdjacencyReader, LanguageKeeper, RunKeeper, SchemaReader, Store, TermStatistics
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
 from airw.testing.exam import Case, expect_equal
@@ -29,7 +29,7 @@ _MAX_CALLS = 5  # calls per method when a case looks at the store after each of 
 _LINK_STATES = ("resolved", "dangling", "ambiguous", "foreign")
 
 
-class FullStore(AdjacencyReader, TermStatistics, Store, RunKeeper, SchemaReader, Protocol):
+class FullStore(AdjacencyReader, TermStatistics, LanguageKeeper, Store, RunKeeper, SchemaReader, Protocol):
     """A store with all methods; a case uses only the methods that it needs."""
 
 

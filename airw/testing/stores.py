@@ -25,6 +25,7 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "writing": ("writing",),
     "closing": ("aclose",),
     "statistics": ("term_statistics", "search_text"),
+    "language": ("language", "set_language", "term_statistics", "search_text"),
     "adjacency": ("artifact_numbers", "neighbor_columns"),
     "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
     "schema": ("surface_kinds", "has_fields", "field_names"),
@@ -37,15 +38,15 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
 """The capabilities that a store may offer besides `apply`, with the methods that each needs.
 
 `graph`, `walk` and `search` are the protocols `GraphStore`, `WalkStore` and `SearchStore` of `airw.protocols`, which
-single functions of the library need. `statistics`, `adjacency` and `runs` are the optional `TermStatistics`,
-`AdjacencyReader` and `RunKeeper`.
+single functions of the library need. `statistics`, `language`, `adjacency` and `runs` are the optional
+`TermStatistics`, `LanguageKeeper`, `AdjacencyReader` and `RunKeeper`.
 `persistent` and `shared` are about opening the same content again.
 """
 
 STORE = tuple(
     name
     for name, methods in CAPABILITIES.items()
-    if methods and name not in ("runs", "statistics", "schema", "adjacency")
+    if methods and name not in ("runs", "statistics", "language", "schema", "adjacency")
 )
 """The capabilities of the protocol `airw.protocols.Store`."""
 

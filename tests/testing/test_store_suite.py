@@ -242,6 +242,17 @@ class CollapsesAfterTheCut(Twisted):
         ]
 
 
+@breaks("texts_are_indexed_again_for_another_language")
+class ForgetsToIndexTextsAgain(MemoryStore):
+    wish = "en"
+
+    async def language(self):
+        return self.wish
+
+    async def set_language(self, language):
+        self.wish = language
+
+
 @breaks("searches_with_pooled_counts*", "counts_that_do_not_fit*")
 class IgnoresStatistics(Twisted):
     async def twist(self, search, queries, k, options):

@@ -102,6 +102,8 @@ class TextIndex:
         """
         import sqlite3
 
+        if language == self.language:
+            return
         self._is_current = False
         if self._connection is not None:
             try:

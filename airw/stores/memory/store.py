@@ -484,9 +484,10 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
         return self._texts.language
 
     @override
-    @hold_both_locks
-    def set_language(self, language: Language | None) -> None:
-        self._texts.change_language(check_language(language))
+    async def set_language(self, language: Language | None) -> None:
+        check_language(language)
+        # That may take seconds, so only what needs the texts waits.
+        await self.prepare_locked(lambda: partial(self._texts.change_language, language), uses_texts=True)
 
     def _match_filter(self, filter: Filter | None) -> RecordNumbers | None:
         """Return the numbers of the records that match the filter; `None` for all records."""
