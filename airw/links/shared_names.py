@@ -52,8 +52,9 @@ class SharedNames:
     These links help where texts name what others are about, as in an encyclopaedia. They rarely help elsewhere: two
     news items that share a name are about the same event at best. `diagnose()` measures that as `named`.
 
-    All names must be known before the first note is read, as for `TitleMentions`. Of each note, the survey keeps its id
-    and 16 bytes for each of its names.
+    All names must be known before the first note is read, as for `TitleMentions`. If a shared name appeared or
+    disappeared, a build extracts the links of every note again, without embedding them. Of each note, the survey keeps
+    its id and 16 bytes for each of its names.
 
     Args:
         inner: The extractor of the other links; it may be `TitleMentions`.
