@@ -333,7 +333,7 @@ async def test_a_walk_dropped_half_way_leaves_nothing():
         ({"query": None}, "query must be a string"),
         ({"store": "notes"}, "open_corpus('notes')"),
         ({"policy": Net}, "Net(...)"),
-        ({"policy": None}, "policy must be a walk policy, not None"),
+        ({"policy": None}, "policy must be given to walk None: the default, PathCoverage, walks an open corpus"),
         ({"policy": object()}, "inherit from airw.Policy"),
         ({"policy": Net(rank=None)}, "has no rank"),
         ({"policy": Net(max_depth=-1)}, "max_depth must be"),

@@ -124,13 +124,13 @@ async def test_hybrid_seeds_cost_both_searches_and_only_lexical_ones_are_scored(
 
 
 async def test_a_seed_that_only_the_lexical_search_found_is_scored_by_one_more_call():
-    """The dense ranking of 60 artifacts is read 50 deep.
+    """The dense ranking of 300 artifacts is read 250 deep.
 
     The only artifact with the word is the last of it.
     """
-    texts = {f"n{number:02}": {"texts": ["other"], "links": []} for number in range(60)}
+    texts = {f"n{number:03}": {"texts": ["other"], "links": []} for number in range(300)}
     texts["last"] = {"texts": ["wanted here"], "links": []}
-    vectors = {"wanted": [1.0, 0.0], "wanted here": [-1.0, 0.0], "other": [0.1, 0.99**0.5]}
+    vectors = {"wanted": [1.0, 0.0], "wanted here": [0.0, 1.0], "other": [0.1, 0.99**0.5]}
     far = embedder_from(lambda given: [vectors[text] for text in given], id="far", dim=2)
     source = from_mapping(texts, name="far", strategy=Surfaces(), embedder=far)
     async with build(source, store=MemoryStore()) as corpus:
@@ -138,7 +138,7 @@ async def test_a_seed_that_only_the_lexical_search_found_is_scored_by_one_more_c
         policy = Eager(start_k=10, select_k=None, seeding="hybrid")
         walk = traverse("wanted", replace(corpus, store=store), policy=policy, max_depth=0)
         scores = {hit.artifact_id: hit.score async for hit in walk}
-    assert scores["last"] == -1.0
+    assert scores["last"] == 0.0
     assert sorted(store.calls[:2]) == ["search_text", "search_vectors"]
     assert store.calls[2:] == ["best_of", "get_records"]
 
