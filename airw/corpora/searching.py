@@ -43,7 +43,7 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
     The highest possible BM25 score is that of a text full of the query's words; words that no text has do not count.
     So both numbers are shares, and a query whose words hardly match is decided by the cosines. The weights of `"ranks"`
-    are in proportion to how far the best share of each ranking is above the mean of its list.
+    are in proportion to the spread of these shares in each ranking, which is their standard deviation.
 
     A hybrid search scores this way even if one of the two rankings is empty.
 

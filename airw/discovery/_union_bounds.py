@@ -16,7 +16,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw.retrieval import Mode, SearchQuery
-from airw.retrieval.balance import LIST_LENGTH, rank_shares, share_weights, stand_out
+from airw.retrieval.balance import LIST_LENGTH, find_spread, rank_shares, share_weights
 from airw.retrieval.merging import ChannelRankings
 from airw.values import Ranking, SearchHit, TermCounts
 
@@ -121,20 +121,18 @@ def extreme_weights(
     cosines = channels["dense"].rankings[0].scores
     most = [sum(bound[kind].count for bound in pending) for kind in ("dense", "lexical")]
     longest = min(max(len(cosines), len(shares)), LIST_LENGTH)
-    dense = _find_heights(cosines, min(len(cosines), LIST_LENGTH), most[0], most[0], highest=_MAX_COSINE, lowest=-1.0)
+    dense = _find_spreads(cosines, min(len(cosines), LIST_LENGTH), most[0], most[0], highest=_MAX_COSINE, lowest=-1.0)
     # Shorter lists of words are filled with 0, up to the length of the cosines.
-    lexical = _find_heights(shares, longest, most[1], max(most), highest=1.0, lowest=0.0)
+    lexical = _find_spreads(shares, longest, most[1], max(most), highest=1.0, lowest=0.0)
     factors = [given["dense"], given["lexical"]]
     pairs = (dense[0], lexical[1]), (dense[1], lexical[0])
     return [dict(zip(("dense", "lexical"), share_weights(pair, factors), strict=True)) for pair in pairs]
 
 
-def _find_heights(
+def _find_spreads(
     scores: NDArray[np.float64], length: int, count: int, growth: int, *, highest: float, lowest: float
 ) -> tuple[float, float]:
-    """Return the least and the largest height of the best score at the end.
-
-    The height is how far it stands out above the mean of its list.
+    """Return the least and the largest spread of the scores at the end.
 
     Args:
         scores: The scores so far, best first.
@@ -144,17 +142,14 @@ def _find_heights(
         highest: The largest score that can be added.
         lowest: The least score, of an added hit or of an empty place.
     """
-    now = stand_out(scores, length) if length else 0.0
-    if not growth:
-        return now, now
-    used = scores[:length]
-    best = float(used[0]) if len(used) else 0.0
-    # The mean of the best of a list only falls as the list grows, so the largest mean has the length of now.
-    full = np.sort(np.concatenate([used, np.full(min(count, LIST_LENGTH), best), np.zeros(length)]))[::-1][:length]
-    least = max(best - float(full.sum()) / length, 0.0) if len(used) else 0.0
-    final_length = min(length + growth, LIST_LENGTH)
-    mean = (float(used.sum()) + lowest * (final_length - length)) / final_length
-    return min(least, now), max((highest if count else best) - mean, now)
+    if not count:
+        # Only empty places can be added, whose score is 0.
+        lengths = range(length, min(length + growth, LIST_LENGTH) + 1)
+        spreads = [find_spread(scores, each) for each in lengths]
+        return min(spreads), max(spreads)
+    # A deviation is at most half of the range (Popoviciu). A full list only loses its last scores.
+    is_full = min(len(scores), length) >= LIST_LENGTH
+    return 0.0, (highest - (float(scores[LIST_LENGTH - 1]) if is_full else lowest)) / 2
 
 
 class _Fusion:

@@ -5,8 +5,8 @@ of the query's words. So the share of this score is a number from 0 to 1, too. I
 query, which a division by the best score of the list would hide. Bruch, Gai and Ingber compare such bounds in "An
 Analysis of Fusion Functions for Hybrid Retrieval", ACM Transactions on Information Systems, 2023.
 
-A ranking whose best score stands out says more than one whose scores are all alike. Predictors of the quality of a
-ranking use this; see Shtok et al., "Predicting Query Performance by Query-Drift Estimation", ACM Transactions on
+A ranking whose scores differ says more than one whose scores are all alike. Their standard deviation predicts how good
+a ranking is; see Shtok et al., "Predicting Query Performance by Query-Drift Estimation", ACM Transactions on
 Information Systems, 2012.
 
 Nothing here does I/O, and all depends on the rankings alone. So rankings of several corpora that were merged give what
@@ -41,26 +41,26 @@ def rank_shares(ranking: Ranking) -> NDArray[np.float64] | None:
     return ranking.scores / highest if highest > 0 else np.zeros(len(ranking))
 
 
-def stand_out(scores: NDArray[np.float64], length: int) -> float:
-    """Return how far the best score is above the mean of a list of this length.
+def find_spread(scores: NDArray[np.float64], length: int) -> float:
+    """Return the standard deviation of the best scores.
 
     Args:
         scores: The scores, best first.
         length: The number of scores that count; missing ones are 0.
 
     Example:
-        >>> stand_out(np.array([0.75, 0.25]), 4)
-        0.5
+        >>> find_spread(np.array([0.75, 0.75]), 4)
+        0.375
     """
     used = scores[:length]
-    return float(used[0] - used.sum() / length) if len(used) else 0.0
+    return float(np.std(np.concatenate([used, np.zeros(length - len(used))]))) if length else 0.0
 
 
 def weigh_channels(rankings: Sequence[tuple[Mode, Ranking]], weights: Sequence[float]) -> list[float]:
     """Return the weight of the ranks of each channel for one query.
 
-    It is proportional to the weight of the channel times how far its best score stands out. The sum of the weights
-    stays. They are unchanged if no score stands out, or if a store does not know the highest BM25 score.
+    It is proportional to the weight of the channel times the spread of its scores. The sum of the weights stays. They
+    are unchanged if all scores are equal, or if a store does not know the highest BM25 score.
 
     Args:
         rankings: The kind and the ranking of each channel.
@@ -78,15 +78,15 @@ def weigh_channels(rankings: Sequence[tuple[Mode, Ranking]], weights: Sequence[f
         return [*weights]
     # A text that no word of the query is in has the score 0, but is in no list: it counts as if it were.
     longest = min(max(map(len, known)), LIST_LENGTH)
-    heights = [
-        stand_out(column, longest if kind == "lexical" else min(len(column), LIST_LENGTH))
+    spreads = [
+        find_spread(column, longest if kind == "lexical" else min(len(column), LIST_LENGTH))
         for (kind, _), column in zip(rankings, known, strict=True)
     ]
-    return share_weights(heights, weights)
+    return share_weights(spreads, weights)
 
 
-def share_weights(heights: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Return weights in proportion to heights times weights, with the sum of the weights."""
-    products = [height * weight for height, weight in zip(heights, weights, strict=True)]
+def share_weights(spreads: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Return weights in proportion to spreads times weights, with the sum of the weights."""
+    products = [spread * weight for spread, weight in zip(spreads, weights, strict=True)]
     total = sum(products)
     return [product / total * sum(weights) for product in products] if total > 0 else [*weights]

@@ -4,7 +4,7 @@ Two fusions weigh the channels anew for each query. Both need them on one scale,
 cosine as it is, and a BM25 score as its share of the highest one that the query allows.
 
 - `"scores"` adds these numbers, so a channel whose scores hardly differ decides little.
-- `"ranks"` adds reciprocal ranks, and a rank counts as much as the best score of its channel stands out.
+- `"ranks"` adds reciprocal ranks, and a rank counts as much as the scores of its channel differ.
 
 Nothing here does I/O.
 """

@@ -41,7 +41,7 @@ FUSIONS: tuple[Fusion, ...] = ("scores", "ranks", "blend", "rrf")
 
 The first two weigh the channels anew for each query; see `airw.retrieval.merging`. `"scores"` adds the cosine and the
 share that the BM25 score is of the highest possible one. `"ranks"` fuses by reciprocal rank, and weighs the ranks of a
-channel by how far its best hit stands out. The other two have fixed weights: `"blend"` adds a cosine and a saturated
+channel by the spread of its scores. The other two have fixed weights: `"blend"` adds a cosine and a saturated
 BM25 score, `"rrf"` fuses by reciprocal rank.
 """
 

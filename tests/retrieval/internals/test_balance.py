@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airw.retrieval.balance import rank_shares, stand_out, weigh_channels
+from airw.retrieval.balance import find_spread, rank_shares, weigh_channels
 from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.retrieval.query import SearchQuery
 from airw.values import Ranking
@@ -16,7 +16,7 @@ def ranking(scores, start=0, max_score=None):
     return Ranking(ids, ids, np.array(scores, float), max_score)
 
 
-def test_the_channel_whose_best_score_stands_out_more_counts_more():
+def test_the_channel_whose_scores_differ_more_counts_more():
     peaked, flat = ranking([0.9, 0.1, 0.1]), ranking([5.0, 5.0, 4.0], max_score=10.0)
     dense, lexical = weigh_channels([("dense", peaked), ("lexical", flat)], [1.0, 1.0])
     assert dense > 1 > lexical
@@ -55,10 +55,10 @@ def test_a_lone_channel_and_channels_without_differences_keep_their_weights():
     assert weigh_channels([("dense", same), ("lexical", ranking([], max_score=0.0))], [1.0, 1.0]) == [1.0, 1.0]
 
 
-@given(st.lists(st.floats(-1, 1), max_size=60), st.integers(1, 60))
-def test_a_best_score_never_stands_out_by_less_than_nothing(scores, length):
+@given(st.lists(st.floats(0, 1), max_size=60), st.integers(0, 60))
+def test_a_spread_is_at_most_half_of_the_range(scores, length):
     ordered = np.array(sorted(scores, reverse=True))
-    assert stand_out(np.maximum(ordered, 0), length) >= -1e-12
+    assert 0 <= find_spread(ordered, length) <= 0.5 + 1e-12
 
 
 def test_hits_of_weighted_ranks_name_the_weights_and_add_up():
