@@ -16,6 +16,7 @@ from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import Edge, SearchHit
 
 _INCOMING = 0.85  # the weight of a link against its direction, times its own
+_RELATED = 0.85  # the weight of a link of the type "related", times its own: it does not say how its ends are related
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,13 +199,17 @@ def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Hop]:
     """Return one link to each neighbour, the heaviest; none back to the path."""
     links: dict[Id, Hop] = {}
     for node in nodes:
-        weight = 1.0 if node.edge is None else node.edge.weight
-        if node.edge is not None and node.edge.source != path.id:
-            weight *= _INCOMING
+        weight = 1.0 if node.edge is None else _weigh(node.edge, path.id)
         known = links.get(node.id)
         if node.id not in path.ids and (known is None or 1 - weight < known.loss):
             links[node.id] = Hop(path, node.id, node.edge, 1 - weight)
     return list(links.values())
+
+
+def _weigh(edge: Edge, start: Id) -> float:
+    """Return the weight of an edge that is followed from `start`."""
+    weight = edge.weight * (_RELATED if edge.type == "related" else 1.0)
+    return weight if edge.source == start else weight * _INCOMING
 
 
 def limit_new(lists: Sequence[Sequence[Id]], known: Container[Id], most: int) -> list[Id]:

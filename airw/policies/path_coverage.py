@@ -42,7 +42,8 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
        holds. The i-th hit of the search then gets the i-th largest value, so the hits keep the order of the search.
     3. Follow the links of `lead_k` of them, to the seven nearest artifacts each. A path is worth the mean cosine of its
        passages, plus `coverage` times the share of the words that they hold together. A link of weight `w` costs it
-       `1 - w`, and an incoming link counts 0.85 times its weight.
+       `1 - w`. An incoming link counts 0.85 times its weight, and so does one of the type `"related"`, which does not
+       say how its ends are related.
     4. Rank the passages one by one. The next one has the largest sum of its value and of what its new names are worth:
        `names` times the share of the query's names that no passage before it holds. The first path from a lead also
        gets half of what the lead added. This is greedy maximum coverage (Nemhauser, Wolsey and Fisher, 1978).
