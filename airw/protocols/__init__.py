@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         ChangeFinder,
         EdgeReader,
         GraphStore,
-        LanguageKeeper,
         LinkReader,
         OpenCorpus,
         RecordLookup,
@@ -39,13 +38,12 @@ if TYPE_CHECKING:
         SchemaReader,
         SearchStore,
         Store,
-        TermStatistics,
-        TextSearch,
         VectorRanker,
         VectorSearch,
         WalkStore,
     )
     from airw.protocols.surfaces import FirstSurfaceReader, FirstSurfaces
+    from airw.protocols.texts import LanguageKeeper, TermStatistics, TextSearch
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -76,17 +74,15 @@ else:
                 "WalkStore",
                 "ChangeFinder",
                 "GraphStore",
-                "LanguageKeeper",
                 "LinkReader",
                 "OpenCorpus",
                 "RecordReader",
                 "RecordWriter",
                 "Store",
-                "TermStatistics",
-                "TextSearch",
                 "VectorSearch",
             ],
             "surfaces": ["FirstSurfaceReader", "FirstSurfaces"],
+            "texts": ["LanguageKeeper", "TermStatistics", "TextSearch"],
         },
     )
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,18 @@ def check_record(record: Record, artifact_id: str) -> str:
         if fault := find_text_fault(text):
             raise StoreError(f"the {name} of record {record.id!r} of {artifact_id!r} contains {fault}; remove it")
     return metadata
+
+
+def copy_change(change: ArtifactChange) -> ArtifactChange:
+    """Return a deep copy of a change, so that the caller cannot modify stored content.
+
+    Raises:
+        StoreError: If a record cannot be stored.
+    """
+    artifact_id = change.entry.artifact_id
+    records = [replace(record, metadata=json.loads(check_record(record, artifact_id))) for record in change.records]
+    entry = replace(change.entry, record_ids=tuple(record.id for record in records))
+    return replace(change, entry=entry, records=records)
 
 
 def check_width(puts: Sequence[ArtifactChange], vectors: Floats, stored: int) -> None:

@@ -35,7 +35,7 @@ from airw.protocols import (
     Store,
     TermStatistics,
 )
-from airw.stores._changes import check_changes, check_record, check_width, settings_json
+from airw.stores._changes import check_changes, check_width, copy_change, settings_json
 from airw.stores._indexes.adjacency import Numbers
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import RecordNumbers
@@ -275,7 +275,7 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
         """Write and remove whole artifacts, all or nothing."""
         # Every step that can fail comes before the first change. The last of them writes the texts, in a transaction.
         vectors = check_changes(puts)
-        puts = [_copy_change(change) for change in puts]
+        puts = [copy_change(change) for change in puts]
         removed_ids = [*({*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys())]
         remaining_rows = len(self._vectors) - sum(len(self._ledger[id].record_ids) for id in removed_ids)
         if vectors is not None and self._vectors.dim is not None and remaining_rows:
@@ -590,15 +590,3 @@ def _add_values(index: ValueIndex, field: str, records: Iterable[Record]) -> Non
 
 def _copy(record: Record) -> Record:
     return replace(record, metadata=deep_copy(record.metadata))
-
-
-def _copy_change(change: ArtifactChange) -> ArtifactChange:
-    """Return a deep copy of a change, so that the caller cannot modify stored content.
-
-    Raises:
-        StoreError: If a record cannot be stored.
-    """
-    artifact_id = change.entry.artifact_id
-    records = [replace(record, metadata=json.loads(check_record(record, artifact_id))) for record in change.records]
-    entry = replace(change.entry, record_ids=tuple(record.id for record in records))
-    return replace(change, entry=entry, records=records)
