@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from airw.policies.artifact_policy import ArtifactNode
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import Edge, SearchHit
 
+READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
+_CROWDING = 0.07  # what each link costs more if an artifact has `e` times as many neighbours as are read
+
 _INCOMING = 0.85  # the weight of a link against its direction, times its own
 _RELATED = 0.85  # the weight of a link of the type "related", times its own: it does not say how its ends are related
 
@@ -27,7 +31,7 @@ class Hop:
         path: The path that it extends; `None` at the start.
         id: The artifact that it leads to.
         edge: The edge; `None` at the start.
-        loss: One minus its weight.
+        loss: What it costs: one minus its weight, and more if the path's end has many neighbours.
     """
 
     path: "Path | None"
@@ -196,14 +200,20 @@ class PathMemory(ArtifactMemory):
 
 
 def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Hop]:
-    """Return one link to each neighbour, the heaviest; none back to the path."""
+    """Return one link to each neighbour, the heaviest; none back to the path.
+
+    Of many neighbours, the nearest to the query are near by chance. So each link of an artifact with many costs more.
+    """
     links: dict[Id, Hop] = {}
     for node in nodes:
         weight = 1.0 if node.edge is None else _weigh(node.edge, path.id)
         known = links.get(node.id)
         if node.id not in path.ids and (known is None or 1 - weight < known.loss):
             links[node.id] = Hop(path, node.id, node.edge, 1 - weight)
-    return list(links.values())
+    if len(links) <= READ_PER_LEAD:
+        return list(links.values())
+    crowding = _CROWDING * log(len(links) / READ_PER_LEAD)
+    return [replace(link, loss=link.loss + crowding) for link in links.values()]
 
 
 def _weigh(edge: Edge, start: Id) -> float:

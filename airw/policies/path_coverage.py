@@ -12,7 +12,7 @@ from airw._base.concurrency import map_bounded
 from airw._base.overriding import override
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, has_method, require
-from airw.policies._paths import Hop, Path, PathMemory, find_links, limit_new, to_ways
+from airw.policies._paths import READ_PER_LEAD, Hop, Path, PathMemory, find_links, limit_new, to_ways
 from airw.policies._query_words import read_query_words
 from airw.policies._roots import check_roots, find_roots
 from airw.policies._seeding import find_start
@@ -25,7 +25,6 @@ from airw.walking import CommittedNode, Frontier, WalkState
 _SEARCH_K = 50  # hits of the search, of which the first compete: a search for more fuses deeper rankings
 _MAX_COSINES = 100  # artifacts compared with the query, beyond those that the search has compared
 _MAX_TEXTS = 50  # texts read
-_READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
 
 State: TypeAlias = WalkState[PathMemory]
 
@@ -43,7 +42,8 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
     3. Follow the links of `lead_k` of them, to the seven nearest artifacts each. A path is worth the mean cosine of its
        passages, plus `coverage` times the share of the words that they hold together. A link of weight `w` costs it
        `1 - w`. An incoming link counts 0.85 times its weight, and so does one of the type `"related"`, which does not
-       say how its ends are related.
+       say how its ends are related. Of more than seven neighbours the nearest are near by chance: a link to one of `n`
+       costs 0.07 ln(n / 7) more.
     4. Rank the passages one by one. The next one has the largest sum of its value and of what its new names are worth:
        `names` times the share of the query's names that no passage before it holds. The first path from a lead also
        gets half of what the lead added. This is greedy maximum coverage (Nemhauser, Wolsey and Fisher, 1978).
@@ -264,7 +264,7 @@ def _find_nearest(memory: PathMemory, links: Sequence[Hop]) -> list[Hop]:
     texts = set(memory.held)
     for row in np.argsort(-values, kind="stable").tolist():
         link = links[row]
-        if counts.get(link.path, 0) < _READ_PER_LEAD and (link.id in texts or len(texts) < _MAX_TEXTS):
+        if counts.get(link.path, 0) < READ_PER_LEAD and (link.id in texts or len(texts) < _MAX_TEXTS):
             counts[link.path] = counts.get(link.path, 0) + 1
             texts.add(link.id)
             near.add(link)

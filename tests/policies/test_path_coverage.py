@@ -1,6 +1,7 @@
 """PathCoverage: passages that hold the words of a query together."""
 
 from dataclasses import replace
+from math import log
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from airw import FederatedCorpus, search, top_k, traverse
 from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, NoLedgerEntry
+from airw.links import extractor_from
 from airw.policies import PathCoverage, Scope
 from airw.values import Extraction, Limits, Link
 from tests.support.artifact_corpora import Counting, corpus_of, ids, item, walk_all
@@ -193,6 +195,25 @@ class TestLinks:
             scores += [hit.score for hit in hits if hit.artifact_id == "harbour"]
         assert scores[0] - scores[1] == pytest.approx(0.1)
         assert scores[0] - scores[2] == pytest.approx(0.5)
+
+    async def test_a_link_of_no_particular_relation_counts_less(self):
+        items = {**TEAMS, "kestrel": item(*TEAMS["kestrel"]["texts"], links={"related": ["harbour"]})}
+        links = extractor_from(lambda _, raw: raw["links"], id="links")
+        async with teams(items, links=links) as corpus:
+            hits = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1, direction="out"))}
+        assert hits["harbour"].metadata["link_loss"] == pytest.approx(0.15)
+
+    @pytest.mark.parametrize(("count", "loss"), [(7, 0), (8, 0.07 * log(8 / 7)), (70, 0.07 * log(10))])
+    async def test_each_link_of_an_artifact_with_many_neighbours_costs_more(self, count, loss):
+        crowd = [f"c{number}" for number in range(count - 1)]
+        items = {
+            **{id: item("rain") for id in crowd},
+            "harbour": TEAMS["harbour"],
+            "kestrel": item(*TEAMS["kestrel"]["texts"], to=["harbour", *crowd]),
+        }
+        async with teams(items) as corpus:
+            hits = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1, direction="out"))}
+        assert hits["harbour"].metadata["link_loss"] == pytest.approx(loss)
 
     async def test_an_incoming_link_counts_less(self):
         items = {
