@@ -6,7 +6,6 @@ from pathlib import Path
 import anyio
 
 import airw
-from airw.policies import Eager
 
 NOTES = Path(__file__).parent / "data" / "eips"
 
@@ -15,8 +14,7 @@ async def main(question: str) -> None:
     """Print each hit as soon as it is committed, with its path; then why the walk stopped."""
     source = airw.from_notes(NOTES, embedder="light")
     async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
-        policy = Eager(start_k=2, select_k=8)
-        async with airw.traverse(question, corpus, policy=policy, timeout=10) as walk:
+        async with airw.traverse(question, corpus, node_budget=8, timeout=10) as walk:
             async for hit in walk:
                 print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")
     print(f"stopped: {walk.summary.stop if walk.summary else 'never started'}")
