@@ -72,7 +72,7 @@ class WalkPrinter:
             return
         path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
         print_line(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}")
-        added = hit.metadata.get("added")  # of `PathCoverage`; a field of the document may have this name, too
+        added = hit.metadata.get("path_added")  # of `PathCoverage`; a field of the document may have this name, too
         if added and isinstance(added, list):
             print_line(f"{'':14}adds: {shorten(' '.join(map(str, added)))}")
 

@@ -58,8 +58,8 @@ class PathPool:
     ends: NDArray[np.intp]
     values: Values
 
-    def order(self) -> list[int]:
-        """Return the rows in their final order.
+    def order(self, count: int | None = None) -> list[int]:
+        """Return the rows in their final order; with `count`, the first of them only.
 
         This is greedy maximum coverage (Nemhauser, Wolsey and Fisher, 1978). The next artifact is always the one with
         the largest sum: its best score, and the weights of the names that none before it holds. The first path from a
@@ -76,7 +76,7 @@ class PathPool:
         missing, brought = self.name_weights.copy(), np.zeros(len(self.scores))
         waits, was_followed = np.ones(len(self.scores), np.bool_), np.zeros(len(self.scores), np.bool_)
         rows: list[int] = []
-        for _ in range(len(self.scores)):
+        for _ in range(len(self.scores) if count is None else min(count, len(self.scores))):
             # 1. The best way to each artifact: as a hit of the search, or by a link.
             values = self.values + np.where(was_followed, 0.0, brought / 2)[self.leads]
             best = self.scores.copy()

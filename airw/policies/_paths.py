@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import NDArray
+from airw._base.concurrency import offload_if
 from airw.policies._path_value import PathPool, keep_order, share_of
 from airw.policies._query_words import QueryWords
 from airw.policies._several_corpora import Id
@@ -15,10 +16,12 @@ from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import Edge, SearchHit
+from airw.walking import LazyNeighbors
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
 _CROWDING = 0.07  # what each link costs more if an artifact has `e` times as many neighbours as are read
 
+_OFFLOAD_ABOVE = 20_000  # characters; splitting so many into words takes about two milliseconds
 _INCOMING = 0.85  # the weight of a link against its direction, times its own
 _RELATED = 0.85  # the weight of a link of the type "related", times its own: it does not say how its ends are related
 
@@ -92,7 +95,7 @@ class PathMemory(ArtifactMemory):
     held: dict[Id, NDArray[np.bool_]] = field(default_factory=dict)
     seeds: dict[Id, Path] = field(default_factory=dict)
     leads: dict[Id, Path] = field(default_factory=dict)
-    ways: dict[Id, list[Path]] = field(default_factory=dict)
+    ways: dict[Id, LazyNeighbors] = field(default_factory=dict)
     links: list[Path] = field(default_factory=list)
     compared: int = 0
     best: dict[Id, Path] = field(default_factory=dict)
@@ -102,7 +105,8 @@ class PathMemory(ArtifactMemory):
         """Note which words of the query each best surface holds; one store call at most."""
         new = [id for id in dict.fromkeys(ids) if id not in self.held]
         records = await self.best_records(new, corpus)
-        rows = self.words.find_in(["" if record is None else record.text for record in records])
+        texts = ["" if record is None else record.text for record in records]
+        rows = await offload_if(sum(map(len, texts)) > _OFFLOAD_ABOVE, self.words.find_in, texts)
         self.held.update(zip(new, rows, strict=True))
 
     def extend(self, links: Sequence[Hop], coverage: float) -> list[Path]:
@@ -138,14 +142,15 @@ class PathMemory(ArtifactMemory):
         lengths = [len(link.path.ids) + 1 if link.path else 1 for link in links]
         return self.cosines(link.id for link in links) + before, np.array(lengths, np.intp)
 
-    def start(self, paths: Sequence[Path], hit_count: int, lead_count: int, names: float) -> None:
-        """Remember the hits of the search, which keep their order, and the roots."""
+    def start(self, paths: Sequence[Path], hit_count: int, lead_count: int, names: float, roots: Sequence[Id]) -> None:
+        """Remember the hits of the search, which keep their order, and the roots; a root may be a hit, too."""
         scores = keep_order(np.array([path.value for path in paths[:hit_count]])).tolist()
         hits = [replace(path, score=score) for path, score in zip(paths, scores, strict=False)]
         self.seeds = {path.id: path for path in (*hits, *paths[hit_count:])}
         self.best = dict(self.seeds)
         # The leads are chosen like the final order, so that they speak of all names of the query.
-        leads = [*(hits[row] for row in self._pool(hits, [], names).order()[:lead_count]), *paths[hit_count:]]
+        leads = [hits[row] for row in self._pool(hits, [], names).order(lead_count)]
+        leads += [self.seeds[id] for id in roots if id in self.seeds]
         self.leads = {path.id: path for path in leads}
 
     def add_links(self, paths: Sequence[Path], names: float) -> None:
@@ -183,10 +188,10 @@ class PathMemory(ArtifactMemory):
     def explain(self, path: Path) -> dict[str, Any]:
         """Return the parts of a path's score, for the metadata of a hit."""
         return {
-            "added": self.words.spell(path.added),
-            "coverage": path.coverage,
-            "mean_cosine": path.cosines / len(path.ids),
-            "link_loss": path.losses,
+            "path_added": self.words.spell(path.added),
+            "path_coverage": path.coverage,
+            "path_cosine": path.cosines / len(path.ids),
+            "path_loss": path.losses,
             "path_value": path.value,
         }
 
@@ -204,16 +209,14 @@ def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Hop]:
 
     Of many neighbours, the nearest to the query are near by chance. So each link of an artifact with many costs more.
     """
-    links: dict[Id, Hop] = {}
+    links: dict[Id, tuple[Edge | None, float]] = {}
     for node in nodes:
         weight = 1.0 if node.edge is None else _weigh(node.edge, path.id)
         known = links.get(node.id)
-        if node.id not in path.ids and (known is None or 1 - weight < known.loss):
-            links[node.id] = Hop(path, node.id, node.edge, 1 - weight)
-    if len(links) <= READ_PER_LEAD:
-        return list(links.values())
-    crowding = _CROWDING * log(len(links) / READ_PER_LEAD)
-    return [replace(link, loss=link.loss + crowding) for link in links.values()]
+        if node.id not in path.ids and (known is None or weight > known[1]):
+            links[node.id] = node.edge, weight
+    crowding = _CROWDING * log(max(len(links) / READ_PER_LEAD, 1))
+    return [Hop(path, id, edge, 1 - weight + crowding) for id, (edge, weight) in links.items()]
 
 
 def _weigh(edge: Edge, start: Id) -> float:
@@ -243,19 +246,21 @@ def limit_new(lists: Sequence[Sequence[Id]], known: Container[Id], most: int) ->
     return list(ids)
 
 
-def to_ways(
-    paths: Sequence[Path], links: Sequence[Sequence[Hop]], read: Mapping[tuple[Id, ...], Path]
-) -> dict[Id, list[Path]]:
-    """Return all paths that lead on from each artifact.
+def to_ways(path: Path, links: Sequence[Hop], read: Mapping[tuple[Id, ...], Path]) -> LazyNeighbors:
+    """Return all paths that lead on from an artifact, the best first.
 
-    Those whose texts were not read do not compete.
+    Those whose texts were not read do not compete and come last. So a limit of the walk, such as `max_fanout`, cuts
+    them off first. They are made only if the walk reads them.
     """
     none = np.empty(0, np.bool_)
-    return {
-        path.id: [
+    values = {link.id: read[ids].value for link in links if (ids := (*path.ids, link.id)) in read}
+    order = sorted(links, key=lambda link: -values.get(link.id, -np.inf))
+
+    def make(part: slice) -> list[Path]:
+        return [
             read.get((*path.ids, link.id))
             or Path((*path.ids, link.id), link.edge, -np.inf, link.loss, none, none, 0.0, -np.inf, -np.inf)
-            for link in own
+            for link in order[part]
         ]
-        for path, own in zip(paths, links, strict=True)
-    }
+
+    return LazyNeighbors([link.id for link in order], make)

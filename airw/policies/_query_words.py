@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from airw._base.arrays import NDArray
+from airw._base.concurrency import offload_if
 from airw.policies._capabilities import has_method
 from airw.policies._several_corpora import member_names
 from airw.protocols import OpenCorpus
@@ -14,6 +15,7 @@ from airw.values import Analyser, TermCounts
 
 _PUNCTUATION = ".,;:!?\"'()[]{}<>*_`\u201c\u201d\u2018\u2019"
 _END_OF_SENTENCE = tuple(".!?:;")
+_OFFLOAD_ABOVE = 20_000  # characters; splitting so many into words takes about two milliseconds
 _SHORT = 3  # characters; a short word with a dot, such as "J." or "Mr.", does not end a sentence
 
 Splitter = Callable[[Sequence[str]], Sequence[Sequence[str]]]
@@ -60,6 +62,10 @@ async def read_query_words(query: str, corpus: OpenCorpus[Any]) -> QueryWords:
     counts: TermCounts | None = await getattr(corpus.store, method)([query]) if has_method(corpus, method) else None
     if counts is None:
         return QueryWords()
+    return await offload_if(len(query) > _OFFLOAD_ABOVE, _weigh_words, query, counts)
+
+
+def _weigh_words(query: str, counts: TermCounts) -> QueryWords:
     # The rules of another store are not known; its words are then taken as they are.
     split = (counts.analyser or Analyser(None)).split
     terms = tuple(term for term, frequency in counts.frequencies.items() if frequency)

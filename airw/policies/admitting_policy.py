@@ -166,7 +166,9 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         order = np.argsort(-memory.cosines(ids), kind="stable")
         limit = self._admission_limit(state, last_neighbors, set(ids))
         if self.scores_paths and limit is not None:  # all paths to an artifact are admitted with it
-            nearest = set(list(dict.fromkeys(ids[row] for row in order.tolist()))[:limit])
+            waiting = set(memory.ids_at(frontier, live[live < frontier.fresh.start].tolist()))
+            new = dict.fromkeys(ids[row] for row in order.tolist() if ids[row] not in waiting)
+            nearest = waiting.union(list(new)[:limit])
             is_admitted = np.array([ids[row] in nearest for row in order.tolist()], np.bool_)
             order, limit = np.concatenate([order[is_admitted], order[~is_admitted]]), int(is_admitted.sum())
         rest = order[len(order) if limit is None else limit :].tolist()

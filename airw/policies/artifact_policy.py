@@ -9,6 +9,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import check_choice, check_count, check_strings
+from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.links.columns import LinkColumnReader, Numbers
@@ -24,6 +25,8 @@ from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike, SearchHit
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, Policy, WalkState
+
+_OFFLOAD_ABOVE = 1_000  # links; handling so many takes about two milliseconds
 
 
 class ArtifactNode(NamedTuple):
@@ -169,7 +172,7 @@ class ArtifactPolicy(Policy[A]):
             return await self._neighbors_by_fields(state, committed, store, self.edges)
         ids: list[Id] = [entry.node.id for entry in committed]
         edges = await store.store.neighbors(ids, direction=self.direction, types=self.types) if ids else []
-        return [list(map(ArtifactNode, *other_ends(id, id_edges))) for id, id_edges in zip(ids, edges, strict=True)]
+        return await offload_if(sum(map(len, edges)) > _OFFLOAD_ABOVE, _other_nodes, ids, edges)
 
     async def _neighbors_by_fields(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
@@ -226,6 +229,11 @@ class ArtifactPolicy(Policy[A]):
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as its hit; one store call."""
         return await state.memory.make_hits(committed, [entry.score for entry in committed], store)
+
+
+def _other_nodes(ids: Sequence[Id], edges: Sequence[Sequence[Edge]]) -> list[list[ArtifactNode]]:
+    """Return a node for the other end of each edge."""
+    return [list(map(ArtifactNode, *other_ends(id, id_edges))) for id, id_edges in zip(ids, edges, strict=True)]
 
 
 def to_nodes(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[ArtifactNode]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_count, check_weight
-from airw._base.concurrency import map_bounded
+from airw._base.concurrency import map_bounded, offload_if
 from airw._base.overriding import override
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, has_method, require
@@ -24,6 +24,7 @@ from airw.walking import CommittedNode, Frontier, WalkState
 
 _SEARCH_K = 50  # hits of the search, of which the first compete: a search for more fuses deeper rankings
 _MAX_COSINES = 100  # artifacts compared with the query, beyond those that the search has compared
+_OFFLOAD_ABOVE = 1_000  # links; handling so many takes about two milliseconds
 _MAX_TEXTS = 50  # texts read
 
 State: TypeAlias = WalkState[PathMemory]
@@ -52,16 +53,17 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
     Words are those of the store's lexical search, weighted by their squared inverse document frequency (Salton and
     Buckley, 1988). A name is a word that the query writes with a capital inside a sentence. If the store has no
     `term_statistics`, words do not count, and a path is worth its mean cosine. If no link leads to anything, the walk
-    returns the hits of the search in their order. Without a limit, a query compares at most 100 artifacts and reads at
-    most 50 texts.
+    returns the first hits of a search for 50, in their order. Without a limit, a query compares at most 100 artifacts
+    and reads at most 50 texts.
 
     The stream follows the ranking as far as it is known: after the first hit, all leads are looked at in one step. Only
     a lead comes before the artifacts that it leads to. So if you leave early, you have nearly the best hits. A lead
     keeps its own score in the stream; in `walk.ranking` it has that of the best path to it.
 
-    The metadata of a hit explain its score. `added` lists the words of the query that this passage added to its path.
-    `path_value` is `mean_cosine` plus `coverage` times the parameter, minus `link_loss`. A hit of the search may have
-    another score, because of step 2, and `walk.ranking` another order than that of the scores, because of step 4.
+    The metadata of a hit explain its score. `path_added` lists the words of the query that this passage added to its
+    path. `path_value` is `path_cosine`, plus `path_coverage` times the parameter `coverage`, minus `path_loss`. A hit
+    of the search may have another score, because of step 2, and `walk.ranking` another order than that of the scores,
+    because of step 4.
 
     The other parameters are those of `ArtifactPolicy`.
 
@@ -93,7 +95,7 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         ...         walk = traverse(query, corpus, policy=PathCoverage(seed_k=2))
         ...         async for _ in walk:
         ...             pass
-        ...         return [(hit.metadata["walk_path"], hit.metadata["added"]) for hit in walk.ranking]
+        ...         return [(hit.metadata["walk_path"], hit.metadata["path_added"]) for hit in walk.ranking]
         >>> (_, (path, added), *_) = anyio.run(main)
         >>> path, added
         (['kestrel', 'harbour'], ['city'])
@@ -127,13 +129,13 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
             require(store, "matching", self._name, "edges=...")
         # 1. Search, and count the words of the query meanwhile.
         hits = await self._search(memory, store)
-        roots = [id for id in find_roots(memory, self.roots, store) if id not in hits]
+        roots = find_roots(memory, self.roots, store)
         # 2. Compare and read them. An artifact without a cosine cannot be part of a path.
-        ids = await self._compare(state, [*hits, *roots], store)
+        ids = await self._compare(state, list(dict.fromkeys([*hits, *roots])), store)
         await memory.read_texts(ids, store)
         # 3. Value each as a path of its own.
         paths = memory.extend([Hop(None, id) for id in ids], self.coverage)
-        memory.start(paths, sum(id not in roots for id in ids), self.lead_k, self.names)
+        memory.start(paths, len(set(ids).intersection(hits)), self.lead_k, self.names, roots)
         return list(memory.seeds.values())
 
     async def _search(self, memory: PathMemory, corpus: Walkable) -> list[Id]:
@@ -178,6 +180,10 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
             return live[:1]
         frontier.drop([position for position in frontier.fresh if nodes[position].score == -np.inf])
         place_of = {nodes[position]: position for position in live}
+        best_place: dict[Id, int] = {}
+        for place in sorted(live, key=lambda place: -nodes[place].score):  # ties in order of discovery
+            if nodes[place].score > -np.inf:
+                best_place.setdefault(nodes[place].id, place)
         selected: dict[Id, int] = {}
         for path in [path for id, path in memory.best.items() if id not in visited]:
             # 2. A lead is committed as a hit of the search, so that its links begin at depth 0.
@@ -188,49 +194,56 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
                 if lead in place_of:
                     selected.setdefault(lead.id, place_of[lead])
                     break
-            # 4. A limit of the walk may have kept a link out. The hit of the search is still there.
-            position = place_of.get(memory.seeds.get(path.id)) if position is None else position
+            # 4. A limit of the walk may have kept this path out. Another path may wait, such as the hit of the search.
+            position = best_place.get(path.id) if position is None else position
             if position is not None:
                 selected.setdefault(path.id, position)
         return list(selected.values())
 
-    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Any]]:
+    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[Any]:
         """Return the paths that lead on from each artifact; three store calls at most.
 
         The links of all leads are read in the first step.
         """
         if self._is_counting(state, committed):
-            return [[*nodes] for nodes in await self._neighbors(state, committed, store)]
+            if not self._can_read(store):
+                return [[] for _ in committed]
+            return cast("list[Any]", await super().expand(state, committed, store))
         memory = state.memory
         paths = {**memory.leads, **{entry.id: entry.node for entry in committed if entry.depth}}
         new = [path for id, path in paths.items() if id not in memory.ways and memory.permissions_of(id).cross]
         if new:
             await self._read_links(state, new, store)
-        return [[*memory.ways.get(entry.id, [])] for entry in committed]
+        return [memory.ways.get(entry.id, []) for entry in committed]
 
     def _is_counting(self, state: State, committed: Sequence[CommittedNode]) -> bool:
         """Return whether the operator only counts what lies beyond a limit."""
         is_deep = state.max_depth is not None and any(entry.depth >= state.max_depth for entry in committed)
         return is_deep or len(state.visited) >= state.node_budget
 
+    def _can_read(self, corpus: Walkable) -> bool:
+        return self.edges is not None or has_method(corpus, "neighbors")
+
     async def _read_links(self, state: State, paths: Sequence[Path], corpus: Walkable) -> None:
         """Read the links of artifacts, and choose those that compete."""
         memory = state.memory
         # 1. Read the links.
         entries = [CommittedNode(path, path.id, len(path.ids) - 1, path.score, None) for path in paths]
-        can_read = self.edges is not None or has_method(corpus, "neighbors")
-        neighbors = await self._neighbors(state, entries, corpus) if can_read else [[] for _ in paths]
-        links = [find_links(path, nodes) for path, nodes in zip(paths, neighbors, strict=True)]
+        neighbors = await self._neighbors(state, entries, corpus) if self._can_read(corpus) else [[] for _ in paths]
+        is_long = sum(map(len, neighbors)) > _OFFLOAD_ABOVE
+        links = await offload_if(is_long, lambda: list(map(find_links, paths, neighbors)))
         # 2. Compare their ends with the query, and read the texts of the nearest.
-        heaviest = [[link.id for link in sorted(own, key=lambda link: link.loss)] for own in links]
-        ids = limit_new(heaviest, memory.best_surfaces, _MAX_COSINES - memory.compared)
+        most = _MAX_COSINES - memory.compared
+        ids = await offload_if(is_long, lambda: limit_new(_heaviest_first(links), memory.best_surfaces, most))
         usable = set(await self._compare(state, ids, corpus))
         near = _find_nearest(memory, [link for own in links for link in own if link.id in usable])
         await memory.read_texts([link.id for link in near], corpus)
         # 3. Value the paths to them, which then compete.
         found = memory.extend(near, self.coverage)
         memory.add_links(found, self.names)
-        memory.ways |= to_ways(paths, links, {path.ids: path for path in found})
+        read = {path.ids: path for path in found}
+        ways = await offload_if(is_long, lambda: [to_ways(*pair, read) for pair in zip(paths, links, strict=True)])
+        memory.ways.update(zip((path.id for path in paths), ways, strict=True))
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
@@ -253,6 +266,10 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
             hit_of[id] if memory.best[id] is memory.committed[id] else memory.move(hit_of[id], memory.best[id])
             for id in sorted(hit_of, key=places.__getitem__)
         ]
+
+
+def _heaviest_first(links: Sequence[Sequence[Hop]]) -> list[list[Id]]:
+    return [[link.id for link in sorted(own, key=lambda link: link.loss)] for own in links]
 
 
 def _find_nearest(memory: PathMemory, links: Sequence[Hop]) -> list[Hop]:

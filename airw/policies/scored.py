@@ -219,7 +219,8 @@ class Scored(AdmittingPolicy[ScoredMemory]):
     async def _call_path_scorer(self, paths: list[NodePath]) -> list[float]:
         answer: Any = cast("Callable[[Sequence[NodePath]], Any]", self.path_scorer)(paths) if paths else []
         answer = await answer if inspect.isawaitable(answer) else answer
-        if not isinstance(answer, Collection | np.ndarray) or len(answer) != len(paths):
+        is_list = answer.ndim > 0 if isinstance(answer, np.ndarray) else isinstance(answer, Collection)
+        if not is_list or len(answer) != len(paths):
             raise PolicyError(f"path_scorer returned {short_repr(answer)}; return {len(paths)} numbers, one per path")
         return [_to_score("path_scorer", value, path.nodes[-1]) for value, path in zip(answer, paths, strict=True)]
 

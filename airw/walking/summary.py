@@ -89,7 +89,7 @@ class WalkSummary:
     def truncated(self) -> bool:
         """True if anything was, or may have been, left out.
 
-        A limit that is reached exactly, with nothing beyond it, does not truncate a walk.
+        A limit that is reached exactly does not truncate a walk if `count_beyond_limits` found nothing beyond it.
         """
         return bool(self.left_out or self.at_least or self.unknown or self.lost) or self.stop == "timeout"
 

@@ -90,8 +90,8 @@ class TestPaths:
             ranking = await ranking_of(corpus, policy())
         assert paths(ranking)[:2] == [["kestrel"], ["kestrel", "harbour"]]
         hit = ranking[1]
-        assert hit.metadata["added"] == ["city"]
-        parts = (hit.metadata[name] for name in ("mean_cosine", "coverage", "link_loss"))
+        assert hit.metadata["path_added"] == ["city"]
+        parts = (hit.metadata[name] for name in ("path_cosine", "path_coverage", "path_loss"))
         cosine, coverage, loss = parts
         assert hit.score == hit.metadata["path_value"] == pytest.approx(cosine + 0.5 * coverage - loss)
         assert 0 < coverage <= 1
@@ -100,7 +100,7 @@ class TestPaths:
     async def test_words_are_told_as_the_query_writes_them(self):
         async with teams() as corpus:
             ranking = await ranking_of(corpus, policy(), "Which CITY? (Kestrel)")
-        added = {hit.artifact_id: hit.metadata["added"] for hit in ranking}
+        added = {hit.artifact_id: hit.metadata["path_added"] for hit in ranking}
         assert added["kestrel"] == ["Kestrel"]
         assert "CITY" in added["harbour"]
 
@@ -117,8 +117,8 @@ class TestPaths:
             ranking = await ranking_of(small, policy())
             expected = ids(await search(corpus, QUERY, k=2, mode="dense"))
         assert [id for id in ids(ranking) if id in expected] == expected
-        assert {hit.metadata["coverage"] for hit in ranking} == {0.0}
-        assert not any(hit.metadata["added"] for hit in ranking)
+        assert {hit.metadata["path_coverage"] for hit in ranking} == {0.0}
+        assert not any(hit.metadata["path_added"] for hit in ranking)
 
     async def test_a_store_without_links_is_searched_alone(self):
         class Linkless:
@@ -140,7 +140,7 @@ class TestPaths:
             hits, walk = await walk_all(corpus, PathCoverage(seed_k=6, lead_k=6), QUERY)
         by_search = next(hit for hit in hits if hit.artifact_id == "harbour")
         by_path = next(hit for hit in walk.ranking if hit.artifact_id == "harbour")
-        assert by_search.metadata["added"] != by_path.metadata["added"]
+        assert by_search.metadata["path_added"] != by_path.metadata["path_added"]
         assert by_path.score > by_search.score
         assert ids(walk.ranking).index("harbour") <= flat.index("harbour")
         assert {*ids(hits)} == {*ids(walk.ranking)} == {*flat}
@@ -154,6 +154,43 @@ class TestPaths:
         assert ["kestrel", "harbour", "rain"] in paths(deep)
         assert paths(flat) == [[id] for id in ids(flat)]
         assert len(flat) == 2
+
+
+class TestLimits:
+    """Limits of the walk keep out what competes least."""
+
+    @staticmethod
+    def hub(count):
+        crowd = [f"c{number}" for number in range(count)]
+        return {
+            **{id: item("rain") for id in crowd},
+            "kestrel": item(*TEAMS["kestrel"]["texts"], to=[*crowd, "harbour"]),
+            "harbour": TEAMS["harbour"],
+        }
+
+    async def test_a_cap_of_links_keeps_the_best_path(self):
+        async with teams(self.hub(20)) as corpus:
+            for limits in (Limits(max_fanout=3), Limits(max_edges=3), Limits()):
+                ranking = await ranking_of(corpus, policy(seed_k=1, direction="out"), limits=limits)
+                assert ["kestrel", "harbour"] in paths(ranking)
+
+    async def test_a_walk_under_a_cap_leaves_no_path_waiting(self):
+        items = {
+            f"n{at}": item(f"kestrel {at}", to=[f"n{(at + step) % 12}" for step in (1, 2, 3, 5)]) for at in range(12)
+        }
+        async with teams(items) as corpus:
+            for cap in range(1, 5):
+                _, walk = await walk_all(corpus, policy(seed_k=6), QUERY, limits=Limits(max_fanout=cap))
+                assert walk.summary.stop == "exhausted"
+
+    async def test_nothing_is_counted_behind_an_artifact_that_may_not_be_crossed(self):
+        left_out = []
+        async with teams() as corpus:
+            for scope in (Scope(), Scope(cross={"kind": "nothing"})):
+                options = {"max_depth": 0, "limits": Limits(count_beyond_limits=True)}
+                _, walk = await walk_all(corpus, policy(scope=scope), QUERY, **options)
+                left_out.append(walk.summary.left_out)
+        assert left_out == [{"max_depth": 2}, {}]
 
 
 class TestNames:
@@ -201,7 +238,7 @@ class TestLinks:
         links = extractor_from(lambda _, raw: raw["links"], id="links")
         async with teams(items, links=links) as corpus:
             hits = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1, direction="out"))}
-        assert hits["harbour"].metadata["link_loss"] == pytest.approx(0.15)
+        assert hits["harbour"].metadata["path_loss"] == pytest.approx(0.15)
 
     @pytest.mark.parametrize(("count", "loss"), [(7, 0), (8, 0.07 * log(8 / 7)), (70, 0.07 * log(10))])
     async def test_each_link_of_an_artifact_with_many_neighbours_costs_more(self, count, loss):
@@ -213,7 +250,14 @@ class TestLinks:
         }
         async with teams(items) as corpus:
             hits = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1, direction="out"))}
-        assert hits["harbour"].metadata["link_loss"] == pytest.approx(loss)
+        assert hits["harbour"].metadata["path_loss"] == pytest.approx(loss)
+
+    async def test_the_links_of_a_root_are_followed_though_the_search_finds_it_too(self):
+        items = {f"n{at}": item(f"kestrel team train {at}") for at in range(6)}
+        items |= {"root": item("a kestrel with bread and jam", to=["end"]), "end": item("a lake")}
+        async with teams(items) as corpus:
+            found = [await ranking_of(corpus, policy(seed_k=k, lead_k=1, roots=["root"])) for k in (0, 8)]
+        assert all(["root", "end"] in paths(ranking) for ranking in found)
 
     async def test_an_incoming_link_counts_less(self):
         items = {
@@ -224,7 +268,7 @@ class TestLinks:
         async with teams(items) as corpus:
             both = {hit.artifact_id: hit for hit in await ranking_of(corpus, policy(seed_k=1))}
             out = ids(await ranking_of(corpus, policy(seed_k=1, direction="out")))
-        assert both["harbour"].metadata["link_loss"] == pytest.approx(0.15)
+        assert both["harbour"].metadata["path_loss"] == pytest.approx(0.15)
         assert "harbour" not in out
 
     async def test_the_work_of_a_query_is_bounded(self):
@@ -306,7 +350,7 @@ class TestOptions:
             ranking = await ranking_of(both, policy())
             alone = await ranking_of(one, policy())
         assert ids(ranking)[0] == ids(alone)[0]
-        assert any(hit.metadata["coverage"] for hit in ranking)
+        assert any(hit.metadata["path_coverage"] for hit in ranking)
         assert [("test", "kestrel"), ("test", "harbour")] in [[tuple(id) for id in path] for path in paths(ranking)]
 
     @pytest.mark.parametrize(

@@ -150,3 +150,18 @@ def test_it_takes_the_place_of_a_scorer():
 async def test_it_passes_the_exam_of_policies():
     report = await PolicySuite(from_root(), lambda: corpus_of(DIAMOND), "0").run()
     assert report.passed, report
+
+
+async def test_artifacts_that_wait_do_not_count_as_new_ones():
+    items = {
+        "a": item("0", to=["x"], worth=3),
+        "b": item("0.1", to=["x", "y"], worth=2),
+        "x": item("0.2", worth=1),
+        "y": item("0.3", worth=0),
+    }
+    options = {"roots": ["a", "b"], "adjacent_k": 1, "per_iteration_limit": 1}
+    async with corpus_of(items) as corpus:
+        hits, _ = await walk_all(
+            corpus, from_root(lambda paths: [path.nodes[-1].metadata["worth"] for path in paths], **options)
+        )
+    assert ids(hits) == ["a", "b", "x", "y"]
