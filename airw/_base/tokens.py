@@ -6,9 +6,9 @@ memory, so that the words are those of an index in any script.
 """
 
 import re
-import threading
 import unicodedata
 import weakref
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
@@ -63,8 +63,9 @@ class Tokenizer:
         self._name = name
         self._stems = name.startswith("porter")
         self._known: dict[str, Sequence[str]] = {}  # it only grows; a full one is replaced
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        # One call at a time uses a connection. So a short call, perhaps of an event loop, never waits for a long one.
+        self._idle: list[sqlite3.Connection] = []  # `pop` and `append` need no lock
+        weakref.finalize(self, _close_all, self._idle)
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
         """Return all words of each prepared text, in their order."""
@@ -90,23 +91,26 @@ class Tokenizer:
             self._known = {}
         self._known.update(item for item in found.items() if len(item[0]) <= _LONGEST_KNOWN)
         is_complete = self._known is known and len(max(missing, key=len)) <= _LONGEST_KNOWN
-        return known if is_complete else {**known, **found}
+        return known if is_complete else ChainMap(found, known)  # without a copy of all that is known
 
     def _tokenize(self, parts: Sequence[str]) -> list[Sequence[str]]:
         if not self._stems and all(map(str.isascii, parts)):
             return [_find_words(part) for part in parts]
         words: list[list[str]] = [[] for _ in parts]
-        with self._lock:
-            connection = self._connection or self._connect()
-            connection.execute("BEGIN")
-            try:
-                rows = ((row, part.encode(errors="replace").decode()) for row, part in enumerate(parts))
-                connection.executemany("INSERT INTO piece (rowid, text) VALUES (?, ?)", rows)
-                for row, word in connection.execute("SELECT doc, term FROM word ORDER BY doc, offset"):
-                    if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
-                        words[row].append(word)
-            finally:
-                connection.execute("ROLLBACK")
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        connection.execute("BEGIN")
+        try:
+            rows = ((row, part.encode(errors="replace").decode()) for row, part in enumerate(parts))
+            connection.executemany("INSERT INTO piece (rowid, text) VALUES (?, ?)", rows)
+            for row, word in connection.execute("SELECT doc, term FROM word ORDER BY doc, offset"):
+                if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
+                    words[row].append(word)
+        finally:
+            connection.execute("ROLLBACK")
+            self._idle.append(connection)
         return list(map(tuple, words))
 
     def _connect(self) -> "sqlite3.Connection":
@@ -116,9 +120,12 @@ class Tokenizer:
         connection.text_factory = lambda data: data.decode(errors="replace")
         connection.execute(f"CREATE VIRTUAL TABLE piece USING fts5 (text, content='', tokenize='{self._name}')")
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
-        weakref.finalize(self, connection.close)
-        self._connection = connection
         return connection
+
+
+def _close_all(connections: "list[sqlite3.Connection]") -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _find_words(text: str) -> list[str]:

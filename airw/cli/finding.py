@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from airw import corpora, discovery, evaluation, traversal, walking
+import airw
+from airw import corpora, discovery, evaluation, walking
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw.cli import finding_output as output
@@ -61,7 +62,7 @@ async def traverse(arguments: argparse.Namespace) -> int:
         options = pick(arguments, "max_depth", "node_budget", "timeout")
         if arguments.count_beyond_limits:
             options["limits"] = Limits(count_beyond_limits=True)
-        walk = traversal.traverse(query, corpus, policy=policy, **options)
+        walk = airw.traverse(query, corpus, policy=policy, **options)
         if arguments.format == "html":
             await _print_page(walk)
             return 0

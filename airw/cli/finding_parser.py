@@ -249,8 +249,8 @@ def _expand(sub: Commands) -> None:
 def _calibrate(sub: Commands) -> None:
     epilog = """Each line of CASES.jsonl is one object: {"query": "…", "gold": ["id", …]}. gold contains the ids of the
 documents that answer the query, and is empty if none does; the file needs queries of both kinds.
-A floor is valid for one mode, one fusion and one reranker."""
-    about = "find the floor: the score below which discover should choose nothing"
+A floor is valid for one mode. It applies to the evidence; with --rerank, to the scores of that reranker."""
+    about = "find the floor: the evidence below which discover should choose nothing"
     calibrate = add_command(sub, "calibrate", "finding.calibrate", about, epilog=epilog)
     add_query(calibrate, "[CORPUS] CASES.jsonl", "the corpus, if there are several, and the file of cases")
     function = "airw.evaluation.calibrate_min_score"
@@ -262,7 +262,7 @@ A floor is valid for one mode, one fusion and one reranker."""
         help="count an answer if it is among the first K hits",
     )
     add_mode(calibrate, function)
-    add_fusion(calibrate, "airw.search")
+    add_fusion(calibrate, "airw.discover")
     add_parameter(
         calibrate,
         f"{function}:sensitivity_weight",

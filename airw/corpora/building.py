@@ -167,7 +167,6 @@ class BuildRequest:
         """
         if not isinstance(self.target, Path):
             async with self.target.writing():
-                await self._set_language(self.target)
                 yield self.target
             return
         await _prepare_folder(self.target, before_create)
@@ -180,14 +179,13 @@ class BuildRequest:
             is_new = not await anyio.Path(self.target).exists()
             await exit_stack.enter_async_context(store)
             try:
-                await self._set_language(store)
                 yield store
             except BaseException:
                 if is_new:
                     await _discard_if_empty(store)
                 raise
 
-    async def _set_language(self, store: Store) -> None:
+    async def set_language(self, store: Store) -> None:
         """Index the texts of a store again if the caller passed another language."""
         if self.language == "auto":
             return
@@ -355,6 +353,8 @@ async def _build(request: BuildRequest) -> Corpus:
             await check_origin(request, store)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
+            # Only now, as a build that is refused changes nothing.
+            await request.set_language(store)
             builder = Builder(recipe, store, embedder, config, outdated, meter)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
             # Prune last: only now it is certain which artifacts the source no longer has.

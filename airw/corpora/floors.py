@@ -161,12 +161,26 @@ async def load_built_floor(corpus: OpenCorpus[RecordReader], mode: Mode) -> Buil
         >>> anyio.run(main)
     """
     record = await corpus.store.calibration(floor_key(mode))
-    if record.get("method") != _METHOD:
+    if record.get("method") != _METHOD or not {"min_evidence", "mode"} <= record.keys():
         return None
     # The corpus may know its embedder by another id than the embedder itself: both name the same weights.
     if record.get("embedder_id") not in (corpus.embedder.id, (await corpus.store.config()).get("embedder_id")):
         return None
-    return BuiltFloor.from_dict(record)
+    floor = BuiltFloor.from_dict(record)
+    return floor if _is_readable(floor) else None
+
+
+def _is_readable(floor: BuiltFloor) -> bool:
+    """Return whether the numbers of a stored floor are numbers, of channels that its mode has."""
+    if floor.mode not in MODES:
+        return False
+    numbers: list[Any] = [floor.offset, floor.changed, floor.artifacts]
+    numbers += [] if floor.min_evidence is None else [floor.min_evidence]
+    for values in (floor.weights, floor.enough):
+        if not isinstance(values, Mapping) or not set(values) <= set(channels_of(floor.mode)):
+            return False
+        numbers += values.values()
+    return all(isinstance(number, int | float) and math.isfinite(number) for number in numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,8 @@ async def prepare_ingest(
         source: How the artifacts are indexed, such as `from_mapping({}, name="notes")`. If the plan is to be pickled,
             its strategy, extractor and functions must be picklable: functions of a module, for example, not lambdas.
         store: The name or path of a corpus file, which must be on the machine that the workers run on. An open store
-            works only for tasks of this process.
+            works only for tasks of this process. A new file is in English; for another language, pass a
+            `SqliteStore(path, language=None)`.
         embedder: A specification, from which each process makes the embedder once; or an embedder, which is pickled
             with the plan. The default is the source's.
         edge_extractor: The extractor of links; the default is the source's. An extractor that must see all artifacts

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from airw._base.concurrency import call_user_function
+from airw._base.concurrency import call_user_function, offload_if
 from airw._base.messages import error_text, short_repr
 from airw.discovery._planning import DiscoveryPlan
 from airw.discovery._query_source import SourceRequest, drop_copies
@@ -20,6 +20,8 @@ from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.values import SearchHit
+
+_OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
 
 
 async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer]) -> DiscoveryResult:
@@ -237,7 +239,10 @@ async def _rank_union_so_far(request: SourceRequest, answers: Mapping[str, Answe
     # Further stages give scores that have no bounds; so does a factor of a source.
     has_bounds = bounds is not None and answer.channels and not plan.search.has_second_stage and not union.weights
     if pending and has_bounds:
-        return _mark_final(hits, final_union_places(hits, answer.channels, bounds or [], answer.search))
+        # Each hit is compared with each artifact in the rankings.
+        pairs = len(hits) * sum(len(channel.rankings[0]) for channel in answer.channels.values())
+        options = hits, answer.channels, bounds or [], answer.search
+        return _mark_final(hits, await offload_if(pairs > _OFFLOAD_ABOVE, final_union_places, *options))
     return _mark_final(hits, [not pending] * len(hits))
 
 

@@ -135,20 +135,22 @@ async def load_calibrated(
         )
     with name_missing_method(query.verb, corpus.store):
         records: Mapping[str, Mapping[str, Any]] = await corpus.store.calibration()
-    of_mode = records.get(query.mode, {})
+    of_mode, own = records.get(query.mode, {}), records.get(key, {})
     # The evidence does not depend on the fusion, and is weighed before anything moves scores.
     is_of_evidence = tag is None and of_mode.get("signal") == "evidence"
+    if compares_scores and own and own.get("signal") != "evidence":
+        is_of_evidence = False
     if is_walk and not is_of_evidence:
         return StoredFloor()
     if query.rescaling_options and not is_of_evidence:
         moved = " and ".join(query.rescaling_options)
         return StoredFloor(note=f"{moved} move scores off the scale that floors are calibrated on")
-    if is_of_evidence and compares_scores:
+    record = of_mode if is_of_evidence else own
+    if compares_scores and record.get("signal") == "evidence":
         raise ArgumentError(
-            f"strategy='abs_threshold' cannot use the floor stored under {query.mode!r}: it is for the evidence of a "
-            "query, not for each score: call calibrate_min_score(…, signal='score', persist=True)"
+            f"strategy='abs_threshold' cannot use the floor stored under {record.get('key', key)!r}: it is for the "
+            "evidence of a query, not for each score: call calibrate_min_score(…, signal='score', persist=True)"
         )
-    record = of_mode if is_of_evidence else records.get(key, {})
     if not record:
         is_lost = bool(of_mode) and tag is None
         only = f", only for {query.mode!r}" if is_lost else ""
@@ -191,8 +193,9 @@ def _read_formula(record: Mapping[str, Any], query: SearchQuery) -> str | None:
         return None
     # BM25 scores of an older file mean something else by another formula; fused ranks do not.
     has_ranks = query.mode == "hybrid" and not query.adds_scores
-    formula = record.get("formula")
-    return formula if isinstance(formula, str) else None if has_ranks else FIRST_FORMULA
+    # A store that cannot count words has stored `None`, because it has no formula to compare.
+    formula = record.get("formula", None if has_ranks else FIRST_FORMULA)
+    return formula if isinstance(formula, str) else None
 
 
 def _read_weights(stored: object, query: SearchQuery) -> dict[str, float] | None:

@@ -302,7 +302,9 @@ class _SourceQuery:
         with name_missing_method(plan.search.verb, corpus.store):
             hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
         # After the search: its store has counted the words of the query already.
-        await self._find_evidence(view)
+        # The scope of a walk has no deadline any more.
+        with anyio.move_on_after(max(self.request.last_deadline - anyio.current_time(), 0.0)):
+            await self._find_evidence(view)
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit

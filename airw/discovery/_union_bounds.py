@@ -8,9 +8,9 @@ place is proven on its own.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -46,6 +46,26 @@ class _Share:
     rank: int
     now: float
     least: float
+
+
+class _Total(NamedTuple):
+    """A fused score now, and its bounds at the end."""
+
+    now: float
+    least: float
+    most: float
+    is_fixed: bool
+
+    @classmethod
+    def of(cls, shares: Collection[_Share]) -> Self:
+        """Return the sum of the parts that the channels add."""
+        return cls(
+            sum(share.now for share in shares),
+            sum(share.least for share in shares),
+            # A negative share may disappear.
+            sum(max(share.now, share.least) for share in shares),
+            all(share.least == share.now for share in shares),
+        )
 
 
 def bounds_of(counts: TermCounts, pooled: TermCounts, channels: Sequence[Mode]) -> dict[Mode, PendingBound]:
@@ -173,19 +193,21 @@ class _Fusion:
             for rank, (key, score) in enumerate(pairs, start=1):
                 share = self._share(channel, rank, score, bounds)
                 self.shares.setdefault(_as_key(key), {})[channel] = share
+        self.totals = {key: _Total.of(shares.values()) for key, shares in self.shares.items()}
         self.newcomer = max((self._best_newcomer(rankings, bound) for bound in pending), default=-math.inf)
 
     def is_above_newcomers(self, key: _Key) -> bool:
         """Return whether an artifact stays above all artifacts of pending sources."""
-        return _exceeds(self._least(key), self.newcomer)
+        return _exceeds(self.totals[key].least, self.newcomer)
 
     def stays_above(self, upper: _Key, lower: _Key) -> bool:
         """Return whether an artifact stays above another one that the same sources have found."""
-        if _exceeds(self._least(upper), self._most(lower)):
+        above, below = self.totals[upper], self.totals[lower]
+        if _exceeds(above.least, below.most):
             return True
         # Scores that cannot change keep their order, also if they are equal.
-        if self._is_fixed(upper) and self._is_fixed(lower):
-            return self._now(upper) >= self._now(lower)
+        if above.is_fixed and below.is_fixed:
+            return above.now >= below.now
         # Insertions keep the order within a channel: who is ahead in all of them stays ahead.
         ahead, behind = self.shares[upper], self.shares[lower]
         by_rank = not self.is_lone and not self.search.adds_scores
@@ -228,19 +250,6 @@ class _Fusion:
                 rank = 1 + int((ranking.scores > bound.score).sum())
                 shares.append(self._add(channel, rank, bound.score))
         return sum(shares) if shares else -math.inf
-
-    def _now(self, key: _Key) -> float:
-        return sum(share.now for share in self.shares[key].values())
-
-    def _least(self, key: _Key) -> float:
-        return sum(share.least for share in self.shares[key].values())
-
-    def _most(self, key: _Key) -> float:
-        # A negative share may disappear.
-        return sum(max(share.now, share.least) for share in self.shares[key].values())
-
-    def _is_fixed(self, key: _Key) -> bool:
-        return all(share.least == share.now for share in self.shares[key].values())
 
 
 def _as_key(ref: Any) -> _Key:

@@ -63,7 +63,8 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             fuses these rankings by rank, as `ir` does: every corpus then takes its turn, and ties are in the order of
             the list. A function gets `{name: hits}` and returns the merged hits.
         merge_weights: The factor of the scores of each corpus in a fusion by rank; 1.0 if it is not named.
-        merge_rrf_k: The rank constant for several corpora; `rrf_k` by default.
+        merge_rrf_k: The rank constant for several corpora; `rrf_k` by default. Without `fusion`, the default
+            is then `"rrf"`.
         loader: A function that reads a body from the metadata of a hit.
         store: A mapping of bodies by pointer.
         expand: The policy that chooses the neighbouring surfaces of a passage.

@@ -388,7 +388,9 @@ async def calibrate_min_score(
     measure = partial(separating_floor, sensitivity_weight=weight, floor_grid=grid)
     async with use_corpus(corpus) as opened:
         formula = await _find_formula(opened, query)
-        if signal is None and formula is None and "lexical" in query.channels:
+        if chosen == "evidence" and formula is None and "lexical" in query.channels:
+            if signal is not None:
+                raise ArgumentError("signal='evidence' needs a store that counts words: pass 'score'")
             chosen = "score"
         weights = evidence_weights(query.mode, opened.embedder.id) if chosen == "evidence" else {}
         positives, negatives, missed = await _collect_signals(opened, query, weights, checked)

@@ -161,10 +161,6 @@ class LinkColumnReader:
         """Return the types of the links at some positions."""
         return [self._label_table[label].type for label in links.labels[positions].tolist()]
 
-    def find_weights(self, links: LinkColumns) -> NDArray[np.float64]:
-        """Return the weight of each link."""
-        return np.array([label.weight for label in self._label_table], np.float64)[links.labels]
-
     def make_edges(self, links: LinkColumns, positions: NDArray[np.intp]) -> list[Edge]:
         """Return the stored edges at some positions."""
         columns = (column[positions].tolist() for column in (links.owners, links.ends, links.labels))

@@ -164,7 +164,7 @@ class TitleSurvey:
             except SourceError:  # the extraction of its links will report it
                 continue
             is_cased = self._settings.cased
-            self._words.add(_WORD.findall(_normalize(text, is_cased=False)))
+            self._words.add(_WORD.findall(normalize_text(text, is_cased=False)))
             if is_cased:
                 small = [word for word in _WORD.findall(text) if not word[0].isupper()]
                 self._cased_words.add([*small, *_CAPITAL_INSIDE.findall(text)])
@@ -182,15 +182,18 @@ class TitleSurvey:
         """Return an extractor that knows the collected titles."""
         settings = self._settings
         found: dict[str, set[str]] = {}
-        crowded: set[str] = set()  # the forms of titles that too many notes have
+        limits: dict[str, int] = {}  # the most notes that may have a form; the strictest of its titles counts
         for title, notes in {**self._notes_by_short, **self._notes}.items():
             if self._is_distinctive(title):
                 is_name = not settings.cased or self._is_name(title)
                 for form in self._list_forms(title, is_name=is_name):
                     found.setdefault(form, set()).update(notes)
-                    if len(found[form]) > (settings.shared if is_name else 1):
-                        crowded.add(form)
-        titles = {form: [] if form in crowded else sorted(notes) for form, notes in sorted(found.items())}
+                    limits[form] = min(limits.get(form, settings.shared), settings.shared if is_name else 1)
+        titles = {
+            form: sorted(notes) if len(notes) <= limits[form] else []
+            for form, notes in sorted(found.items())
+            if len(form) <= _MAX_CHARS  # in capitals, "ß" becomes "SS"
+        }
         return MentionFinder(settings.inner, settings.type, titles, settings.cased)
 
     def _is_distinctive(self, title: str) -> bool:
@@ -315,7 +318,7 @@ class MentionFinder:
 
     def _search_titles(self, text: str, line: int, *, own_id: str, own_names: set[str]) -> dict[str, int]:
         """Return the notes whose titles are in a text, each with the first line of its title."""
-        text = _mark_word_edges(_normalize(text, is_cased=self.cased))
+        text = _mark_word_edges(normalize_text(text, is_cased=self.cased))
         counted = 0  # newlines before this position are in `line` already
         first_lines: dict[str, int] = {}
         # Titles and text contain marks at the edges of words. So the automaton matches whole words only, and picks the
@@ -356,7 +359,7 @@ def _change_case(words: Sequence[str]) -> set[str]:
     return {small, small[:1].upper() + small[1:], " ".join(word[:1].upper() + word[1:] for word in words)}
 
 
-def _normalize(text: str, *, is_cased: bool) -> str:
+def normalize_text(text: str, *, is_cased: bool) -> str:
     """Normalize composition and white space, and case if it does not count; newlines stay.
 
     Emphasis by `_` is removed.
@@ -380,6 +383,6 @@ def _titles_of(artifact: Artifact, text: str, *, is_cased: bool) -> Iterator[str
     fields = {**artifact.metadata, **front.fields}
     title = note_title(artifact.id, fields, text, front.body)
     for name in (title, *map(to_text, as_list(fields.get("aliases")))):
-        normalized = " ".join(_normalize(name or "", is_cased=is_cased).split())
+        normalized = " ".join(normalize_text(name or "", is_cased=is_cased).split())
         if _WORD.search(normalized):
             yield normalized

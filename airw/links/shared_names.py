@@ -16,7 +16,7 @@ from airw.errors import ArgumentError, SourceError
 from airw.links._commonmark import paragraphs, text_of
 from airw.links._word_counts import WordCounts, hash_word
 from airw.links.markdown import MarkdownLinks
-from airw.links.mentions import LAST_PARENTHESES, digest_of, is_id_list
+from airw.links.mentions import LAST_PARENTHESES, digest_of, is_id_list, normalize_text
 from airw.protocols import CorpusWideExtractor, EdgeExtractor, Survey
 from airw.values import Artifact, Extraction, Link, fold_name, round_weight
 
@@ -138,7 +138,8 @@ class NameSurvey:
                 text = text_of(artifact)
             except SourceError:  # the extraction of its links will report it
                 continue
-            self._small_words.add({fold_name(word) for word in set(_WORD.findall(text)) if word.islower()})
+            words = {*_WORD.findall(text), *_TITLE_WORD.findall(text)}
+            self._small_words.add({fold_name(word) for word in words if word.islower()})
             for name in _find_names(artifact, text):
                 self._hashes.append(_hash(name))
                 self._holders.append(number)
@@ -239,7 +240,8 @@ def _find_names(artifact: Artifact, text: str) -> dict[str, int]:
     front = read_frontmatter(text)
     title = note_title(artifact.id, {**artifact.metadata, **front.fields}, text, front.body) or ""
     if any(map(str.isupper, title)):
-        _add_name(lines, _TITLE_WORD.findall(LAST_PARENTHESES.sub("", title)), 1)
+        name = LAST_PARENTHESES.sub("", normalize_text(title, is_cased=True))
+        _add_name(lines, _TITLE_WORD.findall(name), 1)
     if title and text.startswith(f"{title}\n"):  # a title above the text, which is no part of its first sentence
         text = "\0" * len(title) + text[len(title) :]
     for run in _find_runs(text):
@@ -262,7 +264,7 @@ def _find_runs(text: str) -> Iterator[_Run]:
     for paragraph in paragraphs(text):
         if paragraph.is_unreadable:
             continue
-        prose = paragraph.text if paragraph.is_prose else paragraph.mask_markup()
+        prose = normalize_text(paragraph.text if paragraph.is_prose else paragraph.mask_markup(), is_cased=True)
         line, counted = paragraph.line, 0
         for match in _RUN.finditer(prose):
             start = match.start()

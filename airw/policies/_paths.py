@@ -143,7 +143,10 @@ class PathMemory(ArtifactMemory):
         return self.cosines(link.id for link in links) + before, np.array(lengths, np.intp)
 
     def start(self, paths: Sequence[Path], hit_count: int, lead_count: int, names: float, roots: Sequence[Id]) -> None:
-        """Remember the hits of the search, which keep their order, and the roots; a root may be a hit, too."""
+        """Remember the hits of the search, which keep their order, and the roots.
+
+        A root may be a hit, too.
+        """
         scores = keep_order(np.array([path.value for path in paths[:hit_count]])).tolist()
         hits = [replace(path, score=score) for path, score in zip(paths, scores, strict=False)]
         self.seeds = {path.id: path for path in (*hits, *paths[hit_count:])}

@@ -33,8 +33,8 @@ class TextSearch(Protocol):
 class TermStatistics(TextSearch, Protocol):
     """Ranks records by BM25 with the word counts of several corpora.
 
-    If all corpora of a discovery have this capability, they rank texts as one corpus with all their records would. It
-    asks each for its counts, adds them with `TermCounts.sum`, and passes the sum to each search.
+    If all corpora of a discovery have this capability and one language, they rank texts as one corpus with all their
+    records would. It asks each for its counts, adds them with `TermCounts.sum`, and passes the sum to each search.
 
     Example:
         >>> import anyio

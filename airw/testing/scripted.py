@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from airw.errors import ArgumentError
-from airw.protocols import AdjacencyReader, SchemaReader, Store, TermStatistics
+from airw.protocols import AdjacencyReader, LanguageKeeper, SchemaReader, Store, TermStatistics
 
 T = TypeVar("T")
 
@@ -22,13 +22,15 @@ Failures: TypeAlias = Exception | Sequence[Exception | None]
 """Errors: one for all calls, or a list for the first calls, in which `None` lets a call succeed."""
 
 
-class _ScriptableStore(AdjacencyReader, TermStatistics, SchemaReader, Store, Protocol):
+class _ScriptableStore(AdjacencyReader, TermStatistics, LanguageKeeper, SchemaReader, Store, Protocol):
     """A store with all methods that a script may name."""
 
 
 _METHODS = tuple(name for name in dir(_ScriptableStore) if not name.startswith("_"))
 _OPTIONAL_METHODS = (
     "term_statistics",
+    "language",
+    "set_language",
     "surface_kinds",
     "has_fields",
     "field_names",

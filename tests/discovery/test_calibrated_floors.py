@@ -174,6 +174,27 @@ async def test_a_built_floor_of_another_formula_waits_for_the_next_build():
         assert (await discover(corpus, OWN[0], mode="lexical")).signals["floor_kind"] == "built"
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"min_evidence": "high"},
+        {"weights": None},
+        {"weights": {"dense": "x"}},
+        {"enough": None},
+        {"enough": {"evil": 1}},
+        {"offset": "x"},
+    ],
+)
+async def test_a_damaged_built_floor_is_none_and_ends_no_discovery(damage):
+    async with build(manual(15), store=MemoryStore()) as corpus:
+        await store_built_floor(corpus, "hybrid")
+        assert (await discover(corpus, OWN[0])).signals["floor_kind"] == "built"
+        await change(corpus, "built:hybrid", **damage)
+        result = await discover(corpus, OWN[0])
+        assert result.ids
+        assert "floor" not in result.signals
+
+
 @pytest.mark.parametrize("weights", [None, {}, {"dense": "much"}, {"color": 1.0}, [1.0]])
 async def test_weights_that_a_file_should_not_contain_are_refused(weights):
     async with open_calibrated() as (corpus, found):

@@ -191,6 +191,16 @@ def test_a_name_that_few_notes_share_leads_to_each_and_a_heading_that_they_share
     assert mentions_among({**headings, "x.md": "## Getting Started"}) == []
 
 
+def test_the_order_of_the_notes_does_not_matter():
+    notes = {"a.md": "# Apple pie", "b.md": "# apple pie", "x.md": "They bake apple pie and Apple pie."}
+    assert mentions_among(notes) == mentions_among(dict(reversed(notes.items())))
+
+
+def test_a_title_that_grows_in_capitals_stops_no_build():
+    notes = {"a.md": f"# {'ß ' * 249}", "b.md": "# Erik Berg", "x.md": "The son of Erik Berg."}
+    assert mentions_among(notes) == ["b.md"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["md-dendron", "md-eips", "md-notes"])
 def test_most_mentions_in_notes_depend_on_titles_of_one_ordinary_word(data, tmp_path, name):

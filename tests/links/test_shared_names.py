@@ -58,6 +58,9 @@ def is_shared(first, second):
         ("in **Élan Vital**", "of E\N{COMBINING ACUTE ACCENT}lan Vital."),
         ("Der Hans öffnete.", "mit Hans überall"),
         ("東京 Tokyo", "a day in Tokyo"),
+        ("they met _Hedy Lamarr_ there", "by Hedy Lamarr"),
+        ("by Hedy  Lamarr then", "by Hedy Lamarr"),
+        ("they met\n  Lamarr there", "by Lamarr"),
     ],
 )
 def test_a_run_of_words_with_capitals_is_a_name(first, second):
@@ -74,6 +77,7 @@ def test_a_run_of_words_with_capitals_is_a_name(first, second):
         ("about Bob", "about Bob"),
         ("in 1990", "in 1990"),
         ("東京", "東京"),
+        ("of A\N{COMBINING ACUTE ACCENT}ria Stone", "of E\N{COMBINING ACUTE ACCENT}bia Stone"),
         ("מלון דן", "מלון דן"),
     ],
 )
@@ -86,6 +90,10 @@ def test_a_word_that_more_notes_write_small_is_no_name():
     small = {f"{number}.md": "They like reading." for number in range(3)}
     assert links_in(texts) == {("a.md", "b.md"), ("b.md", "a.md")}
     assert links_in({**texts, **small}) == set()
+    texts = {name: f"{text.split()[0]} Long-term" for name, text in texts.items()}
+    small = {f"{number}.md": "They plan for the long-term." for number in range(3)}
+    assert links_in(texts)
+    assert not links_in({**texts, **small})
 
 
 def test_a_name_counts_if_few_notes_share_it():

@@ -83,7 +83,6 @@ def notes(tmp_path, monkeypatch):
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("command", MEASURED)
 async def test_each_command_makes_tables(notes, command):
-    pytest.importorskip("bm25s")
     async with AsyncExitStack() as stack:
         tables = await MEASURED[command](Library(HashingEmbedder(), stack), [notes])
     assert tables

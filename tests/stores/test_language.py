@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw import build, discover, from_mapping
-from airw.errors import ArgumentError
+from airw import build, discover, from_mapping, from_notes
+from airw.errors import ArgumentError, SourceError
 from airw.protocols import LanguageKeeper
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
@@ -125,6 +125,20 @@ async def test_a_build_changes_the_language_without_embedding_and_later_builds_k
             assert await find(corpus.store, "rotate") == [["keys"] if expected else []]
     async with build(source, store=MemoryStore(language=None), language="en") as corpus:
         assert await corpus.store.language() == "en"
+
+
+@pytest.mark.asyncio_only
+async def test_a_build_that_is_refused_leaves_the_language_as_it_was(tmp_path):
+    path = tmp_path / "corpus.airw"
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.md").write_text("rotating keys")
+    async with build(from_notes(tmp_path / "one", name="notes", embedder="light"), store=path):
+        pass
+    with pytest.raises(SourceError, match="was built from"):
+        await build(from_notes(tmp_path / "two", name="notes", embedder="light"), store=path, language=None)
+    async with await SqliteStore.open(path) as store:
+        assert await store.language() == "en"
 
 
 @pytest.mark.asyncio_only

@@ -5,6 +5,7 @@ from contextlib import closing
 
 import pytest
 
+from airw.corpora import check_corpus_file
 from airw.errors import ArgumentError, StoreCorrupt
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
@@ -65,9 +66,22 @@ async def test_a_weight_that_airw_never_writes_is_damage(tmp_path, weight):
         await store.apply([put("a", "x", links=[Link("b", weight=0.5)]), put("b", "x")])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE link SET weight = ?", [weight])
+    assert await check_corpus_file(path) == ["1 links with a wrong weight"]
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreCorrupt, match="weight"):
             await store.neighbors(["a"])
+
+
+@pytest.mark.parametrize("changes", [["PRAGMA user_version = 6"], [*_TO_FORMAT_6, "PRAGMA user_version = 7"]])
+async def test_a_file_whose_format_and_columns_disagree_is_damaged(tmp_path, changes):
+    path = tmp_path / "odd.airw"
+    async with SqliteStore(path) as store:
+        await store.apply([put("a", "x")])
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in changes:
+            connection.execute(statement)
+    with pytest.raises(StoreCorrupt, match="links are not those of its format"):
+        await SqliteStore.open(path)
 
 
 @pytest.mark.parametrize("weight", [0, -0.5, 1.01, float("nan"), "1", None])

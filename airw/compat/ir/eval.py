@@ -419,6 +419,7 @@ def calibrate_min_score(
         "k": k,
         "surfaces": surfaces,
         "signal": "score",
+        "fusion": "rrf",
         **settings,
         **to_airw_options(corpus, search_kw),
     }
@@ -427,5 +428,7 @@ def calibrate_min_score(
 
 def load_calibration(corpus: Any, mode: str, **search_kw: Any) -> MinScoreCalibration | None:
     """Return the stored calibration of a mode, or `None` if there is none."""
-    options: Any = to_airw_options(corpus, search_kw)
-    return run(evaluation.load_calibration, to_airw(corpus), mode, **options)
+    options: Any = {"fusion": "rrf", **to_airw_options(corpus, search_kw)}
+    calibration = run(evaluation.load_calibration, to_airw(corpus), mode, **options)
+    # A floor of airw on the evidence is no number for `select`.
+    return None if calibration is not None and calibration.signal == "evidence" else calibration

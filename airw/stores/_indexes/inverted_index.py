@@ -289,6 +289,9 @@ class InvertedIndex:
         state = read_state(connection)
         if state == self._table.state:
             return
+        # An older state, of an earlier language perhaps, must not take the place of a later one.
+        if state.schema < self._table.state.schema:
+            raise _Outdated
         # The words of another language are other words of the same rows.
         if state.language != self._table.state.language:
             self._clear()

@@ -28,11 +28,13 @@ class TextState(NamedTuple):
         totals: The number of rows, and of words in each column, as FTS5 stores them.
         last: The highest rowid that was ever used.
         language: The language of the words.
+        schema: A number that grows with each change of the tables, and so with each change of the language.
     """
 
     totals: bytes | None
     last: int
     language: Language | None = None
+    schema: int = 0
 
     def decode(self) -> tuple[int, int]:
         """Return the number of rows, and of words in all of them."""
@@ -46,11 +48,12 @@ def read_state(connection: "sqlite3.Connection") -> TextState:
     row = connection.execute(
         """SELECT (SELECT CAST(block AS BLOB) FROM record_text_data WHERE id = ?),
         (SELECT coalesce(max(CAST(seq AS INTEGER)), 0) FROM sqlite_sequence WHERE name = 'record'),
-        (SELECT sql FROM main.sqlite_schema WHERE name = 'record_text')""",
+        (SELECT sql FROM main.sqlite_schema WHERE name = 'record_text'),
+        (SELECT schema_version FROM pragma_schema_version)""",
         [_TOTALS],
     ).fetchone()
-    totals, last, sql = row
-    return TextState(totals, last, language_of(sql))
+    totals, last, sql, schema = row
+    return TextState(totals, last, language_of(sql), schema)
 
 
 def read_rowids(connection: "sqlite3.Connection", after: int) -> NDArray[np.int64]:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 from airw._base.messages import error_text, one_line
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.word_tables import read_lengths
+from airw.stores.sqlite._links import has_weights
 from airw.stores.sqlite._records import parse_metadata
 from airw.stores.sqlite._segment_building import read_corpus_mark
 from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.values.links import LEAST_WEIGHT
 
 if TYPE_CHECKING:
     import sqlite3
@@ -35,6 +37,12 @@ _ORPHANS = {
         OR target NOT IN (SELECT id FROM artifact)""",
     "records that are not counted": """
         SELECT (SELECT count(*) FROM record) <> (SELECT coalesce(sum(live), 0) FROM bucket)""",
+}
+
+_WEIGHTS = {
+    "links with a wrong weight": f"""
+        SELECT count(*) FROM link WHERE weight IS NOT NULL
+        AND (typeof(weight) <> 'real' OR weight NOT BETWEEN {LEAST_WEIGHT} AND 1)""",
 }
 
 
@@ -66,7 +74,8 @@ def _check_pages(connection: "sqlite3.Connection") -> Iterator[str]:
 
 
 def _check_orphans(connection: "sqlite3.Connection") -> Iterator[str]:
-    for fault, sql in _ORPHANS.items():
+    checks = {**_ORPHANS, **(_WEIGHTS if has_weights(connection) else {})}
+    for fault, sql in checks.items():
         (count,) = connection.execute(sql).fetchone()
         if count:
             yield f"{count} {fault}"

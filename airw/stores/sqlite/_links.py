@@ -137,7 +137,7 @@ _WEIGHTED = """
 _WEIGHTED_OUT = _WEIGHTED.format(
     near="artifact_id",
     far="CASE WHEN target_source IS NULL THEN target ELSE ref END",
-    corpus="coalesce(':' || target_source, '')",
+    corpus="CASE WHEN target_source IS NULL THEN '' ELSE ':' || target_source END",
 )
 _WEIGHTED_IN = _WEIGHTED.format(near="target", far="artifact_id", corpus="''")
 

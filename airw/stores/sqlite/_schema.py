@@ -415,6 +415,9 @@ def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
             f"{str(path)!r} contains the trigger {short_repr(triggers[0])}, which airw never makes; build it with "
             "repair=True, or use another copy of it"
         )
+    columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('link')")}
+    if ("weight" in columns) != (_read_version(connection) == VERSION):
+        raise StoreCorrupt(f"{str(path)!r} is damaged: its links are not those of its format; {MEND}")
 
 
 def _is_ordinary(name: str, sql: object) -> bool:

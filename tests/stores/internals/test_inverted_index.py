@@ -1,6 +1,7 @@
 """The inverted index ranks by BM25 after any writes, interrupts and evictions."""
 
 import math
+import re
 import sqlite3
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -278,7 +279,7 @@ def test_an_unchanged_file_is_not_read_again():
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
         statements = trace_statements(connection)
         postings.rank(connection, ["one"], 5, surfaces=["chunk"])
-        assert len([each for each in statements if "json_each" not in each]) == 1  # checks for changes
+        assert len([each for each in statements if not re.search("json_each|PRAGMA", each)]) == 1  # checks for changes
 
 
 def test_the_least_recently_used_words_are_forgotten_and_the_others_are_not_read_again(monkeypatch):
