@@ -14,11 +14,6 @@ TEXTS = {
     "lamp": "a moon lamp",
     "list": "sort a list",
 }
-    "keys": "rotate the signing keys",
-    "bread": "bake a loaf of bread",
-    "lamp": "a moon lamp",
-    "list": "sort a list",
-}
 CASES = [
     DiscoveryCase("signing keys", "keys"),
     DiscoveryCase("loaf of bread", "bread"),
