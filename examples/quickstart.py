@@ -13,10 +13,12 @@ NOTES = Path(__file__).parent / "data" / "eips"
 async def main(question: str) -> None:
     """Print each hit as soon as it is committed, with its path; then why the walk stopped."""
     source = airw.from_notes(NOTES, embedder="light")
-    async with airw.build(source, store=airw.stores.MemoryStore()) as corpus:
-        async with airw.traverse(question, corpus, node_budget=8, timeout=10) as walk:
-            async for hit in walk:
-                print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")
+    async with (
+        airw.build(source, store=airw.stores.MemoryStore()) as corpus,
+        airw.traverse(question, corpus, node_budget=8, timeout=10) as walk,
+    ):
+        async for hit in walk:
+            print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")
     print(f"stopped: {walk.summary.stop if walk.summary else 'never started'}")
 
 
