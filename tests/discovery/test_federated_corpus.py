@@ -81,6 +81,7 @@ def test_a_walk_over_several_corpora_equals_the_walk_in_one(name, backend, numbe
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", ["Eager", "Eager-fields", "LinkWalk", "PersonalizedPageRank", "ReverseDependency"])
 async def test_a_walk_over_several_files_equals_the_walk_in_one_corpus(name, tmp_path):

@@ -73,6 +73,7 @@ def test_a_discovery_in_several_corpora_equals_one_in_a_corpus_that_contains_the
     assert outcome(many) == outcome(one)
 
 
+@pytest.mark.slow
 @given(PARTS, QUERY, st.sampled_from(["rrf", "blend"]), st.data())
 @settings(max_examples=examples(20))
 def test_no_order_of_the_corpora_gives_another_result(parts, query, merge, data):

@@ -484,6 +484,7 @@ def test_after_any_changes_a_build_contains_the_mentions_of_a_fresh_one(backend,
     anyio.run(check_builds, edits, MemoryStore(), mentions, backend=backend)
 
 
+@pytest.mark.slow
 @given(edits=STEPS, mentions=EXTRACTORS)
 @settings(max_examples=examples(12))
 def test_the_same_is_true_for_a_file(tmp_path_factory, edits, mentions):

@@ -80,6 +80,7 @@ def test_their_async_side_walks_alike(number):
     anyio.run(partial(compare, is_async=True), *draw(number))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("kind", KINDS)
 async def test_files_are_walked_alike(kind, tmp_path):

@@ -28,7 +28,7 @@ from tests.support.corpora import ROOT
 
 if not _segments.is_installed():
     pytest.skip("the extra `ann` is not installed", allow_module_level=True)
-pytestmark = pytest.mark.asyncio_only
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]  # each test writes thousands of vectors
 
 DIM = 32
 
