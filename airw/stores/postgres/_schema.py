@@ -1,0 +1,101 @@
+"""The tables of a corpus on a PostgreSQL server: one schema a corpus."""
+
+# The corpus "notes" has the schema "airw_notes". All texts are compared byte by byte (collation "C"), so that their
+# order is that of Python and of the other stores on every server.
+SCHEMA_PREFIX = "airw_"
+VERSION = 1
+
+TABLES = (
+    # Values are JSON as written; kinds as in the file of a `SqliteStore`: "config", "calibration", "run <name>".
+    """CREATE TABLE setting (
+        kind text COLLATE "C" NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        value json NOT NULL,
+        PRIMARY KEY (kind, key)
+    )""",
+    """CREATE TABLE artifact (
+        id text COLLATE "C" PRIMARY KEY,
+        version text NOT NULL,
+        embedder_id text NOT NULL,
+        strategy_id text NOT NULL,
+        extractor_id text NOT NULL,
+        source text NOT NULL
+    )""",
+    # Numbers of records only grow; they keep the order in which the records of an artifact were given. `text` is UTF-8,
+    # as PostgreSQL has no text with NUL. `metadata` is JSON as written; `fields` is the same for filters (see
+    # `_filter_sql`).
+    "CREATE SEQUENCE record_number",
+    """CREATE TABLE record (
+        number bigint NOT NULL,
+        id text COLLATE "C" NOT NULL,
+        artifact_id text COLLATE "C" NOT NULL,
+        kind text COLLATE "C" NOT NULL,
+        idx bigint NOT NULL,
+        length integer NOT NULL,
+        text bytea NOT NULL,
+        metadata json NOT NULL,
+        fields jsonb NOT NULL,
+        PRIMARY KEY (artifact_id, number)
+    )""",
+    "CREATE INDEX record_by_number ON record (number)",
+    "CREATE INDEX record_by_id ON record (id)",
+    "CREATE INDEX record_by_field ON record USING gin (fields jsonb_path_ops)",
+    # Apart from the records, so that comparing all vectors reads nothing else.
+    """CREATE TABLE vector (
+        number bigint NOT NULL,
+        artifact_id text COLLATE "C" NOT NULL,
+        record_id text COLLATE "C" NOT NULL,
+        kind text COLLATE "C" NOT NULL,
+        idx bigint NOT NULL,
+        value vector NOT NULL,
+        PRIMARY KEY (artifact_id, number)
+    )""",
+    # How often each word is in each record, and how many words the record has.
+    """CREATE TABLE posting (
+        word text COLLATE "C" NOT NULL,
+        number bigint NOT NULL,
+        count integer NOT NULL,
+        length integer NOT NULL,
+        PRIMARY KEY (word, number) INCLUDE (count, length)
+    )""",
+    """CREATE TABLE link (
+        artifact_id text COLLATE "C" NOT NULL,
+        position integer NOT NULL,
+        ref text COLLATE "C" NOT NULL,
+        type text COLLATE "C" NOT NULL,
+        origin text COLLATE "C" NOT NULL,
+        target_source text COLLATE "C",
+        file text,
+        line bigint,
+        or_ref text COLLATE "C",
+        target text COLLATE "C",
+        state text NOT NULL,
+        folded text COLLATE "C",
+        or_folded text COLLATE "C",
+        weight double precision,
+        PRIMARY KEY (artifact_id, type, origin, position)
+    )""",
+    "CREATE INDEX link_by_ref ON link (ref)",
+    "CREATE INDEX link_by_or_ref ON link (or_ref) WHERE or_ref IS NOT NULL",
+    "CREATE INDEX link_by_folded ON link (folded) WHERE folded IS NOT NULL",
+    "CREATE INDEX link_by_or_folded ON link (or_folded) WHERE or_folded IS NOT NULL",
+    "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
+    """CREATE TABLE name (
+        key text COLLATE "C" NOT NULL,
+        tier integer NOT NULL,
+        artifact_id text COLLATE "C" NOT NULL,
+        PRIMARY KEY (key, tier, artifact_id)
+    )""",
+    "CREATE INDEX name_of_artifact ON name (artifact_id)",
+)
+"""The statements that create the tables of a corpus, in a new schema that is first in the `search_path`."""
+
+
+def schema_of(corpus: str) -> str:
+    """Return the name of the schema of a corpus; names of corpora are compared without case."""
+    return SCHEMA_PREFIX + corpus.casefold()
+
+
+def quote(identifier: str) -> str:
+    """Return an identifier as SQL, quoted."""
+    return '"' + identifier.replace('"', '""') + '"'

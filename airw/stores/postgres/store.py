@@ -1,0 +1,268 @@
+"""A store on a PostgreSQL server."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from airw._base.arrays import Floats
+from airw._base.checks import check_limit
+from airw._base.overriding import override
+from airw.protocols import (
+    ArtifactVectors,
+    BestRecords,
+    ChangeFinder,
+    FirstSurfaceReader,
+    FirstSurfaces,
+    IngestRun,
+    LanguageKeeper,
+    RunKeeper,
+    RunRows,
+    SchemaReader,
+    Store,
+    TermStatistics,
+)
+from airw.stores.postgres import _links, _records, _runs, _vectors, _words, _writing
+from airw.stores.postgres._database import Database
+from airw.values import (
+    ArtifactChange,
+    Direction,
+    Edge,
+    Language,
+    LedgerEntry,
+    LinkCount,
+    LinkFilter,
+    NodeId,
+    Ranking,
+    Record,
+    TermCounts,
+    UnresolvedLink,
+)
+from airw.values.filters import Filter
+
+
+class PostgresStore(
+    Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper
+):
+    """A `Store` in a schema of a PostgreSQL database, for several machines."""
+
+    def __init__(self, dsn: str, corpus: str, *, language: Language | None = "en") -> None:
+        self._database = Database(dsn, corpus)
+        self._language = language
+
+    async def __aenter__(self) -> Self:
+        await self._database.open()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
+
+    @override
+    async def aclose(self) -> None:
+        await self._database.aclose()
+
+    # Records, ledger and settings: _records.py
+
+    @override
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        return await self._database.read(lambda c: _records.get_records(c, ids))
+
+    @override
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[list[Record] | None]:
+        check_limit(limit)
+        return await self._database.read(lambda c: _records.records_of(c, artifact_ids, kinds, limit))
+
+    @override
+    async def first_surfaces(self, artifact_ids: Sequence[str]) -> FirstSurfaces:
+        return await self._database.read(lambda c: _records.first_surfaces(c, artifact_ids))
+
+    @override
+    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
+        return await self._database.read(lambda c: _records.ledger(c, ids))
+
+    @override
+    async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+        return await self._database.read(lambda c: _records.find_changed(c, versions, stamp))
+
+    @override
+    async def artifact_ids(self) -> list[str]:
+        return await self._database.read(_records.artifact_ids)
+
+    @override
+    async def counts(self) -> dict[str, int]:
+        return await self._database.read(_records.counts)
+
+    @override
+    async def surface_kinds(self) -> list[str]:
+        return await self._database.read(_records.surface_kinds)
+
+    @override
+    async def has_fields(self, paths: Sequence[str]) -> list[bool]:
+        return await self._database.read(lambda c: _records.has_fields(c, paths))
+
+    @override
+    async def field_names(self, *, limit: int = 10_000) -> list[str]:
+        return await self._database.read(lambda c: _records.field_names(c, limit))
+
+    @override
+    async def config(self) -> dict[str, Any]:
+        return (await self._database.read(lambda c: _records.read_settings(c, "config"))).get("", {})
+
+    @override
+    async def set_config(self, config: Mapping[str, Any]) -> None:
+        await self._database.write(lambda c: _writing.set_setting(c, "config", "", config))
+
+    @override
+    async def calibration(self, key: str | None = None) -> dict[str, Any]:
+        calibrations = await self._database.read(lambda c: _records.read_settings(c, "calibration"))
+        return calibrations if key is None else calibrations.get(key, {})
+
+    @override
+    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
+        await self._database.write(lambda c: _writing.set_setting(c, "calibration", key, value))
+
+    # Writing: _writing.py, _runs.py
+
+    @override
+    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
+        rows = await _writing.prepare(puts)
+        await self._database.write(lambda c: _writing.write_rows(c, rows, removals))
+
+    @override
+    @asynccontextmanager
+    async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
+        async with self._database.lock_builder(timeout):
+            yield
+
+    @override
+    async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+        await self._database.write(lambda c: _runs.begin_run(c, run, row, removals))
+
+    @override
+    async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
+        return await self._database.read(lambda c: _runs.read_run(c, run, parts))
+
+    @override
+    async def apply_part(
+        self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
+    ) -> dict[str, Any] | None:
+        rows = await _writing.prepare(puts)
+        return await self._database.write(lambda c: _runs.apply_part(c, run, part, row, rows))
+
+    @override
+    async def forget_run(
+        self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
+    ) -> None:
+        await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
+
+    # Vectors: _vectors.py
+
+    @override
+    async def search_vectors(
+        self,
+        queries: Floats,
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        return await self._database.read(
+            lambda c: _vectors.search(c, queries, k, filter, surfaces, per_artifact=per_artifact)
+        )
+
+    @override
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> BestRecords:
+        return await self._database.read(lambda c: _vectors.best_of(c, query, artifact_ids, surfaces))
+
+    @override
+    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
+        return await self._database.read(lambda c: _vectors.similarities(c, query, record_ids))
+
+    @override
+    async def vectors(self, ids: Sequence[str]) -> Floats:
+        return await self._database.read(lambda c: _vectors.vectors(c, ids))
+
+    @override
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
+        return await self._database.read(lambda c: _vectors.vectors_of(c, artifact_ids))
+
+    # Words: _words.py
+
+    @override
+    async def search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+        statistics: TermCounts | None = None,
+    ) -> list[Ranking]:
+        return await self._database.read(
+            lambda c: _words.search(c, queries, k, filter, surfaces, statistics, per_artifact=per_artifact)
+        )
+
+    @override
+    async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
+        return await self._database.read(lambda c: _words.count_terms(c, queries))
+
+    @override
+    async def language(self) -> Language | None:
+        return await self._database.read(_words.read_language)
+
+    @override
+    async def set_language(self, language: Language | None) -> None:
+        await self._database.write(lambda c: _words.change_language(c, language))
+
+    # Links: _links.py; links are written and resolved by _link_writing.py
+
+    @override
+    async def neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        links = LinkFilter(types=types, exclude=exclude, origins=origins)
+        return await self._database.read(lambda c: _links.neighbors(c, ids, direction, links, limit))
+
+    @override
+    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
+        return await self._database.read(lambda c: _links.resolve(c, refs))
+
+    @override
+    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
+        return await self._database.read(lambda c: _links.referrers(c, nodes, LinkFilter(types=types)))
+
+    @override
+    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
+        return await self._database.read(lambda c: _links.fan_in(c, nodes, LinkFilter(types=types)))
+
+    @override
+    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
+        return await self._database.read(lambda c: _links.max_fan_in(c, LinkFilter(types=types)))
+
+    @override
+    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+        check_limit(limit)
+        return await self._database.read(lambda c: _records.matching(c, wanted, limit))
+
+    @override
+    async def unresolved_links(
+        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
+    ) -> list[UnresolvedLink]:
+        check_limit(limit)
+        return await self._database.read(lambda c: _links.list_unresolved(c, artifact_ids, limit))
+
+    @override
+    async def link_counts(self) -> list[LinkCount]:
+        return await self._database.read(_links.link_counts)
