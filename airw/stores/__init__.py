@@ -1,4 +1,4 @@
-"""Stores of a corpus: `MemoryStore`, and `SqliteStore` in one file."""
+"""Stores of a corpus: `MemoryStore`, `SqliteStore` in one file, and `PostgresStore` on a server."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,14 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.stores.memory.store import MemoryStore
+    from airw.stores.postgres._address import (
+        has_password,
+        hide_password,
+        is_server_address,
+        refuse_password,
+        split_corpus,
+    )
+    from airw.stores.postgres.store import PostgresStore
     from airw.stores.sqlite.durability import DURABILITIES, Durability
     from airw.stores.sqlite.files import check_file, copy_file, repair_file
     from airw.stores.sqlite.store import SqliteStore
@@ -14,6 +22,14 @@ else:
         __name__,
         {
             "memory.store": ["MemoryStore"],
+            "postgres._address": [
+                "has_password",
+                "hide_password",
+                "is_server_address",
+                "refuse_password",
+                "split_corpus",
+            ],
+            "postgres.store": ["PostgresStore"],
             "sqlite.durability": ["DURABILITIES", "Durability"],
             "sqlite.files": ["check_file", "copy_file", "repair_file"],
             "sqlite.store": ["SqliteStore"],
@@ -24,8 +40,14 @@ __all__ = [
     "DURABILITIES",
     "Durability",
     "MemoryStore",
+    "PostgresStore",
     "SqliteStore",
     "check_file",
     "copy_file",
+    "has_password",
+    "hide_password",
+    "is_server_address",
+    "refuse_password",
     "repair_file",
+    "split_corpus",
 ]
