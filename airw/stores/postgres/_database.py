@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
-from pgvector.asyncpg import register_vector
 
 from airw.errors import StoreError
 from airw.stores.postgres._schema import TABLES, quote, schema_of
+from airw.stores.postgres._vector_codec import register_codec
 
 if TYPE_CHECKING:
     from asyncpg import Connection, Pool
@@ -43,7 +43,7 @@ class Database:
             await connection.close()
 
         async def prepare(connection: "Connection") -> None:
-            await register_vector(connection)
+            await register_codec(connection, "public")
 
         async def keep(_: "Connection") -> None:
             """Leave the session as it is: resetting it would cost a round trip for each call."""

@@ -40,8 +40,8 @@ TABLES = (
     "CREATE INDEX record_by_number ON record (number)",
     "CREATE INDEX record_by_id ON record (id)",
     "CREATE INDEX record_by_field ON record USING gin (fields jsonb_path_ops)",
-    # Apart from the records, so that comparing all vectors reads nothing else.
-    """CREATE TABLE vector (
+    # Apart from the records, so that comparing all vectors reads nothing else. A table `vector` would hide the type.
+    """CREATE TABLE embedding (
         number bigint NOT NULL,
         artifact_id text COLLATE "C" NOT NULL,
         record_id text COLLATE "C" NOT NULL,
@@ -50,6 +50,7 @@ TABLES = (
         value vector NOT NULL,
         PRIMARY KEY (artifact_id, number)
     )""",
+    "CREATE INDEX embedding_by_record ON embedding (record_id)",
     # How often each word is in each record, and how many words the record has.
     """CREATE TABLE posting (
         word text COLLATE "C" NOT NULL,
