@@ -31,7 +31,6 @@ TABLES = (
         artifact_id text COLLATE "C" NOT NULL,
         kind text COLLATE "C" NOT NULL,
         idx bigint NOT NULL,
-        length integer NOT NULL,
         text bytea NOT NULL,
         metadata json NOT NULL,
         fields jsonb NOT NULL,
@@ -51,6 +50,12 @@ TABLES = (
         PRIMARY KEY (artifact_id, number)
     )""",
     "CREATE INDEX embedding_by_record ON embedding (record_id)",
+    # One row: the numbers of records, and of words in all texts, and the language that these are analysed for.
+    """CREATE TABLE text_state (
+        records bigint NOT NULL,
+        words bigint NOT NULL,
+        language text
+    )""",
     # How often each word is in each record, and how many words the record has.
     """CREATE TABLE posting (
         word text COLLATE "C" NOT NULL,

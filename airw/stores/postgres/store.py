@@ -40,14 +40,12 @@ from airw.values import (
 from airw.values.filters import Filter
 
 
-class PostgresStore(
-    Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper
-):
+class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper):
     """A `Store` in a schema of a PostgreSQL database, for several machines."""
 
     def __init__(self, dsn: str, corpus: str, *, language: Language | None = "en") -> None:
         self._database = Database(dsn, corpus)
-        self._language = language
+        self._language = _words.KnownLanguage(language)
 
     async def __aenter__(self) -> Self:
         await self._database.open()
@@ -204,12 +202,21 @@ class PostgresStore(
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
         return await self._database.read(
-            lambda c: _words.search(c, queries, k, filter, surfaces, statistics, per_artifact=per_artifact)
+            lambda c: _words.search(
+                c,
+                self._language,
+                queries,
+                k,
+                filter=filter,
+                surfaces=surfaces,
+                per_artifact=per_artifact,
+                statistics=statistics,
+            )
         )
 
     @override
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        return await self._database.read(lambda c: _words.count_terms(c, queries))
+        return await self._database.read(lambda c: _words.count_terms(c, self._language, queries))
 
     @override
     async def language(self) -> Language | None:
