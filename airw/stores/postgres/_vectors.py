@@ -139,7 +139,8 @@ async def _read_ties(
 ) -> "list[Record]":
     """Return all rows that may be as good as the worst that is kept.
 
-    Of equal vectors, these are only as many as can be kept. This is for a shortlist that ends within rows of equal scores, of which there may be very many.
+    Of equal vectors, these are only as many as can be kept. This is for a shortlist that ends within rows of equal
+    scores, of which there may be very many.
     """
     parameters = Parameters()
     vector, limit = parameters.add(encode_vectors(query[None])[0], "vector"), parameters.add(len(kept), "bigint")
@@ -189,7 +190,7 @@ def _keep_best(rows: list[_ScoredRow], k: int, *, per_artifact: bool) -> list[_S
 def _may_miss(
     rows: "Sequence[Record]", kept: Sequence[_ScoredRow], k: int, margin: float, *, per_artifact: bool
 ) -> bool:
-    """Return whether a row that is not in the shortlist may be as good as the last one that is kept."""
+    """Return whether a row outside of the shortlist may be as good as the last one kept."""
     if per_artifact:
         best: dict[str, float] = {}
         for row in rows:
