@@ -1,1 +1,164 @@
-"""To be written."""
+"""Writes links and names on a PostgreSQL server, and resolves links in the same transaction."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from airw._base.concurrency import offload_if
+from airw.stores._link_rows import FOLDED_TIER, LinkRow, NameRow, fold_differing, make_link_rows, make_name_rows
+from airw.stores.postgres._keys import prefix_of, to_prefixes
+from airw.values import Extraction, LinkState
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+_FEW_ROWS = 500  # rows that are made in less than a millisecond
+
+# Statements about many keys have one index that helps, and a join with the whole texts. Right after a bulk load the
+# server has no statistics and would rather read the table than use an index, so this is forbidden for the transaction.
+_USE_INDEXES = "SET LOCAL enable_seqscan = off"
+_DELETE_LINKS = f"""
+    DELETE FROM link USING unnest($1::text[]) AS removed (id)
+    WHERE {prefix_of("link.artifact_id")} = ANY ($2::text[]) AND link.artifact_id = removed.id"""
+_DELETE_NAMES = f"""
+    DELETE FROM name USING unnest($1::text[]) AS removed (id)
+    WHERE {prefix_of("name.artifact_id")} = ANY ($2::text[]) AND name.artifact_id = removed.id
+    RETURNING name.key, name.tier, name.artifact_id"""
+_CARRIERS = f"""
+    SELECT key, tier, min(artifact_id), count(*) FROM name
+    WHERE {prefix_of("key")} = ANY ($1::text[]) GROUP BY key, tier"""
+_AFFECTED = " UNION ".join(
+    f"""SELECT ref, or_ref FROM link
+    WHERE {prefix_of(column)} = ANY ($1::text[]) AND {column} IS NOT NULL AND target_source IS NULL"""
+    for column in ("ref", "folded", "or_ref", "or_folded")
+)
+_CHANGE_TARGETS = f"""
+    UPDATE link SET target = meant.target, state = meant.state
+    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS meant (ref, or_ref, target, state)
+    WHERE {prefix_of("link.ref")} = ANY ($5::text[]) AND link.ref = meant.ref
+        AND link.or_ref IS NOT DISTINCT FROM meant.or_ref AND link.target_source IS NULL
+        AND (link.target, link.state) IS DISTINCT FROM (meant.target, meant.state)"""
+
+_Ref = tuple[str, str | None]
+"""A reference within the corpus: its name, and the second one if it has one."""
+
+
+class _Carriers(NamedTuple):
+    """The artifacts that carry a name in its strongest tier.
+
+    Args:
+        tier: The tier.
+        first: The first of them; `None` if there is none.
+        number: How many they are.
+    """
+
+    tier: int
+    first: str | None
+    number: int
+
+
+_NOBODY = _Carriers(FOLDED_TIER, None, 0)
+
+
+async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]) -> None:
+    """Remove the links and names of `removed`, insert new ones, and resolve affected links.
+
+    The caller has a transaction open, and no other writer has one. New links are resolved before they are inserted, and
+    of the others those are changed whose meaning has changed.
+    """
+    await c.execute(_USE_INDEXES)
+    old_names = await _delete(c, removed)
+    count = sum(len(each.links) + len(each.names) + 1 for each in extractions.values())
+    new_names, new_refs = await offload_if(count > _FEW_ROWS, _list_names_and_refs, extractions)
+    await c.copy_records_to_table("name", records=new_names, columns=NameRow._fields)
+    # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
+    # another tier. In a repeated build that is rare.
+    changed = {key for key, _, _ in old_names ^ new_names}
+    affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, to_prefixes(changed))} if changed else set()
+    meanings = await _resolve(c, new_refs | affected)
+    if new_refs or any(each.links for each in extractions.values()):
+        rows = await offload_if(count > _FEW_ROWS, _make_rows, extractions, meanings)
+        await c.copy_records_to_table("link", records=rows, columns=LinkRow._fields)
+    if affected:
+        await _change_targets(c, [*affected], meanings)
+
+
+async def _delete(c: "Connection", artifact_ids: Sequence[str]) -> set[NameRow]:
+    """Delete the links and names of artifacts, and return the names."""
+    if not artifact_ids:
+        return set()
+    prefixes = to_prefixes(artifact_ids)
+    await c.execute(_DELETE_LINKS, artifact_ids, prefixes)
+    return {NameRow(*row) for row in await c.fetch(_DELETE_NAMES, artifact_ids, prefixes)}
+
+
+def _list_names_and_refs(extractions: Mapping[str, Extraction]) -> tuple[set[NameRow], set[_Ref]]:
+    """Return the names of artifacts, and the references to be resolved."""
+    names = {NameRow(id, 0, id) for id in extractions}
+    for id, extraction in extractions.items():
+        if extraction.names or extraction.fold_case:
+            names |= make_name_rows(id, extraction)
+    refs = {
+        (link.target_ref, link.or_ref)
+        for extraction in extractions.values()
+        for link in extraction.links
+        if link.target_source is None
+    }
+    return names, refs
+
+
+async def _resolve(c: "Connection", refs: Collection[_Ref]) -> dict[_Ref, tuple[str | None, LinkState]]:
+    """Return the target and the state of each reference."""
+    if not refs:
+        return {}
+    names = {name for ref in refs for name in ref if name is not None}
+    names.update([folded for name in names if (folded := fold_differing(name)) is not None])
+    carriers: dict[str, _Carriers] = {}
+    folded_carriers: dict[str, _Carriers] = {}
+    for key, tier, first, count in await c.fetch(_CARRIERS, to_prefixes(names)):
+        if tier == FOLDED_TIER:
+            folded_carriers[key] = _Carriers(tier, first, count)
+        if key not in carriers or tier < carriers[key].tier:
+            carriers[key] = _Carriers(tier, first, count)
+
+    def find(name: str) -> _Carriers:
+        return carriers.get(name) or folded_carriers.get(fold_differing(name) or name, _NOBODY)
+
+    return {ref: _choose([find(name) for name in ref if name is not None]) for ref in refs}
+
+
+def _choose(sides: Iterable[_Carriers]) -> tuple[str | None, LinkState]:
+    """Return the target and the state of a reference, from the carriers of its names.
+
+    A name resolves if exactly one artifact carries it. Of two that do, the stronger tier counts, then the first name.
+    """
+    sides = [side for side in sides if side.number]
+    if not sides:
+        return None, "dangling"
+    resolved = [side for side in sides if side.number == 1]
+    if not resolved:
+        return None, "ambiguous"
+    return min(resolved, key=lambda side: side.tier).first, "resolved"
+
+
+def _make_rows(
+    extractions: Mapping[str, Extraction], meanings: Mapping[_Ref, tuple[str | None, LinkState]]
+) -> list[LinkRow]:
+    """Return the links of artifacts, resolved."""
+    rows: list[LinkRow] = []
+    for id, extraction in extractions.items():
+        for row in make_link_rows(id, extraction):
+            if row.target_source is not None:
+                rows.append(row)
+            else:
+                target, state = meanings[row.ref, row.or_ref]
+                rows.append(row._replace(target=target, state=state))
+    return rows
+
+
+async def _change_targets(
+    c: "Connection", refs: Sequence[_Ref], meanings: Mapping[_Ref, tuple[str | None, LinkState]]
+) -> None:
+    """Change the stored links with these references whose meaning is another one now."""
+    names, or_names = [ref for ref, _ in refs], [or_ref for _, or_ref in refs]
+    targets, states = [meanings[ref][0] for ref in refs], [meanings[ref][1] for ref in refs]
+    await c.execute(_CHANGE_TARGETS, names, or_names, targets, states, to_prefixes(names))

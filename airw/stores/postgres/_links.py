@@ -1,1 +1,225 @@
-"""To be written."""
+"""Links, names and edges on a PostgreSQL server.
+
+Each link is stored with its target (see `_link_writing`), so reading edges needs no lookup of names.
+"""
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from airw._base.checks import check_choice, check_limit
+from airw._base.concurrency import offload_if
+from airw.stores._link_rows import FOLDED_TIER, fold_differing
+from airw.stores.postgres._keys import list_storable, prefix_of, to_prefixes
+from airw.values import (
+    DIRECTIONS,
+    ArtifactRef,
+    Direction,
+    Edge,
+    Link,
+    LinkCount,
+    LinkFilter,
+    NodeId,
+    UnresolvedLink,
+)
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+_FEW_EDGES = 1_000  # edges that are made in less than a millisecond
+
+# Kinds of nodes in `_REFERRERS`.
+_ARTIFACT, _TEXT, _FOREIGN, _ID = range(4)
+
+# A filter of links as parameters: types or null, excluded types, origins or null.
+_ACCEPTED = """(${0}::text[] IS NULL OR type = ANY (${0})) AND type <> ALL (${1}::text[])
+    AND (${2}::text[] IS NULL OR origin = ANY (${2}))"""
+# An edge as both its ends see it. `far` is the other end, in another corpus if `corpus` is not null.
+_OUT = f"""
+    SELECT artifact_id AS near, type, target_source AS corpus, coalesce(target, ref) AS far,
+        false AS is_incoming, origin, weight
+    FROM link WHERE {prefix_of("artifact_id")} = ANY ($1::text[]) AND state IN ('resolved', 'foreign')
+        AND target IS DISTINCT FROM artifact_id AND {_ACCEPTED.format(2, 3, 4)}"""
+_IN = f"""
+    SELECT target AS near, type, NULL AS corpus, artifact_id AS far, true AS is_incoming, origin, weight
+    FROM link WHERE {prefix_of("target")} = ANY ($1::text[]) AND target IS NOT NULL
+        AND target <> artifact_id AND {_ACCEPTED.format(2, 3, 4)}"""
+_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
+# Links that are one edge count with the largest weight. One row per artifact, with its edges as columns: few objects
+# for Python, and a column that is the same for nearly all is null then.
+_EDGES = f"""
+    SELECT near, array_agg(type), array_agg(far), array_agg(is_incoming), array_agg(origin),
+        CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END, CASE WHEN min(weight) < 1 THEN array_agg(weight) END
+    FROM (
+        SELECT near, type, corpus, far, is_incoming, origin, max(coalesce(weight, 1)) AS weight{{number}}
+        FROM ({{links}}) AS link
+        GROUP BY near, type, corpus, far, is_incoming, origin
+        ORDER BY near, {_ORDER}
+    ) AS edge
+    {{condition}} GROUP BY near"""
+_NUMBER = f", row_number() OVER (PARTITION BY near ORDER BY {_ORDER}) AS number"
+_LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION ALL {_IN}"}
+_NEIGHBORS = {direction: _EDGES.format(links=links, number="", condition="") for direction, links in _LINKS.items()}
+_FIRST_NEIGHBORS = {
+    direction: _EDGES.format(links=links, number=_NUMBER, condition="WHERE number <= $5")
+    for direction, links in _LINKS.items()
+}
+# The artifacts that carry a name, by tier.
+_RESOLVE = f"""
+    SELECT key, tier, array_agg(artifact_id ORDER BY artifact_id) FROM name
+    WHERE {prefix_of("key")} = ANY ($1::text[]) GROUP BY key, tier"""
+# The three kinds of nodes: artifacts, texts of unresolved references, and artifacts of other corpora. A text that is
+# the id of an artifact is never the second kind; such texts come as a fourth kind, which has no referrers.
+_REFERRERS = f"""
+    SELECT kind, corpus, node, {{result}} FROM (
+        SELECT {_ARTIFACT} AS kind, NULL AS corpus, target AS node, artifact_id FROM link
+        WHERE {prefix_of("target")} = ANY ($1::text[]) AND target IS NOT NULL AND target <> artifact_id
+            AND ($2::text[] IS NULL OR type = ANY ($2))
+        UNION ALL
+        SELECT CASE WHEN target_source IS NULL THEN {_TEXT} ELSE {_FOREIGN} END, target_source, ref, artifact_id
+        FROM link WHERE {prefix_of("ref")} = ANY ($1::text[]) AND state <> 'resolved'
+            AND ($2::text[] IS NULL OR type = ANY ($2))
+        UNION ALL
+        SELECT {_ID}, NULL, key, NULL FROM name
+        WHERE {prefix_of("key")} = ANY ($1::text[]) AND tier = 0 AND artifact_id = key
+    ) AS found GROUP BY kind, corpus, node"""
+_LIST_REFERRERS = _REFERRERS.format(result="array_agg(DISTINCT artifact_id)")
+_COUNT_REFERRERS = _REFERRERS.format(result="count(DISTINCT artifact_id)")
+_MAX_FAN_IN = f"""
+    SELECT coalesce(max(count), 0) FROM (
+        SELECT count(*) AS count FROM (
+            SELECT DISTINCT target_source, coalesce(target, ref) AS node, artifact_id FROM link
+            WHERE (target_source IS NOT NULL OR artifact_id <> coalesce(target, ref))
+                AND NOT (state = 'ambiguous' AND EXISTS (
+                    SELECT FROM name
+                    WHERE {prefix_of("key")} = {prefix_of("link.ref")} AND key = link.ref AND artifact_id = key
+                )) AND ($1::text[] IS NULL OR type = ANY ($1))
+        ) AS referrer GROUP BY target_source, node
+    ) AS node"""
+
+
+def _candidates(ref: str, folded: str) -> str:
+    """Return the SQL of the artifacts that carry a name of a link, in any case if need be."""
+
+    def carriers(column: str, tier: str) -> str:
+        return f"""(SELECT array_agg(artifact_id) FROM name
+            WHERE {prefix_of("key")} = {prefix_of(f"link.{column}")} AND key = link.{column} AND tier = {tier})"""
+
+    strongest = f"""(SELECT min(tier) FROM name
+        WHERE {prefix_of("key")} = {prefix_of(f"link.{ref}")} AND key = link.{ref})"""
+    return f"coalesce({carriers(ref, strongest)}, {carriers(folded, str(FOLDED_TIER))}, ARRAY[]::text[])"
+
+
+_UNRESOLVED = f"""
+    SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref, coalesce(weight, 1),
+        {_candidates("ref", "folded")} || {_candidates("or_ref", "or_folded")}
+    FROM link WHERE state IN ('dangling', 'ambiguous') {{condition}} ORDER BY artifact_id, position LIMIT $1"""
+_ALL_UNRESOLVED = _UNRESOLVED.format(condition="")
+_SOME_UNRESOLVED = _UNRESOLVED.format(
+    condition=f"""AND {prefix_of("artifact_id")} = ANY ($2::text[])
+        AND EXISTS (SELECT FROM unnest($3::text[]) AS requested (id) WHERE id = artifact_id)"""
+)
+
+
+async def neighbors(
+    c: "Connection", ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None
+) -> list[list[Edge]]:
+    """Return the edges of each artifact, by type, then by the other end; in one statement."""
+    check_choice("direction", direction, DIRECTIONS)
+    check_limit(limit)
+    parameters = [to_prefixes(ids), *_filter_parameters(links)]
+    if limit is None:
+        rows = await c.fetch(_NEIGHBORS[direction], *parameters)
+    else:
+        rows = await c.fetch(_FIRST_NEIGHBORS[direction], *parameters, limit)
+    return await offload_if(sum(len(row[1]) for row in rows) > _FEW_EDGES, _make_edges, ids, rows)
+
+
+def _filter_parameters(links: LinkFilter) -> list[list[str] | None]:
+    """Return the parameters of `_ACCEPTED`."""
+    return [_storable(links.types), _storable(links.exclude), _storable(links.origins)]
+
+
+def _storable(texts: Sequence[str] | None) -> list[str] | None:
+    return None if texts is None else list_storable(texts)
+
+
+def _make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
+    """Return the edges of each artifact, made of the rows of artifacts that have any."""
+    columns_of = {row[0]: row[1:] for row in rows}
+    edges: list[list[Edge]] = []
+    for id in ids:
+        row: list[Edge] = []
+        if id in columns_of:
+            types, ends, incoming, origins, corpora, weights = columns_of[id]
+            for type_, end, is_incoming, origin, corpus, weight in zip(
+                types, ends, incoming, origins, corpora or repeat(None), weights or repeat(1.0), strict=False
+            ):
+                node = end if corpus is None else ArtifactRef(corpus, end)
+                source, target = (node, id) if is_incoming else (id, node)
+                row.append(Edge(source, target, type_, origin, weight))
+        edges.append(row)
+    return edges
+
+
+async def resolve(c: "Connection", refs: Sequence[str]) -> list[list[str]]:
+    """Return the artifacts that carry each reference in its strongest tier, sorted."""
+    folded = [fold_differing(ref) for ref in refs]
+    rows = await c.fetch(_RESOLVE, to_prefixes([*refs, *filter(None, folded)]))
+    carriers: dict[str, tuple[int, list[str]]] = {}
+    folded_carriers: dict[str, list[str]] = {}
+    for key, tier, artifact_ids in rows:
+        if tier == FOLDED_TIER:
+            folded_carriers[key] = artifact_ids
+        if key not in carriers or tier < carriers[key][0]:
+            carriers[key] = tier, artifact_ids
+    return [
+        [*carriers[ref][1]] if ref in carriers else [*folded_carriers.get(other or ref, ())]
+        for ref, other in zip(refs, folded, strict=True)
+    ]
+
+
+async def referrers(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[list[str]]:
+    """Return the artifacts that link to each node, sorted."""
+    found = await _find_referrers(c, _LIST_REFERRERS, nodes, links)
+    return [[*found.get(node, ())] for node in nodes]
+
+
+async def fan_in(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[int]:
+    """Return the number of artifacts that link to each node."""
+    found = await _find_referrers(c, _COUNT_REFERRERS, nodes, links)
+    return [found.get(node, 0) for node in nodes]
+
+
+async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], links: LinkFilter) -> dict[NodeId, Any]:
+    """Return the result of each node that has referrers."""
+    texts = (node if isinstance(node, str) else node[1] for node in nodes)
+    rows = await c.fetch(sql, to_prefixes(texts), _storable(links.types))
+    ids = {node for kind, _, node, _ in rows if kind == _ID}
+    return {
+        node if corpus is None else ArtifactRef(corpus, node): result
+        for kind, corpus, node, result in rows
+        if kind in (_ARTIFACT, _FOREIGN) or (kind == _TEXT and node not in ids)
+    }
+
+
+async def max_fan_in(c: "Connection", links: LinkFilter) -> int:
+    """Return the largest fan-in of all nodes."""
+    return int(await c.fetchval(_MAX_FAN_IN, _storable(links.types)))
+
+
+async def list_unresolved(
+    c: "Connection", artifact_ids: Sequence[str] | None, limit: int | None
+) -> list[UnresolvedLink]:
+    """Return the dangling and ambiguous links of these artifacts, or of all artifacts."""
+    if artifact_ids is None:
+        rows = await c.fetch(_ALL_UNRESOLVED, limit)
+    else:
+        rows = await c.fetch(_SOME_UNRESOLVED, limit, to_prefixes(artifact_ids), list_storable(artifact_ids))
+    return [UnresolvedLink(id, Link(*link), tuple(sorted({*candidates}))) for id, *link, candidates in rows]
+
+
+async def link_counts(c: "Connection") -> list[LinkCount]:
+    """Return the number of links per type, origin and state, sorted by these three."""
+    rows = await c.fetch("SELECT type, origin, state, count(*) FROM link GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
+    return [LinkCount(*row) for row in rows]

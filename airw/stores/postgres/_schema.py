@@ -1,5 +1,7 @@
 """The tables of a corpus on a PostgreSQL server: one schema a corpus."""
 
+from airw.stores.postgres._keys import prefix_of
+
 # The corpus "notes" has the schema "airw_notes". All texts are compared byte by byte (collation "C"), so that their
 # order is that of Python and of the other stores on every server.
 SCHEMA_PREFIX = "airw_"
@@ -64,6 +66,8 @@ TABLES = (
         length integer NOT NULL,
         PRIMARY KEY (word, number) INCLUDE (count, length)
     )""",
+    # A text may be longer than a key of an index. So indexes contain the first `PREFIX` characters, and statements
+    # compare whole texts besides (see `_keys`). Edges are with their start.
     """CREATE TABLE link (
         artifact_id text COLLATE "C" NOT NULL,
         position integer NOT NULL,
@@ -75,24 +79,26 @@ TABLES = (
         line bigint,
         or_ref text COLLATE "C",
         target text COLLATE "C",
-        state text NOT NULL,
+        state text COLLATE "C" NOT NULL,
         folded text COLLATE "C",
         or_folded text COLLATE "C",
-        weight double precision,
-        PRIMARY KEY (artifact_id, type, origin, position)
+        weight double precision CHECK (weight BETWEEN 0.001 AND 1)
     )""",
-    "CREATE INDEX link_by_ref ON link (ref)",
-    "CREATE INDEX link_by_or_ref ON link (or_ref) WHERE or_ref IS NOT NULL",
-    "CREATE INDEX link_by_folded ON link (folded) WHERE folded IS NOT NULL",
-    "CREATE INDEX link_by_or_folded ON link (or_folded) WHERE or_folded IS NOT NULL",
-    "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id) WHERE target IS NOT NULL",
+    f"CREATE INDEX link_by_artifact ON link ({prefix_of('artifact_id')})",
+    f"CREATE INDEX link_by_ref ON link ({prefix_of('ref')})",
+    f"CREATE INDEX link_by_or_ref ON link ({prefix_of('or_ref')}) WHERE or_ref IS NOT NULL",
+    f"CREATE INDEX link_by_folded ON link ({prefix_of('folded')}) WHERE folded IS NOT NULL",
+    f"CREATE INDEX link_by_or_folded ON link ({prefix_of('or_folded')}) WHERE or_folded IS NOT NULL",
+    f"CREATE INDEX link_by_target ON link ({prefix_of('target')}) WHERE target IS NOT NULL",
+    f"CREATE INDEX link_unresolved ON link ({prefix_of('artifact_id')}) WHERE state IN ('dangling', 'ambiguous')",
+    # The names of artifacts. Each artifact has its own id in tier 0.
     """CREATE TABLE name (
         key text COLLATE "C" NOT NULL,
         tier integer NOT NULL,
-        artifact_id text COLLATE "C" NOT NULL,
-        PRIMARY KEY (key, tier, artifact_id)
+        artifact_id text COLLATE "C" NOT NULL
     )""",
-    "CREATE INDEX name_of_artifact ON name (artifact_id)",
+    f"CREATE INDEX name_by_key ON name ({prefix_of('key')})",
+    f"CREATE INDEX name_of_artifact ON name ({prefix_of('artifact_id')})",
 )
 """The statements that create the tables of a corpus, in a new schema that is first in the `search_path`."""
 

@@ -8,12 +8,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from airw._base.lru import LruCache
 from airw._base.messages import short_repr
 from airw._base.slices import split_in_slices
 from airw.errors import ArgumentError
+from airw.stores._link_rows import FOLDED_TIER, make_link_rows, make_name_rows
 from airw.stores.sqlite._filter_sql import keys_json, set_json
 from airw.stores.sqlite._records import DamagedValue
 from airw.values import (
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
 
 FanInKey: TypeAlias = tuple[int, LinkFilter]
 """The last change of a link in the file, and the links that count."""
-
-FOLDED_TIER = 1 << 30
-"""The weakest tier: the folded names of artifacts whose names count in any case."""
 
 FIRST_WITH_WEIGHTS = 7
 """The first format of files in which links have a weight."""
@@ -178,14 +176,14 @@ def replace_links(
         row
         for artifact_id, extraction in extractions.items()
         if extraction.names or extraction.fold_case
-        for row in _name_rows(artifact_id, extraction)
+        for row in make_name_rows(artifact_id, extraction)
     }
     for table in ("link", "name"):
         connection.execute(f"DELETE FROM {table} WHERE artifact_id IN (SELECT value FROM json_each(:ids))", removed_ids)
     connection.executemany("INSERT INTO name (key, tier, artifact_id) VALUES (?, ?, ?)", new_names)
     connection.executemany(
         "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (row for artifact_id, extraction in extractions.items() for row in _link_rows(artifact_id, extraction)),
+        (row for artifact_id, extraction in extractions.items() for row in make_link_rows(artifact_id, extraction)),
     )
     if not had_links and not _has_links(connection):
         return  # there is nothing to resolve, and nobody's edges have changed
@@ -227,42 +225,6 @@ def _resolve_links(connection: "sqlite3.Connection", artifact_ids: str, names: s
         return
     for column, values in [*changed, ("or_ref", names), ("or_folded", names)]:
         connection.execute(_RESOLVE_PAIR.format(column=column), {"changed": values})
-
-
-def _name_rows(artifact_id: str, extraction: Extraction) -> set[tuple[str, int, str]]:
-    """Return the names of an artifact; its own id, in the strongest tier, needs no row."""
-    rows = {(name, tier, artifact_id) for tier, names in enumerate(extraction.names) for name in names}
-    if extraction.fold_case:
-        names = {artifact_id, *(name for name, *_ in rows)}
-        rows |= {(fold_name(name), FOLDED_TIER, artifact_id) for name in names}
-    rows.discard((artifact_id, 0, artifact_id))
-    return rows
-
-
-def _link_rows(artifact_id: str, extraction: Extraction) -> Iterable[tuple[Any, ...]]:
-    for position, link in enumerate(extraction.links):
-        is_foreign = link.target_source is not None
-        yield (
-            artifact_id,
-            position,
-            link.target_ref,
-            link.type,
-            link.origin,
-            link.target_source,
-            link.file,
-            link.line,
-            link.or_ref,
-            None,
-            "foreign" if is_foreign else "",  # resolved afterwards
-            None if is_foreign else _fold_differing(link.target_ref),
-            None if is_foreign or link.or_ref is None else _fold_differing(link.or_ref),
-            None if link.weight == 1 else link.weight,
-        )
-
-
-def _fold_differing(ref: str) -> str | None:
-    folded = fold_name(ref)
-    return folded if folded != ref else None
 
 
 def resolve(connection: "sqlite3.Connection", refs: Sequence[str]) -> list[list[str]]:

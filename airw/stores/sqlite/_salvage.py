@@ -9,7 +9,8 @@ import numpy as np
 
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.texts import read_language
-from airw.stores.sqlite._links import FOLDED_TIER, link_columns
+from airw.stores._link_rows import FOLDED_TIER
+from airw.stores.sqlite._links import link_columns
 from airw.stores.sqlite._records import ledger, parse_metadata, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values import ArtifactChange, Extraction, Language, LedgerEntry, Link
