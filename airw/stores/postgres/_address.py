@@ -1,4 +1,4 @@
-"""Addresses of PostgreSQL servers: how a corpus is named in one, and passwords, which are never shown.
+"""Addresses of PostgreSQL servers, whose passwords are never shown.
 
 ```text
 postgresql://user:$NAME@host:5432/database?sslmode=require#notes
@@ -31,7 +31,7 @@ def is_server_address(value: object) -> bool:
 
 
 def split_corpus(address: str) -> tuple[str, str | None]:
-    """Return the address of a database, and the corpus that is named after `#`; `None` if none is.
+    """Return the address of a database, and the corpus named after `#`, or `None`.
 
     Example:
         >>> split_corpus("postgresql://db.example/kb#notes"), split_corpus("postgresql://db.example/kb")
@@ -96,7 +96,7 @@ def refuse_password(place: str, address: str) -> None:
 
 
 def reveal_password(address: str) -> str:
-    """Return an address with the password from the environment variable that it names, to connect with.
+    """Return an address with the password from the environment variable that it names.
 
     Raises:
         StoreError: If it names a variable that is not set.
@@ -116,8 +116,24 @@ def reveal_password(address: str) -> str:
     return f"{start}{user}:{quote(value, safe='')}{rest}"
 
 
+def split_password(address: str) -> tuple[str, str | None]:
+    """Return an address without password, and the password or `None`.
+
+    Raises:
+        StoreError: If it names a variable that is not set.
+
+    Example:
+        >>> split_password("postgresql://ada:s%40cret@db.example/kb")
+        ('postgresql://ada@db.example/kb', 's@cret')
+    """
+    from urllib.parse import unquote
+
+    start, user, password, rest = _split(reveal_password(address))
+    return f"{start}{user}{rest}", unquote(password) or None
+
+
 def _split(address: str) -> tuple[str, str, str, str]:
-    """Return an address in four parts: the scheme, the user, the password, and the rest from `@` on.
+    """Return the scheme, the user, the password, and the rest from `@` on.
 
     A password may contain characters that should have been escaped, so it ends at the last `@` before the parameters.
     """

@@ -1,79 +1,333 @@
-"""The connections of one store: a bounded pool, transactions, and errors of this library."""
+"""The connections of one store to the schema of its corpus."""
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import asyncpg
+import anyio
 
-from airw.errors import StoreError
-from airw.stores.postgres._schema import TABLES, quote, schema_of
-from airw.stores.postgres._vector_codec import register_codec
+from airw._base.messages import short_repr
+from airw.errors import CorpusNotFound, StoreBusy, StoreError
+from airw.stores.postgres._address import hide_password
+from airw.stores.postgres._catalog import (
+    CorpusState,
+    begin_locked,
+    check_format,
+    create_extension,
+    create_schema,
+    list_schemas,
+    lock_key,
+    read_state,
+    take_lock,
+)
+from airw.stores.postgres._connecting import connect_options
+from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_outdated_plan, translate_errors
+from airw.stores.postgres._pool import ConnectionPool, close, connect
+from airw.stores.postgres._schema import quote, schema_of
 
 if TYPE_CHECKING:
-    from asyncpg import Connection, Pool
+    from airw.stores.postgres._session import Session
 
 R = TypeVar("R")
+
+_RESTART_WITHIN = 5.0  # seconds that a read waits for a server that has restarted
+_RETRY_EVERY = 0.1  # seconds
+_UNLOCK_WITHIN = 2.0  # seconds
+_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Database:
     """The connections of one store to the schema of its corpus.
 
     `read` and `write` call a function with a connection, whose `search_path` is the schema of the corpus and that of
-    the extension `vector`. So statements name tables plainly. A function of `read` makes one statement if it can, as
-    each is a round trip; of several, each sees the state of its own moment.
+    the extension `vector`. So statements name tables plainly.
+
+    Args:
+        dsn: The address of the database.
+        corpus: The name of the corpus.
+        max_connections: The number of connections.
+        settings: Settings of each session.
     """
 
-    def __init__(self, dsn: str, corpus: str) -> None:
-        self._dsn, self.schema = dsn, schema_of(corpus)
-        self._pool: Pool | None = None
+    def __init__(
+        self, dsn: str, corpus: str, *, max_connections: int = 10, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._dsn, self._most, self._settings = dsn, max_connections, dict(settings or {})
+        self.address = hide_password(dsn)
+        self.schema = schema_of(corpus)
+        self.place = f"corpus {short_repr(corpus)} on {self.address}"
+        self._pool: ConnectionPool | None = None
+        self._is_closed = False
+        self._lost_locks = 0  # blocks of `lock_builder` that have lost their lock
 
-    async def open(self) -> None:
-        """Connect, and create the schema if it does not exist."""
-        connection = await asyncpg.connect(self._dsn)
+    @property
+    def is_open(self) -> bool:
+        """Return whether the store can be read."""
+        return self._pool is not None and not self._is_closed
+
+    async def open(self, *, create: bool = True, prepare: "Callable[[Session], Awaitable[None]] | None" = None) -> None:
+        """Connect, and create the schema if it does not exist.
+
+        Args:
+            create: Create the schema, and the extension `vector` of the database.
+            prepare: What is called with a connection in the transaction that creates the tables.
+
+        Raises:
+            CorpusNotFound: If there is no such schema, and `create` is not set.
+            StoreCorrupt: If it is not a corpus, or from a newer version.
+            StoreError: If the server cannot be reached, or cannot be used.
+        """
+        connection = await self._connect()
         try:
-            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            async with connection.transaction():
-                await connection.execute("SELECT pg_advisory_xact_lock(1)")
-                if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", self.schema):
-                    await connection.execute(f"CREATE SCHEMA {quote(self.schema)}")
-                    await connection.execute(f"SET LOCAL search_path = {quote(self.schema)}, public")
-                    for statement in TABLES:
-                        await connection.execute(statement)
+            with translate_errors(self.place):
+                state = await read_state(connection, self.schema, self.place)
+                if not state.exists:
+                    state = await self._create(connection, state, prepare, create=create)
+                check_format(state, self.place)
+                await _register(connection, state)
+        except BaseException:
+            connection.terminate()
+            raise
+
+        async def prepare_connection(connection: "Session") -> None:
+            await _register(connection, state)
+
+        path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
+        self._pool = ConnectionPool(self.address, self._options(path), self._most, prepare_connection)
+        self._pool.adopt(connection)
+        self._is_closed = False
+
+    async def _create(
+        self,
+        connection: "Session",
+        state: CorpusState,
+        prepare: "Callable[[Session], Awaitable[None]] | None",
+        *,
+        create: bool,
+    ) -> CorpusState:
+        if not create:
+            raise CorpusNotFound(f"there is no {self.place}; build it first")
+        if state.home is None:
+            await create_extension(connection, state, self.place)
+            state = await read_state(connection, self.schema, self.place)
+        await _register(connection, state)
+        await create_schema(connection, self.schema, self.place, prepare)
+        return await read_state(connection, self.schema, self.place)
+
+    def _options(self, path: str) -> dict[str, Any]:
+        options = connect_options(self._dsn)
+        options["server_settings"] = {**options["server_settings"], **self._settings, "search_path": path}
+        return options
+
+    async def _connect(self) -> "Session":
+        """Return a connection outside the pool."""
+        return await connect(self.address, self._options(f"{quote(self.schema)}, pg_temp"))
+
+    async def read(self, work: "Callable[[Session], Awaitable[R]]", *, snapshot: bool = False) -> R:
+        """Return `work(connection)`, which only reads.
+
+        If the connection is lost, it is called once more. So it must not change anything before its last statement.
+
+        Args:
+            work: The function. It makes one statement if it can, as each is a round trip.
+            snapshot: All its statements see one state of the corpus. This costs two more round trips; without it, each
+                sees the state of its own moment.
+
+        Raises:
+            StoreBusy: If all connections are busy for too long.
+            StoreError: If the store is closed, or the server fails.
+        """
+        pool = self._get_pool()
+        call = _in_snapshot(work) if snapshot else work
+        try:
+            with translate_errors(self.place):
+                return await pool.run(call)
+        except StoreError as error:
+            if not isinstance(error, ConnectionLost) and not is_outdated_plan(error):
+                raise
+            if self._is_closed:
+                raise
+        deadline = anyio.current_time() + _RESTART_WITHIN
+        while True:
+            try:
+                with translate_errors(self.place):
+                    return await pool.run(call, fresh=True)
+            except ServerUnreachable as error:
+                if not error.may_return or anyio.current_time() > deadline:
+                    raise
+            await anyio.sleep(_RETRY_EVERY)
+
+    async def write(self, work: "Callable[[Session], Awaitable[R]]") -> R:
+        """Return `work(connection)`, called in one transaction, while no other writer is in one.
+
+        It is never called twice: whoever writes decides what to do after an error.
+
+        Raises:
+            StoreBusy: If other writers hold the corpus for ten seconds, or all connections are busy.
+            StoreError: If the store is closed, the lock of a builder was lost, or the server fails.
+        """
+        pool = self._get_pool()
+        if self._lost_locks:
+            raise StoreError(f"{self.place}: the builder has lost its lock with its connection; start again")
+        begin = begin_locked(lock_key("writer", self.schema))
+        is_committing = False
+
+        async def run(connection: "Session") -> R:
+            nonlocal is_committing
+            await connection.execute(begin)
+            result = await work(connection)
+            is_committing = True
+            await connection.execute("COMMIT")
+            return result
+
+        try:
+            with translate_errors(self.place):
+                return await pool.run(run)
+        except ConnectionLost as error:
+            if is_committing:
+                raise StoreError(
+                    f"{self.place}: the connection was lost while changes were saved; they are there whole or not at "
+                    "all, so write them again"
+                ) from error
+            raise
+
+    @asynccontextmanager
+    async def lock_builder(self, timeout: float) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
+        """Hold the lock of the builder of this corpus while the block runs.
+
+        The lock is on a connection of its own. The corpus need not exist, nor the store be open. The lock ends with its
+        connection, whatever happens to this process. If the connection is lost meanwhile, further writes of this store
+        in the block fail.
+
+        Raises:
+            StoreBusy: If another builder still holds it after `timeout` seconds.
+            StoreError: If the server cannot be reached.
+        """
+        key = lock_key("builder", self.schema)
+        connection = await self._connect()
+        is_lost = False
+
+        def note_loss(_: object) -> None:
+            nonlocal is_lost
+            is_lost = True
+            self._lost_locks += 1
+
+        try:
+            with translate_errors(self.place):
+                has_lock = await take_lock(connection, key, timeout)
+            if not has_lock:
+                waited = f" after {timeout:g} seconds" if timeout else ""
+                raise StoreBusy(f"another builder still holds {self.place}{waited}; wait for it to finish")
+            connection.add_termination_listener(note_loss)
+            yield
         finally:
-            await connection.close()
+            if is_lost:
+                self._lost_locks -= 1
+            else:
+                connection.remove_termination_listener(note_loss)
+            await _unlock(connection, key)
 
-        async def prepare(connection: "Connection") -> None:
-            await register_codec(connection, "public")
+    async def maintain(self, work: "Callable[[Session], Awaitable[R]]") -> R:
+        """Return `work(connection)`, called outside a transaction with a connection of its own.
 
-        async def keep(_: "Connection") -> None:
-            """Leave the session as it is: resetting it would cost a round trip for each call."""
+        For statements that run long and must not be in a transaction, such as making an index beside writers.
 
-        self._pool = await asyncpg.create_pool(
-            self._dsn,
-            min_size=0,
-            max_size=10,
-            init=prepare,
-            reset=keep,
-            server_settings={"search_path": f"{quote(self.schema)}, public"},
-        )
+        Raises:
+            StoreError: If the store is closed, or the server fails.
+        """
+        self._get_pool()
+        connection = await self._connect()
+        try:
+            with translate_errors(self.place):
+                await read_state(connection, self.schema, self.place)
+                return await work(connection)
+        finally:
+            await close(connection)
 
-    async def read(self, work: "Callable[[Connection], Awaitable[R]]") -> R:
-        """Return `work(connection)`, which only reads."""
-        if self._pool is None:
-            raise StoreError("not open")
-        async with self._pool.acquire() as connection:
-            return await work(connection)
+    async def exists(self) -> bool:
+        """Return whether the database has this corpus; the store need not be open."""
+        connection = await self._connect()
+        try:
+            with translate_errors(self.place):
+                return (await read_state(connection, self.schema, self.place)).version is not None
+        finally:
+            await close(connection)
 
-    async def write(self, work: "Callable[[Connection], Awaitable[R]]") -> R:
-        """Return `work(connection)`, called in one transaction, while no other writer is in one."""
-        if self._pool is None:
-            raise StoreError("not open")
-        async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(current_schema(), 0))")
-            return await work(connection)
+    async def drop(self) -> None:
+        """Drop the schema and all that is in it; the caller holds the lock of the builder.
+
+        Raises:
+            CorpusNotFound: If there is no such schema.
+            StoreCorrupt: If it is not a corpus.
+            StoreError: If the role may not drop it.
+        """
+        connection = await self._connect()
+        try:
+            with translate_errors(self.place):
+                state = await read_state(connection, self.schema, self.place)
+                if not state.exists:
+                    raise CorpusNotFound(f"there is no {self.place}")
+                check_format(state, self.place)
+                await connection.execute(begin_locked(lock_key("writer", self.schema)))
+                await connection.execute(f"DROP SCHEMA {quote(self.schema)} CASCADE; COMMIT")
+        finally:
+            await close(connection)
 
     async def aclose(self) -> None:
         """Close all connections; closing twice is harmless."""
+        self._is_closed = True
         if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+            await self._pool.aclose()
+
+    def abandon(self) -> bool:
+        """End the connections without an event loop; return whether any was open."""
+        self._is_closed = True
+        return self._pool is not None and self._pool.abandon()
+
+    def _get_pool(self) -> ConnectionPool:
+        if self._pool is None:
+            raise StoreError(f"{self.place} is not open; use `async with`, or `await PostgresStore.open(dsn, corpus)`")
+        if self._is_closed:
+            raise StoreError(f"{self.place} is closed; open it again")
+        return self._pool
+
+
+async def list_corpora(dsn: str) -> list[str]:
+    """Return the names of the corpora in a database, in lower case and in order.
+
+    Raises:
+        StoreError: If the server cannot be reached.
+    """
+    address = hide_password(dsn)
+    connection = await connect(address, connect_options(dsn))
+    try:
+        with translate_errors(address):
+            return await list_schemas(connection)
+    finally:
+        await close(connection)
+
+
+async def _register(connection: "Session", state: CorpusState) -> None:
+    if state.home is not None:
+        await connection.register_vectors(state.home, state.types)
+
+
+def _in_snapshot(work: "Callable[[Session], Awaitable[R]]") -> "Callable[[Session], Awaitable[R]]":
+    async def run(connection: "Session") -> R:
+        await connection.execute(_BEGIN_SNAPSHOT)
+        result = await work(connection)
+        await connection.execute("COMMIT")
+        return result
+
+    return run
+
+
+async def _unlock(connection: "Session", key: int) -> None:
+    """Release a lock before the connection closes: the server may notice that only later."""
+    try:
+        # Closing the connection releases it, too.
+        with anyio.move_on_after(_UNLOCK_WITHIN, shield=True), suppress(Exception):
+            if not connection.is_closed():
+                await connection.execute(f"SELECT pg_catalog.pg_advisory_unlock({key})")
+    finally:
+        await close(connection)

@@ -1,11 +1,15 @@
 """The tables of a corpus on a PostgreSQL server: one schema a corpus."""
 
+from airw._base.checks import find_text_fault
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.stores.postgres._keys import prefix_of
 
 # The corpus "notes" has the schema "airw_notes". All texts are compared byte by byte (collation "C"), so that their
 # order is that of Python and of the other stores on every server.
 SCHEMA_PREFIX = "airw_"
 VERSION = 1
+_LONGEST_NAME = 63  # bytes
 
 TABLES = (
     # Values are JSON as written; kinds as in the file of a `SqliteStore`: "config", "calibration", "run <name>".
@@ -104,8 +108,19 @@ TABLES = (
 
 
 def schema_of(corpus: str) -> str:
-    """Return the name of the schema of a corpus; names of corpora are compared without case."""
-    return SCHEMA_PREFIX + corpus.casefold()
+    """Return the name of the schema of a corpus; names of corpora are compared without case.
+
+    Raises:
+        ArgumentError: If PostgreSQL cannot have a schema of that name.
+    """
+    schema = SCHEMA_PREFIX + corpus.casefold()
+    # PostgreSQL would cut a longer name, and two corpora could share a schema.
+    if schema == SCHEMA_PREFIX or find_text_fault(schema, allow_nul=False) or len(schema.encode()) > _LONGEST_NAME:
+        raise ArgumentError(
+            f"corpus {short_repr(corpus)} cannot be a schema of PostgreSQL: use a name of 1 to "
+            f"{_LONGEST_NAME - len(SCHEMA_PREFIX)} bytes without NUL"
+        )
+    return schema
 
 
 def quote(identifier: str) -> str:

@@ -1,11 +1,13 @@
 """A store on a PostgreSQL server."""
 
+import sys
+import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_limit
+from airw._base.checks import check_count, check_limit
 from airw._base.overriding import override
 from airw.protocols import (
     ArtifactVectors,
@@ -22,7 +24,7 @@ from airw.protocols import (
     TermStatistics,
 )
 from airw.stores.postgres import _links, _records, _runs, _vectors, _words, _writing
-from airw.stores.postgres._database import Database
+from airw.stores.postgres._database import Database, list_corpora
 from airw.values import (
     ArtifactChange,
     Direction,
@@ -36,6 +38,7 @@ from airw.values import (
     Record,
     TermCounts,
     UnresolvedLink,
+    check_language,
 )
 from airw.values.filters import Filter
 
@@ -43,13 +46,87 @@ from airw.values.filters import Filter
 class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper):
     """A `Store` in a schema of a PostgreSQL database, for several machines."""
 
-    def __init__(self, dsn: str, corpus: str, *, language: Language | None = "en") -> None:
-        self._database = Database(dsn, corpus)
-        self._language = _words.KnownLanguage(language)
+    def __init__(self, dsn: str, corpus: str, *, max_connections: int = 10, language: Language | None = "en") -> None:
+        check_count("max_connections", max_connections, least=1)
+        self._database = Database(dsn, corpus, max_connections=max_connections)
+        self._language = _words.KnownLanguage(check_language(language))
+
+    @classmethod
+    async def open(
+        cls,
+        dsn: str,
+        corpus: str,
+        *,
+        create: bool = False,
+        max_connections: int = 10,
+        language: Language | None = "en",
+    ) -> Self:
+        """Open the store of an existing corpus; close it with `aclose`.
+
+        Raises:
+            ArgumentError: If an argument cannot be used.
+            CorpusNotFound: If the database has no such corpus, and `create` is not set.
+            StoreCorrupt: If the schema is not a corpus, or is from a newer version.
+            StoreError: If the server cannot be reached or used, or the event loop is not asyncio.
+        """
+        store = cls(dsn, corpus, max_connections=max_connections, language=language)
+        await store._open(create=create)
+        return store
+
+    @classmethod
+    async def remove(cls, dsn: str, corpus: str) -> None:
+        """Drop the schema of a corpus and all that is in it.
+
+        The call waits until no builder holds the lock of the store.
+
+        Raises:
+            CorpusNotFound: If the database has no such corpus.
+            StoreBusy: If a builder still holds the lock after 30 seconds.
+            StoreCorrupt: If the schema is not a corpus.
+            StoreError: If the server cannot be reached, or the role may not drop the schema.
+        """
+        store = cls(dsn, corpus)
+        async with store.writing():
+            await store._database.drop()
+
+    @staticmethod
+    async def list_corpora(dsn: str) -> list[str]:
+        """Return the names of the corpora in a database, in lower case and in order.
+
+        Raises:
+            StoreError: If the server cannot be reached.
+        """
+        return await list_corpora(dsn)
+
+    @property
+    def address(self) -> str:
+        """Return the address of the database, without its password."""
+        return self._database.address
+
+    async def exists(self) -> bool:
+        """Return whether the database has this corpus; the store need not be open.
+
+        Raises:
+            StoreError: If the server cannot be reached.
+        """
+        return await self._database.exists()
+
+    async def discard(self) -> None:
+        """Close the store and drop its schema; the caller holds `writing`.
+
+        Raises:
+            StoreError: If the server cannot be reached, or the role may not drop the schema.
+        """
+        await self.aclose()
+        await self._database.drop()
 
     async def __aenter__(self) -> Self:
-        await self._database.open()
+        if not self._database.is_open:
+            await self._open(create=True)
         return self
+
+    async def _open(self, *, create: bool) -> None:
+        await self._database.open(create=create, prepare=lambda c: _words.create_state(c, self._language.value))
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -57,6 +134,15 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
     @override
     async def aclose(self) -> None:
         await self._database.aclose()
+
+    def __del__(self) -> None:
+        database = getattr(self, "_database", None)  # missing if an argument was refused
+        if database is not None and not sys.is_finalizing() and database.abandon():
+            message = f"{database.place} was left open; use `async with`, or `await store.aclose()`"
+            warnings.warn_explicit(message, ResourceWarning, "airw", 1)
+
+    def __repr__(self) -> str:
+        return f"<PostgresStore {self._database.place}>"
 
     # Records, ledger and settings: _records.py
 
@@ -154,7 +240,7 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
     ) -> None:
         await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
 
-    # Vectors: _vectors.py
+    # Vectors, see _vectors.py
 
     @override
     async def search_vectors(
@@ -188,7 +274,7 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         return await self._database.read(lambda c: _vectors.vectors_of(c, artifact_ids))
 
-    # Words: _words.py
+    # Words, see _words.py
 
     @override
     async def search_text(

@@ -1,0 +1,239 @@
+"""Schemas of corpora in a database: finding, making, listing and dropping them."""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airw._base.messages import one_line, short_repr
+from airw.errors import StoreCorrupt, StoreError
+from airw.stores.postgres._schema import SCHEMA_PREFIX, TABLES, VERSION, quote
+
+if TYPE_CHECKING:
+    from airw.stores.postgres._session import Session
+
+LOCK_WITHIN = 10.0  # seconds that a write waits for other writers
+_OLDEST_SERVER = 14
+_OLDEST_EXTENSION = (0, 8)
+_MARK = "airw corpus, format "  # the start of the comment on a schema, by which a corpus is known
+_DENIED = "42501"
+_NOT_INSTALLED = ("58P01", "0A000")
+
+# One statement, as each is a round trip. A trap is what another role has put beside the extension, and what a statement
+# could call instead of PostgreSQL's own.
+_STATE = """
+SELECT corpus.oid IS NOT NULL AS exists,
+    pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
+    extension.extversion AS version,
+    home.nspname::text AS home,
+    pg_catalog.has_schema_privilege('public', home.oid, 'CREATE') AS is_open,
+    (SELECT pg_catalog.array_agg(type.typname::text || ' ' || type.oid::text)
+        FROM pg_catalog.pg_type type
+        WHERE type.typnamespace = home.oid AND type.typname IN ('vector', 'halfvec')) AS types,
+    (SELECT pg_catalog.min(trap.name) FROM (
+        SELECT proname::text AS name, oid, 'pg_catalog.pg_proc'::pg_catalog.regclass AS class, proowner AS owner
+            FROM pg_catalog.pg_proc own WHERE pronamespace = home.oid AND EXISTS (
+                SELECT FROM pg_catalog.pg_proc WHERE proname = own.proname
+                    AND pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
+        UNION ALL
+        SELECT oprname::text, oid, 'pg_catalog.pg_operator'::pg_catalog.regclass, oprowner
+            FROM pg_catalog.pg_operator WHERE oprnamespace = home.oid
+        ) trap
+        WHERE trap.owner NOT IN (home.nspowner, extension.extowner)
+            AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid = trap.owner AND rolsuper)
+            AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend
+                WHERE classid = trap.class AND objid = trap.oid AND deptype = 'e')
+    ) AS trap,
+    pg_catalog.has_schema_privilege('public', public.oid, 'CREATE') AS is_public_open,
+    pg_catalog.set_config('search_path',
+        pg_catalog.quote_ident($1) || COALESCE(', ' || pg_catalog.quote_ident(home.nspname), '') || ', pg_temp', false)
+FROM (SELECT) one
+LEFT JOIN pg_catalog.pg_namespace corpus ON corpus.nspname = $1
+LEFT JOIN pg_catalog.pg_namespace public ON public.nspname = 'public'
+LEFT JOIN pg_catalog.pg_extension extension ON extension.extname = 'vector'
+LEFT JOIN pg_catalog.pg_namespace home ON home.oid = extension.extnamespace
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusState:
+    """What a database has of a corpus.
+
+    Attributes:
+        exists: Whether the schema exists.
+        version: The format of its tables; `None` if it is not a corpus.
+        home: The schema of the extension `vector`; `None` if the database does not have it.
+        types: The numbers of the types of the extension.
+        is_public_open: Whether each role may create functions in the schema `public`.
+    """
+
+    exists: bool
+    version: int | None
+    home: str | None
+    types: dict[str, int]
+    is_public_open: bool
+
+
+def lock_key(kind: str, schema: str) -> int:
+    """Return the number of an advisory lock, which has 64 bits and a sign."""
+    digest = hashlib.blake2b(f"airw {kind} {schema}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def begin_locked(key: int) -> str:
+    """Return the statements that begin a transaction and take a lock, for one round trip.
+
+    No lock of the transaction is waited for longer than `LOCK_WITHIN`.
+    """
+    return (
+        f"BEGIN; SET LOCAL lock_timeout = {round(LOCK_WITHIN * 1000)}; SELECT pg_catalog.pg_advisory_xact_lock({key})"
+    )
+
+
+async def read_state(connection: "Session", schema: str, place: str) -> CorpusState:
+    """Return what the database has of a corpus, and set the `search_path` of this connection.
+
+    Raises:
+        StoreError: If the server or its extension is too old, or a stranger's function could be called.
+    """
+    major = connection.get_server_version().major
+    if major < _OLDEST_SERVER:
+        raise StoreError(f"{place}: the server is PostgreSQL {major}; use version {_OLDEST_SERVER} or later")
+    row = await connection.fetchrow(_STATE, schema)
+    _check_extension(row, place)
+    comment = row["comment"] or ""
+    number = comment.removeprefix(_MARK)
+    is_corpus = comment.startswith(_MARK) and number.isdecimal() and number.isascii()
+    types = dict(entry.split(" ") for entry in row["types"] or ())
+    return CorpusState(
+        row["exists"],
+        int(number) if is_corpus else None,
+        row["home"],
+        {name: int(oid) for name, oid in types.items()},
+        bool(row["is_public_open"]),
+    )
+
+
+def _check_extension(row: Any, place: str) -> None:
+    if row["home"] is None:
+        return
+    version = tuple(int(part) for part in row["version"].split(".")[:2])
+    if version < _OLDEST_EXTENSION:
+        raise StoreError(
+            f"{place}: the extension vector is {one_line(row['version'])}; install pgvector 0.8 or later on the server "
+            "and run: ALTER EXTENSION vector UPDATE"
+        )
+    home = one_line(quote(row["home"]))
+    if row["is_open"]:
+        raise StoreError(
+            f"{place}: any role may create functions in the schema {home} of the extension vector, which would be "
+            f"called; its owner should run: REVOKE CREATE ON SCHEMA {home} FROM PUBLIC"
+        )
+    if row["trap"] is not None:
+        raise StoreError(
+            f"{place}: the schema {home} of the extension vector has a function {short_repr(row['trap'])}, which would "
+            "be called instead of PostgreSQL's own; drop it, or move the extension: "
+            "ALTER EXTENSION vector SET SCHEMA …"
+        )
+
+
+def check_format(state: CorpusState, place: str) -> None:
+    """Check that an existing schema is a corpus that can be read.
+
+    Raises:
+        StoreCorrupt: If it is something else, or from a newer version.
+    """
+    if state.version is None:
+        raise StoreCorrupt(
+            f"{place} is not a corpus: a schema of that name was made by something else; use another name"
+        )
+    if state.version > VERSION:
+        raise StoreCorrupt(f"{place} is from a newer version of airw (format {state.version}); update airw")
+    if state.home is None:
+        raise StoreCorrupt(f"{place} has lost the extension vector; restore a copy")
+
+
+async def create_extension(connection: "Session", state: CorpusState, place: str) -> None:
+    """Create the extension `vector`.
+
+    It goes to the schema `public`, or if any role may write there, to one of its own.
+
+    Raises:
+        StoreError: If the role may not, or the server does not have it.
+    """
+    home = "vector" if state.is_public_open else "public"
+    statement = f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {home}"
+    if state.is_public_open:
+        statement = f"CREATE SCHEMA IF NOT EXISTS {home}; {statement}"
+    try:
+        await connection.execute(f"{begin_locked(lock_key('extension', ''))}; {statement}; COMMIT")
+    except Exception as error:
+        code = getattr(error, "sqlstate", "")
+        if code == _DENIED:
+            raise StoreError(
+                f"{place}: this role may not create the extension vector; the owner of the database runs: {statement}"
+            ) from error
+        if code in _NOT_INSTALLED:
+            raise StoreError(
+                f"{place}: the server lacks the extension vector; install pgvector 0.8 or later"
+            ) from error
+        raise
+
+
+async def create_schema(
+    connection: "Session", schema: str, place: str, prepare: "Callable[[Session], Awaitable[None]] | None"
+) -> None:
+    """Create the schema and the tables of a corpus, unless another process does so meanwhile.
+
+    Args:
+        connection: A connection whose `search_path` is that of the corpus.
+        schema: The name of the schema.
+        place: The corpus, for messages.
+        prepare: What is called in the same transaction, when the tables are there.
+
+    Raises:
+        StoreError: If the role may not.
+    """
+    await connection.execute(begin_locked(lock_key("writer", schema)))
+    if await connection.fetchval("SELECT true FROM pg_catalog.pg_namespace WHERE nspname = $1", schema):
+        await connection.execute("COMMIT")
+        return
+    try:
+        await connection.execute(f"CREATE SCHEMA {quote(schema)}")
+    except Exception as error:
+        if getattr(error, "sqlstate", "") != _DENIED:
+            raise
+        raise StoreError(
+            f"{place}: this role may not create a schema; the owner of the database runs: "
+            f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this_role, or grants CREATE on the database"
+        ) from error
+    mark = f"COMMENT ON SCHEMA {quote(schema)} IS '{_MARK}{VERSION}'"
+    await connection.execute("; ".join([*TABLES, mark]))
+    if prepare is not None:
+        await prepare(connection)
+    await connection.execute("COMMIT")
+
+
+async def list_schemas(connection: "Session") -> list[str]:
+    """Return the names of the corpora in a database, in order."""
+    rows = await connection.fetch(
+        "SELECT nspname::text AS name FROM pg_catalog.pg_namespace"
+        " WHERE pg_catalog.starts_with(nspname, $1)"
+        " AND pg_catalog.starts_with(pg_catalog.obj_description(oid, 'pg_namespace'), $2)",
+        SCHEMA_PREFIX,
+        _MARK,
+    )
+    return sorted(row["name"].removeprefix(SCHEMA_PREFIX) for row in rows)
+
+
+async def take_lock(connection: "Session", key: int, seconds: float) -> bool:
+    """Take an advisory lock of the session; return whether that was possible in time."""
+    # A timeout of 0 would wait for ever.
+    patience = max(1, round(seconds * 1000))
+    try:
+        await connection.execute(f"SET lock_timeout = {patience}; SELECT pg_catalog.pg_advisory_lock({key})")
+    except Exception as error:
+        if getattr(error, "sqlstate", "") == "55P03":
+            return False
+        raise
+    return True
