@@ -1,1 +1,181 @@
-"""To be written."""
+"""Functions that read records, ledger entries and settings from a PostgreSQL server."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airw._base.concurrency import offload_if
+from airw.protocols import FirstSurfaces
+from airw.stores.postgres._filter_sql import Parameters, compile_exists, compile_holds
+from airw.stores.postgres._settings import parse_mappings
+from airw.stores.postgres._texts import keep_storable
+from airw.values import LedgerEntry, Record
+from airw.values.artifacts import make_records
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+_LONG = 200  # rows whose records take about a millisecond to make
+_RECORD = "record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+_ENTRIES = """
+    SELECT id, version, embedder_id, strategy_id, extractor_id, source,
+        array(SELECT record.id FROM record WHERE record.artifact_id = artifact.id ORDER BY number)
+    FROM artifact"""
+
+
+async def get_records(c: "Connection", ids: Sequence[str]) -> list[Record | None]:
+    """Return the record of each id, or `None`."""
+    found = await c.fetch(
+        f"SELECT {_RECORD} FROM record WHERE record.id = ANY($1::text[])", keep_storable(dict.fromkeys(ids))
+    )
+    records = await offload_if(len(found) > _LONG, _make_records, found)
+    by_id = {record.id: record for record in records}
+    return [by_id.get(id) for id in ids]
+
+
+async def records_of(
+    c: "Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
+) -> list[list[Record] | None]:
+    """Return the records of each artifact in plan order; `None` for an unknown artifact."""
+    names = keep_storable(dict.fromkeys(artifact_ids))
+    # An artifact without matching records has one row of nulls: this tells it from an unknown one.
+    found = await c.fetch(
+        f"""SELECT requested.id AS name, {_RECORD}
+        FROM unnest($1::text[]) WITH ORDINALITY AS requested (id, place)
+        JOIN artifact ON artifact.id = requested.id
+        LEFT JOIN LATERAL (
+            SELECT * FROM record WHERE record.artifact_id = requested.id AND ($2::text[] IS NULL OR kind = ANY($2))
+            ORDER BY number LIMIT $3::bigint
+        ) AS record ON true
+        ORDER BY requested.place, record.number""",
+        names,
+        None if kinds is None else keep_storable(kinds),
+        limit,
+    )
+    by_name = await offload_if(len(found) > _LONG, _group_records, found)
+    # A name that is requested twice has two lists, as the caller may change them.
+    return [None if (records := by_name.get(name)) is None else [*records] for name in artifact_ids]
+
+
+def _group_records(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
+    by_name: dict[str, list[Record]] = {row[0]: [] for row in rows}
+    present = [row[1:] for row in rows if row[1] is not None]
+    for record in _make_records(present):
+        by_name[record.artifact_id].append(record)
+    return by_name
+
+
+async def first_surfaces(c: "Connection", artifact_ids: Sequence[str]) -> FirstSurfaces:
+    """Return the first surface of each artifact."""
+    storable = {*keep_storable(artifact_ids)}
+    rows = await c.fetch(
+        """SELECT requested.place - 1, first.* FROM unnest($1::text[]) WITH ORDINALITY AS requested (id, place)
+        CROSS JOIN LATERAL (
+            SELECT kind, idx, text, metadata FROM record WHERE artifact_id = requested.id ORDER BY number LIMIT 1
+        ) AS first""",
+        [name if name in storable else None for name in artifact_ids],
+    )
+    return await offload_if(len(rows) > _LONG, _fill_surfaces, len(artifact_ids), rows)
+
+
+def _fill_surfaces(count: int, rows: Sequence[Sequence[Any]]) -> FirstSurfaces:
+    found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in range(count)])
+    metadata = parse_mappings([row[4] for row in rows])
+    for (place, kind, index, text, _), fields in zip(rows, metadata, strict=True):
+        found.kinds[place], found.indexes[place] = kind, index
+        found.texts[place], found.metadata[place] = text.decode(), fields
+    return found
+
+
+def _make_records(rows: Sequence[Sequence[Any]]) -> list[Record]:
+    """Return the records of rows with the columns `_RECORD`."""
+    if not rows:
+        return []
+    *columns, texts, metadata = zip(*rows, strict=True)
+    return make_records(len(rows), [*columns, map(bytes.decode, texts), parse_mappings(metadata)])
+
+
+async def ledger(c: "Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:
+    """Return the ledger entry of each artifact; without ids, all entries, ordered by id."""
+    if ids is None:
+        rows = await c.fetch(f"{_ENTRIES} ORDER BY artifact.id")
+    else:
+        rows = await c.fetch(f"{_ENTRIES} WHERE artifact.id = ANY($1::text[])", keep_storable(dict.fromkeys(ids)))
+    entries = await offload_if(len(rows) > _LONG, _make_entries, rows)
+    return [*entries.values()] if ids is None else [entries.get(name) for name in ids]
+
+
+def _make_entries(rows: Sequence[Sequence[Any]]) -> dict[str, LedgerEntry]:
+    return {row[0]: LedgerEntry(row[0], row[1], row[2], row[3], row[4], row[5], tuple(row[6])) for row in rows}
+
+
+async def find_changed(c: "Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
+    """Return the artifacts whose ledger entry has another version, or differs from `stamp`."""
+    stamps = [stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source]
+    # What cannot be stored is in no ledger entry. Nearly always, everything can.
+    if len(keep_storable([*versions, *versions.values(), *stamps])) < 2 * len(versions) + len(stamps):
+        if len(keep_storable(stamps)) < len(stamps):
+            return [*versions]
+        storable = {name: version for name, version in versions.items() if len(keep_storable([name, version])) == 2}
+        return [*(name for name in versions if name not in storable), *await find_changed(c, storable, stamp)]
+    changed: list[str] | None = await c.fetchval(
+        """SELECT array_agg(requested.id) FROM unnest($1::text[], $2::text[]) AS requested (id, version)
+        LEFT JOIN artifact ON artifact.id = requested.id
+        WHERE artifact.version IS DISTINCT FROM requested.version
+        OR ARRAY[embedder_id, strategy_id, extractor_id, source] IS DISTINCT FROM $3::text[]""",
+        [*versions],
+        [*versions.values()],
+        stamps,
+    )
+    return changed or []
+
+
+async def artifact_ids(c: "Connection") -> list[str]:
+    """Return the ids of all artifacts, sorted."""
+    ids: list[str] | None = await c.fetchval("SELECT array(SELECT id FROM artifact ORDER BY id)")
+    return ids or []
+
+
+async def surface_kinds(c: "Connection") -> list[str]:
+    """Return the surface kinds of all records, sorted."""
+    rows = await c.fetch("SELECT DISTINCT kind FROM record ORDER BY kind")
+    return [row[0] for row in rows]
+
+
+async def has_fields(c: "Connection", paths: Sequence[str]) -> list[bool]:
+    """Return, for each path, whether any record has the field."""
+    if not paths:
+        return []
+    parameters = Parameters()
+    tests = [f"EXISTS (SELECT 1 FROM record WHERE {compile_exists(path, 'fields', parameters)})" for path in paths]
+    return list(await c.fetchval(f"SELECT ARRAY[{', '.join(tests)}]", *parameters.values))
+
+
+async def field_names(c: "Connection", limit: int) -> list[str]:
+    """Return the names of the fields of the first records, sorted."""
+    rows = await c.fetch("SELECT metadata FROM record ORDER BY number LIMIT $1", limit)
+    return sorted({name for fields in parse_mappings([row[0] for row in rows]) for name in fields})
+
+
+async def counts(c: "Connection") -> dict[str, int]:
+    """Return the numbers of artifacts, of records, and of links in each state."""
+    row = await c.fetchrow(
+        """SELECT (SELECT count(*) FROM artifact) AS artifacts, (SELECT count(*) FROM record) AS records,
+        count(*) FILTER (WHERE state = 'resolved') AS resolved, count(*) FILTER (WHERE state = 'dangling') AS dangling,
+        count(*) FILTER (WHERE state = 'ambiguous') AS ambiguous, count(*) FILTER (WHERE state = 'foreign') AS foreign
+        FROM link"""
+    )
+    return dict(row)
+
+
+async def matching(c: "Connection", wanted: Sequence[tuple[str, Any]], limit: int | None) -> list[list[str]]:
+    """Return, for each pair of field and value, the sorted ids of the artifacts that have it."""
+    if not wanted:
+        return []
+    parameters = Parameters()
+    most = parameters.add(limit, "bigint")
+    queries = [
+        f"""array(SELECT DISTINCT artifact_id FROM record WHERE {compile_holds(path, value, "fields", parameters)}
+        ORDER BY artifact_id LIMIT {most})"""
+        for path, value in wanted
+    ]
+    return [*await c.fetchrow(f"SELECT {', '.join(queries)}", *parameters.values)]

@@ -4,10 +4,10 @@ import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count, check_limit
+from airw._base.checks import check_count, check_limit, check_number, check_strings
 from airw._base.overriding import override
 from airw.protocols import (
     ArtifactVectors,
@@ -23,8 +23,10 @@ from airw.protocols import (
     Store,
     TermStatistics,
 )
-from airw.stores.postgres import _links, _records, _runs, _vectors, _words, _writing
+from airw.stores.postgres import _links, _records, _runs, _settings, _vectors, _words, _writing
+from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
+from airw.stores.postgres._sharding import Sharding, check_sharding, distribute_tables
 from airw.values import (
     ArtifactChange,
     Direction,
@@ -42,14 +44,36 @@ from airw.values import (
 )
 from airw.values.filters import Filter
 
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
 
 class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper):
     """A `Store` in a schema of a PostgreSQL database, for several machines."""
 
-    def __init__(self, dsn: str, corpus: str, *, max_connections: int = 10, language: Language | None = "en") -> None:
-        check_count("max_connections", max_connections, least=1)
-        self._database = Database(dsn, corpus, max_connections=max_connections)
+    def __init__(
+        self,
+        dsn: str,
+        corpus: str,
+        *,
+        replicas: Sequence[str] = (),
+        max_lag: float = 10.0,
+        max_connections: int = 10,
+        language: Language | None = "en",
+        sharding: Sharding = "schema",
+    ) -> None:
+        check_server_address("dsn", dsn)
+        for replica in check_strings("replicas", replicas):
+            check_server_address("replicas", replica)
+        self._database = Database(
+            dsn,
+            corpus,
+            max_connections=check_count("max_connections", max_connections, least=1),
+            replicas=replicas,
+            max_lag=check_number("max_lag", max_lag, least=0.01),
+        )
         self._language = _words.KnownLanguage(check_language(language))
+        self._sharding: Sharding = check_sharding(sharding)
 
     @classmethod
     async def open(
@@ -58,8 +82,11 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         corpus: str,
         *,
         create: bool = False,
+        replicas: Sequence[str] = (),
+        max_lag: float = 10.0,
         max_connections: int = 10,
         language: Language | None = "en",
+        sharding: Sharding = "schema",
     ) -> Self:
         """Open the store of an existing corpus; close it with `aclose`.
 
@@ -69,7 +96,15 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
             StoreCorrupt: If the schema is not a corpus, or is from a newer version.
             StoreError: If the server cannot be reached or used, or the event loop is not asyncio.
         """
-        store = cls(dsn, corpus, max_connections=max_connections, language=language)
+        store = cls(
+            dsn,
+            corpus,
+            replicas=replicas,
+            max_lag=max_lag,
+            max_connections=max_connections,
+            language=language,
+            sharding=sharding,
+        )
         await store._open(create=create)
         return store
 
@@ -126,7 +161,12 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         return self
 
     async def _open(self, *, create: bool) -> None:
-        await self._database.open(create=create, prepare=lambda c: _words.create_state(c, self._language.value))
+        await self._database.open(create=create, prepare=self._prepare_tables)
+
+    async def _prepare_tables(self, connection: "Connection") -> None:
+        await _words.create_state(connection, self._language.value)
+        if self._sharding == "rows":
+            await distribute_tables(connection)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -191,26 +231,26 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
 
     @override
     async def config(self) -> dict[str, Any]:
-        return (await self._database.read(lambda c: _records.read_settings(c, "config"))).get("", {})
+        return dict((await self._database.read(lambda c: _settings.read_settings(c, "config"))).get("", {}))
 
     @override
     async def set_config(self, config: Mapping[str, Any]) -> None:
-        await self._database.write(lambda c: _writing.set_setting(c, "config", "", config))
+        await self._database.write(lambda c: _settings.set_setting(c, "config", "", config))
 
     @override
     async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        calibrations = await self._database.read(lambda c: _records.read_settings(c, "calibration"))
-        return calibrations if key is None else calibrations.get(key, {})
+        calibrations = await self._database.read(lambda c: _settings.read_settings(c, "calibration"))
+        return calibrations if key is None else dict(calibrations.get(key, {}))
 
     @override
     async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        await self._database.write(lambda c: _writing.set_setting(c, "calibration", key, value))
+        await self._database.write(lambda c: _settings.set_setting(c, "calibration", key, value))
 
     # Writing: _writing.py, _runs.py
 
     @override
     async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        rows = await _writing.prepare(puts)
+        rows = await _writing.prepare(puts, self._language.value)
         await self._database.write(lambda c: _writing.write_rows(c, rows, removals))
 
     @override
@@ -225,13 +265,14 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
 
     @override
     async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        return await self._database.read(lambda c: _runs.read_run(c, run, parts))
+        # Others have written what a run is made of.
+        return await self._database.read(lambda c: _runs.read_run(c, run, parts), latest=True)
 
     @override
     async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        rows = await _writing.prepare(puts)
+        rows = await _writing.prepare(puts, self._language.value)
         return await self._database.write(lambda c: _runs.apply_part(c, run, part, row, rows))
 
     @override
