@@ -116,20 +116,30 @@ def reveal_password(address: str) -> str:
     return f"{start}{user}:{quote(value, safe='')}{rest}"
 
 
-def split_password(address: str) -> tuple[str, str | None]:
-    """Return an address without password, and the password or `None`.
+def find_password(address: str) -> str | None:
+    """Return the password to connect with; `None` if an address has none.
 
     Raises:
         StoreError: If it names a variable that is not set.
 
     Example:
-        >>> split_password("postgresql://ada:s%40cret@db.example/kb")
-        ('postgresql://ada@db.example/kb', 's@cret')
+        >>> find_password("postgresql://ada:s%40cret@db.example/kb")
+        's@cret'
     """
     from urllib.parse import unquote
 
-    start, user, password, rest = _split(reveal_password(address))
-    return f"{start}{user}{rest}", unquote(password) or None
+    return unquote(_split(reveal_password(address))[2]) or None
+
+
+def drop_password(address: str) -> str:
+    """Return an address without its password or the name of a variable.
+
+    Example:
+        >>> drop_password("postgresql://ada:$KB_PASSWORD@db.example/kb")
+        'postgresql://ada@db.example/kb'
+    """
+    start, user, _, rest = _split(address)
+    return f"{start}{user}{rest}"
 
 
 def _split(address: str) -> tuple[str, str, str, str]:

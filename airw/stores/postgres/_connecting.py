@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
-from airw.stores.postgres._address import hide_password, split_password
+from airw.stores.postgres._address import drop_password, find_password, hide_password, is_server_address, split_corpus
 
 _PARAMETERS = (
     *("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey"),
@@ -19,9 +19,28 @@ _MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 _DEFAULT_HOSTS = ("/run/postgresql", "/var/run/postgresql", "/tmp", "localhost")  # noqa: S108 - where servers put sockets
 _SETTINGS = {
     "application_name": "airw",
+    # A statement that was planned while its table was small would read all of the large one.
+    "enable_seqscan": "off",
     "jit": "off",  # compiling a statement takes longer than all but the longest run
 }
 _KEPT_STATEMENTS = 200  # that a connection keeps prepared; all of a store are fewer
+
+
+def check_server_address(parameter: str, dsn: object) -> str:
+    """Return an address if one can connect with it.
+
+    Raises:
+        ArgumentError: If it is not the address of a server, or a part of it is not known.
+    """
+    if not is_server_address(dsn):
+        # It could be anything, also an address with a password and a wrong start.
+        raise ArgumentError(f"{parameter} must be an address such as 'postgresql://user@host/database'")
+    address = str(dsn)
+    shown = short_repr(hide_password(address))
+    if split_corpus(address)[1] is not None:
+        raise ArgumentError(f"{parameter} must not have a corpus after '#': {shown}; pass it as the argument corpus")
+    _parse_address(address)
+    return address
 
 
 def connect_options(dsn: str) -> dict[str, Any]:
@@ -35,29 +54,34 @@ def connect_options(dsn: str) -> dict[str, Any]:
         StoreError: If it names an environment variable that is not set, or a file that cannot be read.
     """
     shown = short_repr(hide_password(dsn))
-    address, password = split_password(dsn)
-    main, _, query = address.partition("://")[2].partition("?")
-    parameters = _parse_parameters(query, shown)
-    login, database = _split_database(main)
-    user, _, places = login.rpartition("@")
-    hosts, ports = _parse_hosts(places, parameters, shown)
+    user, database, hosts, ports, parameters = _parse_address(dsn)
     options: dict[str, Any] = {
         "host": hosts,
         "port": ports,
         "ssl": _choose_tls(hosts, parameters, shown),
-        "server_settings": {
-            **_SETTINGS,
-            **{name: parameters[name] for name in ("application_name",) if name in parameters},
-        },
+        "server_settings": dict(_SETTINGS),
         "statement_cache_size": _KEPT_STATEMENTS,
         "max_cached_statement_lifetime": 0,
         "max_cacheable_statement_size": 0,
     }
-    known = {"user": unquote(user), "database": unquote(database), "password": password}
+    known = {"user": user, "database": database, "password": find_password(dsn)}
     options |= {name: value for name, value in known.items() if value}
+    if "application_name" in parameters:
+        options["server_settings"]["application_name"] = parameters["application_name"]
     if "target_session_attrs" in parameters:
         options["target_session_attrs"] = parameters["target_session_attrs"]
     return options
+
+
+def _parse_address(dsn: str) -> tuple[str, str, list[str], list[int], dict[str, str]]:
+    """Return user, database, hosts, ports and parameters of an address."""
+    shown = short_repr(hide_password(dsn))
+    main, _, query = drop_password(dsn).partition("://")[2].partition("?")
+    parameters = _parse_parameters(query, shown)
+    login, database = _split_database(main)
+    user, _, places = login.rpartition("@")
+    hosts, ports = _parse_hosts(places, parameters, shown)
+    return unquote(user), unquote(database), hosts, ports, parameters
 
 
 def _split_database(main: str) -> tuple[str, str]:

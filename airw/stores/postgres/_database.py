@@ -1,6 +1,6 @@
 """The connections of one store to the schema of its corpus."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ from airw.stores.postgres._catalog import (
 from airw.stores.postgres._connecting import connect_options
 from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_outdated_plan, translate_errors
 from airw.stores.postgres._pool import ConnectionPool, close, connect
+from airw.stores.postgres._replicas import Replicas
 from airw.stores.postgres._schema import quote, schema_of
 
 if TYPE_CHECKING:
@@ -46,19 +47,30 @@ class Database:
         dsn: The address of the database.
         corpus: The name of the corpus.
         max_connections: The number of connections.
+        replicas: The addresses of standby servers.
+        max_lag: The seconds that a standby may be behind.
         settings: Settings of each session.
     """
 
     def __init__(
-        self, dsn: str, corpus: str, *, max_connections: int = 10, settings: Mapping[str, str] | None = None
+        self,
+        dsn: str,
+        corpus: str,
+        *,
+        max_connections: int = 10,
+        replicas: Sequence[str] = (),
+        max_lag: float = 10.0,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self._dsn, self._most, self._settings = dsn, max_connections, dict(settings or {})
+        self._replica_dsns, self._max_lag = tuple(replicas), max_lag
+        self._replicas: Replicas | None = None
         self.address = hide_password(dsn)
         self.schema = schema_of(corpus)
         self.place = f"corpus {short_repr(corpus)} on {self.address}"
         self._pool: ConnectionPool | None = None
         self._is_closed = False
-        self._lost_locks = 0  # blocks of `lock_builder` that have lost their lock
+        self._locks = self._lost_locks = 0  # blocks of `lock_builder`, and those that have lost their lock
 
     @property
     def is_open(self) -> bool:
@@ -93,9 +105,18 @@ class Database:
             await _register(connection, state)
 
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
-        self._pool = ConnectionPool(self.address, self._options(path), self._most, prepare_connection)
+        self._pool = self._make_pool(self._dsn, path, prepare_connection)
         self._pool.adopt(connection)
         self._is_closed = False
+        if self._replica_dsns:
+            pools = [self._make_pool(dsn, path, prepare_connection) for dsn in self._replica_dsns]
+            replicas = Replicas(self._pool, pools, self._max_lag)
+            with translate_errors(self.place):
+                await self._pool.run(replicas.note_position)
+            self._replicas = replicas
+
+    def _make_pool(self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]") -> ConnectionPool:
+        return ConnectionPool(hide_password(dsn), self._options(dsn, path), self._most, prepare)
 
     async def _create(
         self,
@@ -114,16 +135,18 @@ class Database:
         await create_schema(connection, self.schema, self.place, prepare)
         return await read_state(connection, self.schema, self.place)
 
-    def _options(self, path: str) -> dict[str, Any]:
-        options = connect_options(self._dsn)
+    def _options(self, dsn: str, path: str) -> dict[str, Any]:
+        options = connect_options(dsn)
         options["server_settings"] = {**options["server_settings"], **self._settings, "search_path": path}
         return options
 
     async def _connect(self) -> "Session":
         """Return a connection outside the pool."""
-        return await connect(self.address, self._options(f"{quote(self.schema)}, pg_temp"))
+        return await connect(self.address, self._options(self._dsn, f"{quote(self.schema)}, pg_temp"))
 
-    async def read(self, work: "Callable[[Session], Awaitable[R]]", *, snapshot: bool = False) -> R:
+    async def read(
+        self, work: "Callable[[Session], Awaitable[R]]", *, snapshot: bool = False, latest: bool = False
+    ) -> R:
         """Return `work(connection)`, which only reads.
 
         If the connection is lost, it is called once more. So it must not change anything before its last statement.
@@ -132,6 +155,7 @@ class Database:
             work: The function. It makes one statement if it can, as each is a round trip.
             snapshot: All its statements see one state of the corpus. This costs two more round trips; without it, each
                 sees the state of its own moment.
+            latest: Ask the primary server, which has the changes of all writers.
 
         Raises:
             StoreBusy: If all connections are busy for too long.
@@ -139,6 +163,14 @@ class Database:
         """
         pool = self._get_pool()
         call = _in_snapshot(work) if snapshot else work
+        if self._replicas is not None and not latest and not self._locks:
+            replica = await self._replicas.choose()
+            if replica is not None:
+                try:
+                    with translate_errors(self.place):
+                        return await replica.pool.run(call)
+                except StoreError:
+                    replica.note_failure()  # the primary answers, or has the same error
         try:
             with translate_errors(self.place):
                 return await pool.run(call)
@@ -178,6 +210,9 @@ class Database:
             result = await work(connection)
             is_committing = True
             await connection.execute("COMMIT")
+            if self._replicas is not None:
+                is_committing = False
+                await self._replicas.note_position(connection)
             return result
 
         try:
@@ -219,7 +254,11 @@ class Database:
                 waited = f" after {timeout:g} seconds" if timeout else ""
                 raise StoreBusy(f"another builder still holds {self.place}{waited}; wait for it to finish")
             connection.add_termination_listener(note_loss)
-            yield
+            self._locks += 1
+            try:
+                yield
+            finally:
+                self._locks -= 1
         finally:
             if is_lost:
                 self._lost_locks -= 1
@@ -276,12 +315,15 @@ class Database:
     async def aclose(self) -> None:
         """Close all connections; closing twice is harmless."""
         self._is_closed = True
-        if self._pool is not None:
-            await self._pool.aclose()
+        for part in (self._replicas, self._pool):
+            if part is not None:
+                await part.aclose()
 
     def abandon(self) -> bool:
         """End the connections without an event loop; return whether any was open."""
         self._is_closed = True
+        if self._replicas is not None:
+            self._replicas.abandon()
         return self._pool is not None and self._pool.abandon()
 
     def _get_pool(self) -> ConnectionPool:

@@ -20,7 +20,7 @@ _FORBIDDEN = "42501"
 _READ_ONLY = "25006"
 _DAMAGED = ("XX001", "XX002")
 _STARTING = "57P03"  # or stopping
-_ENDED = ("57P01", "57P02", "57P05", "08")  # by an administrator, a crash, a timeout or the network
+_ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
 _CANCELLED_BY_REPLAY = "40001"  # on a standby, rows that a query still reads are removed
 _CHANGED_PLAN = "0A000"  # a prepared statement does not fit the tables any more
 

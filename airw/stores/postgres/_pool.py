@@ -51,6 +51,11 @@ class ConnectionPool:
         self._waiting = 0
         self._is_closed = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a call would wait for a connection."""
+        return self._turns.locked()
+
     async def run(self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False) -> R:
         """Return `work(connection)`; with `fresh`, of a new connection.
 

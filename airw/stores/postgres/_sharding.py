@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-import asyncpg
-
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
 
@@ -45,9 +43,11 @@ async def distribute_tables(connection: "Connection") -> None:
     Raises:
         StoreError: If the database has no such function.
     """
+    from asyncpg import UndefinedFunctionError
+
     for table, column in DISTRIBUTION.items():
         try:
             await connection.execute("SELECT create_distributed_table($1::text::regclass, $2::text)", table, column)
-        except asyncpg.UndefinedFunctionError as error:
+        except UndefinedFunctionError as error:
             message = "sharding='rows' needs the extension citus in the database, or its create_distributed_table"
             raise StoreError(message) from error
