@@ -11,6 +11,7 @@ from airw._base.checks import MAX_HITS, check_count
 from airw._base.overriding import override
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, require
+from airw.policies._read_ahead import MAX_ENDS, ReadOptions
 from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import Edges, find_artifacts
 from airw.policies.artifact_memory import ArtifactMemory
@@ -105,6 +106,16 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     max_traverse: int | None = None
     speaks_columns = True
 
+    @property
+    def _needs_vectors(self) -> bool:
+        """True if the vectors of new artifacts are compared."""
+        return False
+
+    @property
+    def _needs_records(self) -> bool:
+        """True if the records of admitted artifacts are read before the walk selects from them."""
+        return False
+
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
@@ -124,6 +135,23 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         """Store the vector of each artifact's best surface in memory, by position; one store call."""
         vectors = require(store, "vectors_of", self._name, setting)
         state.memory.add_rows(await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors))
+
+    @property
+    @override
+    def _read_options(self) -> ReadOptions:
+        options = super()._read_options._replace(with_vectors=self._needs_vectors)
+        if not self._needs_records:
+            return options
+        # Those that a step admits are among the nearest of each artifact.
+        most = MAX_ENDS if self.adjacent_k is None else self.adjacent_k
+        return options._replace(max_records=max(options.max_records, most))
+
+    @override
+    def _filter_followed(self, state: WalkState[B], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
+        if self.select_k is not None and len(state.results) + len(committed) >= self.select_k:
+            return []  # the walk is likely to end with these hits
+        followed = super()._filter_followed(state, committed)
+        return followed if self.max_traverse is None else followed[: self.max_traverse - state.memory.traverse_count]
 
     @override
     def _filter_crossable(self, memory: B, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:

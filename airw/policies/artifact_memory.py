@@ -3,9 +3,9 @@
 Artifacts are identified by the ids of their store. Policies compare ids and look them up, but never take them apart.
 """
 
-from collections.abc import Callable, Container, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -15,13 +15,15 @@ from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
 from airw.links.columns import LinkColumnReader, Numbers
 from airw.policies._capabilities import embed
+from airw.policies._read_ahead import ReadAhead, ReadOptions
 from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Permissions, Scope
-from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, VectorSearch
+from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, StepReader, VectorSearch
 from airw.values import Record, SearchHit
 from airw.walking import CommittedNode, CommittedNodes, Frontier
 
 _OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
+_MAX_KNOWN = 1_000  # ids that are sent with a call, so that the store does not compare these artifacts again
 _ALLOWED = Permissions(start=True, cross=True, keep=True)
 
 A = TypeVar("A", bound="ArtifactMemory")
@@ -43,6 +45,7 @@ class ArtifactMemory:
         artifacts_by_value: The artifacts that each field value leads to, by the key of the `FieldValue`.
         unchecked_roots: The roots of which nobody knows yet whether they exist.
         reader: Reads the links of a walk in columns, and names its nodes; `None` in any other walk.
+        ahead: What was read for the next calls, from a store that reads a whole step in one call.
     """
 
     query: str
@@ -55,6 +58,7 @@ class ArtifactMemory:
     artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
     unchecked_roots: list[Id] = field(default_factory=list)
     reader: LinkColumnReader | None = None
+    ahead: ReadAhead = field(default_factory=ReadAhead)
 
     def ids_of(self, nodes: Sequence[Any] | Numbers) -> list[Id]:
         """Return the ids of nodes; in a walk in columns these are numbers."""
@@ -90,9 +94,43 @@ class ArtifactMemory:
         """
         query = await self.embed_query(corpus)
         new_ids = [id for id in ids if id not in self.best_surfaces]
+        self.best_surfaces.update(self.ahead.take_best(new_ids))
+        new_ids = [id for id in new_ids if id not in self.best_surfaces]
         if new_ids:
             self.remember(new_ids, *await corpus.store.best_of(query, new_ids))
         return self.cosines(ids)
+
+    async def read_step(
+        self,
+        ids: Sequence[Id],
+        hit_ids: Sequence[Id],
+        store: StepReader,
+        *,
+        query: Floats | None,
+        links: Mapping[str, Any],
+        options: ReadOptions,
+        visited: Container[Id],
+    ) -> None:
+        """Read a step in one call, for the calls that follow.
+
+        Args:
+            ids: The artifacts whose edges to read.
+            hit_ids: The artifacts whose best records to read.
+            store: The store.
+            query: The vector of the query; `None` for first records.
+            links: The options of `neighbors`.
+            options: What to read of the ends.
+            visited: The artifacts that are committed.
+        """
+
+        def is_known(id: Id) -> bool:
+            if options.with_vectors:  # an artifact that was dropped needs its vectors once more
+                return id in visited
+            return not options.max_records or self.has_record(id)
+
+        known = islice(filter(is_known, reversed(self.best_surfaces)), _MAX_KNOWN) if options.max_ends else ()
+        answer = await store.read_step(ids, query, **links, hit_ids=hit_ids, known_ids=list(known), **options._asdict())
+        self.ahead.add(ids, answer, self.best_surfaces)
 
     def remember(self, ids: Sequence[Id], records: Sequence[str | None], scores: Floats) -> None:
         """Store the best surface of each artifact and its cosine; NaN means no surface."""
@@ -114,10 +152,19 @@ class ArtifactMemory:
         """
         records = self.records if self.keeps_records else {}
         record_ids = [self.best_surfaces[id][0] for id in ids]
+        records.update(self.ahead.take_records(record_ids))
         missing_ids = [record_id for record_id in record_ids if record_id is not None and record_id not in records]
         if missing_ids:
             records.update(zip(missing_ids, await corpus.store.get_records(missing_ids), strict=True))
         return [None if record_id is None else records.get(record_id) for record_id in record_ids]
+
+    def has_record(self, id: Id) -> bool:
+        """Return whether nothing has to be read for the hit of an artifact."""
+        best = self.best_surfaces.get(id) or self.ahead.best.get(id)
+        if best is None:
+            return False
+        record_id = best[0]
+        return record_id is None or record_id in self.records or record_id in self.ahead.records
 
     def records_in_memory(self, ids: Iterable[Id]) -> list[Record | None]:
         """Return the kept record of each artifact's best surface; `None` if none was kept."""
@@ -173,7 +220,7 @@ class ArtifactMemory:
         The result is `(n, dim) float32`. An artifact without surfaces has the zero vector. One store call.
         """
         query = await self.embed_query(corpus)
-        record_ids, rows = await store.vectors_of(ids)
+        record_ids, rows = self.ahead.take_vectors(ids) or await store.vectors_of(ids)
         # Artifacts with one surface each are common, and need no choice.
         if set(map(len, record_ids)) == {1}:
             scores = await offload_if(rows.size > _OFFLOAD_ABOVE, exact_scores, rows, query)

@@ -16,13 +16,14 @@ from airw.links.columns import LinkColumnReader, Numbers
 from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import Walkable, require
 from airw.policies._columns import has_numbers, speaks_columns
+from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions, reads_steps
 from airw.policies._roots import check_roots
 from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
 from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus, RecordLookup
+from airw.protocols import OpenCorpus, RecordLookup, StepReader
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike, SearchHit
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, Policy, WalkState
 
@@ -106,12 +107,13 @@ class ArtifactPolicy(Policy[A]):
         ids = await find_start(
             state.memory, corpus, self._name, k=k, seeding=self.seeding, roots=self.roots, filter=filter
         )
+        await self._read_start(state, ids, corpus)
         return [ArtifactNode(id) for id in ids]
 
     async def _to_seeds(self, state: WalkState[A], nodes: list[Any], corpus: Walkable) -> list[Any] | Numbers:
         """Return the start of the walk as numbers if it is to be in columns, else as it is."""
         may_use_numbers = self.edges is None and state.may_use_numbers and speaks_columns(self)
-        if may_use_numbers and has_numbers(corpus.store):
+        if may_use_numbers and has_numbers(corpus.store) and not reads_steps(corpus.store):
             links = FollowedLinks(direction=self.direction, filter=LinkFilter(types=self.types), inverses=None)
             reader = LinkColumnReader(corpus.store, links, str)
             numbers = await reader.find_numbers([node.id for node in nodes])
@@ -171,8 +173,77 @@ class ArtifactPolicy(Policy[A]):
         if self.edges is not None:
             return await self._neighbors_by_fields(state, committed, store, self.edges)
         ids: list[Id] = [entry.node.id for entry in committed]
-        edges = await store.store.neighbors(ids, direction=self.direction, types=self.types) if ids else []
+        edges = await self._read_edges(state, committed, store)
         return await offload_if(sum(map(len, edges)) > _OFFLOAD_ABOVE, _other_nodes, ids, edges)
+
+    # A store that reads steps is asked once a step: when hits are made, or, if their records are known, for the edges.
+
+    @property
+    def _read_options(self) -> ReadOptions:
+        """What to read of the other ends with the edges of a step."""
+        return ReadOptions(max_records=MAX_ENDS if self.scope != ALLOW_ALL else 0)
+
+    async def _read_start(self, state: WalkState[A], ids: Sequence[Id], corpus: Walkable) -> None:
+        """Read the records of the start, and what follows it, in one call if the store can."""
+        if ids and len(ids) <= MAX_START and reads_steps(corpus.store):
+            nodes = [CommittedNode(ArtifactNode(id), id, 0, 0.0, None) for id in ids]
+            await self._read_ahead(state, self._filter_followed(state, nodes), ids, corpus)
+
+    async def _read_step(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
+        """Read the records of committed nodes, and what follows them, in one call if the store can."""
+        memory = state.memory
+        if memory.reader is not None or not reads_steps(store.store):
+            return
+        kept = [entry.id for entry in committed if memory.permissions_of(entry.id).keep]
+        hit_ids = [id for id in kept if not memory.has_record(id)]
+        followed = self._filter_followed(state, committed)
+        # What is known needs no call, and records alone have a method of their own.
+        if hit_ids and (followed or not memory.best_surfaces.keys() >= set(hit_ids)):
+            await self._read_ahead(state, followed, hit_ids, store)
+
+    async def _read_ahead(
+        self, state: WalkState[A], followed: Sequence[CommittedNode], hit_ids: Sequence[Id], store: Walkable
+    ) -> None:
+        memory, ids = state.memory, [entry.id for entry in followed]
+        await memory.read_step(
+            [id for id in ids if id not in memory.ahead.edges],
+            hit_ids,
+            cast("StepReader", store.store),
+            query=await memory.embed_query(store),
+            links=self._links,
+            options=self._read_options,
+            visited=state.visited,
+        )
+
+    async def _read_edges(
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[Edge]]:
+        """Return the edges of each artifact; one store call at most."""
+        reads_more = reads_steps(store.store) and not self._is_counting(state, committed)
+
+        async def read_step(ids: list[Id]) -> None:
+            await self._read_ahead(state, [entry for entry in committed if entry.id in ids], [], store)
+
+        ids = [entry.node.id for entry in committed]
+        return await state.memory.ahead.read_edges(ids, store.store, self._links, read_step if reads_more else None)
+
+    @property
+    def _links(self) -> dict[str, Any]:
+        return {"direction": self.direction, "types": self.types}
+
+    def _filter_followed(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
+        """Return the committed nodes that the walk will expand, as far as this is known before their hits are out."""
+        most = state.limits.max_hits
+        is_last = most is not None and len(state.results) + len(committed) >= most
+        if self.edges is not None or is_last or len(state.visited) >= state.node_budget:
+            return []
+        crossable = state.memory.filter_crossable(committed)
+        return [entry for entry in crossable if state.max_depth is None or entry.depth < state.max_depth]
+
+    def _is_counting(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> bool:
+        """Return whether the operator only counts what lies beyond a limit."""
+        is_deep = state.max_depth is not None and any(entry.depth >= state.max_depth for entry in committed)
+        return is_deep or len(state.visited) >= state.node_budget
 
     async def _neighbors_by_fields(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
@@ -228,6 +299,7 @@ class ArtifactPolicy(Policy[A]):
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as its hit; one store call."""
+        await self._read_step(state, committed, store)
         return await state.memory.make_hits(committed, [entry.score for entry in committed], store)
 
 

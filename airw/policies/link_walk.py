@@ -20,6 +20,7 @@ from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import require
 from airw.policies._columns import speaks_columns
+from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions, reads_steps
 from airw.policies._roots import unknown_root
 from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
@@ -197,6 +198,8 @@ class LinkWalk(Policy[LinkMemory]):
         memory.best_surfaces.clear()  # a hit is the first surface, not the best one that the search has remembered
         roots = root_ids(self.roots, corpus)
         ids = list(dict.fromkeys([*roots, *found_ids]))
+        if len(ids) <= MAX_START:
+            await self._read_step(state, ids, ids if state.max_depth != 0 else [], corpus)
         missing_ids = await _read_first_surfaces(memory, ids, corpus)
         for id in missing_ids:
             if id in roots and not is_lost(id, corpus):
@@ -206,7 +209,7 @@ class LinkWalk(Policy[LinkMemory]):
         if self.scope.start is not None:
             memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
         may_use_numbers = state.may_use_numbers and not self._reads_fields and speaks_columns(self)
-        if not may_use_numbers or not returns_columns(corpus.store):
+        if not may_use_numbers or reads_steps(corpus.store) or not returns_columns(corpus.store):
             return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
         links = FollowedLinks(direction=self.direction, filter=self._filter, inverses=self.inverses)
         memory.reader = LinkColumnReader(corpus.store, links, str)
@@ -260,16 +263,59 @@ class LinkWalk(Policy[LinkMemory]):
             links, offsets = await self._read_links(state, committed, state.memory.reader)
             make_edges = partial(state.memory.reader.make_edges, links)
             return Columns(links.ends, offsets, make_edges, partial(state.memory.reader.find_types, links))
-        crossable, links_by_name = state.memory.filter_crossable(committed), self._links_by_name
-        ids: list[Id] = [entry.node.id for entry in crossable]
-        store_filter = self._filter if links_by_name is None else links_by_name.to_store_filter()
-        edges = await store.store.neighbors(ids, direction=self.direction, **store_filter.options()) if ids else []
+        crossable = state.memory.filter_crossable(committed)
+        edges = await self._read_edges(state, crossable, store)
         key = order_key(member_ranks(store))
         starts = [entry.node for entry in crossable]
         is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
         steps = await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
         steps_of = dict(zip((entry.id for entry in crossable), steps, strict=True))
         return [steps_of.get(entry.id, []) for entry in committed]
+
+    async def _read_edges(
+        self, state: State, crossable: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
+    ) -> list[list[Edge]]:
+        """Return the edges of each artifact; one store call at most."""
+        # Without fields, what lies at the other ends is read when it is committed.
+        is_counting = not self._filter_followed(state, crossable)
+        reads_more = self._reads_fields and reads_steps(store.store) and not is_counting
+
+        async def read_step(ids: list[Id]) -> None:
+            await self._read_step(state, [], ids, store)
+
+        ids: list[Id] = [entry.node.id for entry in crossable]
+        return await state.memory.ahead.read_edges(ids, store.store, self._links, read_step if reads_more else None)
+
+    @property
+    def _links(self) -> dict[str, Any]:
+        by_name = self._links_by_name
+        return {
+            "direction": self.direction,
+            **(self._filter if by_name is None else by_name.to_store_filter()).options(),
+        }
+
+    def _filter_followed(self, state: State, committed: Sequence[CommittedNode]) -> list[Id]:
+        """Return the committed artifacts that the walk will expand."""
+        if len(state.visited) >= state.node_budget:
+            return []
+        crossable = state.memory.filter_crossable(committed)
+        return [entry.node.id for entry in crossable if state.max_depth is None or entry.depth < state.max_depth]
+
+    async def _read_step(
+        self, state: State, hit_ids: Sequence[Id], ids: Sequence[Id], store: OpenCorpus[GraphStore]
+    ) -> None:
+        """Read the first records of artifacts, and the edges of artifacts, in one call if the store can."""
+        if (hit_ids or ids) and reads_steps(store.store):
+            most = MAX_ENDS if self._reads_fields else 0
+            await state.memory.read_step(
+                ids,
+                hit_ids,
+                store.store,
+                query=None,
+                links=self._links,
+                options=ReadOptions(max_ends=most, max_records=most),
+                visited=state.visited,
+            )
 
     async def _read_links(
         self, state: State, committed: Sequence[CommittedNode], reader: LinkColumnReader
@@ -322,6 +368,10 @@ class LinkWalk(Policy[LinkMemory]):
         )
         if memory.reader is not None and not memory.best_surfaces.keys() >= set(ids):
             return await _make_first_hits(ids, cast("CommittedNodes", committed).scores, store)
+        new_ids = [id for id in ids if not memory.has_record(id)]
+        if new_ids and reads_steps(store.store):
+            followed = [id for id in self._filter_followed(state, committed) if id not in memory.ahead.edges]
+            await self._read_step(state, new_ids, followed, store)
         await _read_first_surfaces(memory, ids, store)
         hits = [
             None
@@ -357,6 +407,11 @@ async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus
 
     The first surface takes the place of the best one in memory. One store call.
     """
+    for id, (record_id, _) in memory.ahead.take_best(ids).items():
+        first = memory.ahead.take_records([record_id])
+        if first:  # else it has no records, or is no artifact, or its record was not read
+            memory.best_surfaces[id] = (record_id, 0.0)
+            memory.records.update(first)
     new_ids = [id for id in ids if id not in memory.best_surfaces]
     surfaces = await corpus.store.records_of(new_ids, limit=1) if new_ids else []
     for id, records in zip(new_ids, surfaces, strict=True):

@@ -158,6 +158,11 @@ class Mmr(AdmittingPolicy[MmrMemory]):
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}, not {short_repr(value)}")
 
+    @property
+    @override
+    def _needs_vectors(self) -> bool:
+        return True
+
     @override
     def begin(self, state: State) -> MmrMemory:
         return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))

@@ -19,6 +19,7 @@ from airw.errors import ArgumentError
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, require
 from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
+from airw.policies._read_ahead import ReadOptions
 from airw.policies._roots import check_roots, find_roots
 from airw.policies._seeding import artifacts_in_query, find_start
 from airw.policies._several_corpora import Id
@@ -162,7 +163,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         memory = state.memory
         if self.edges is not None:
             require(store, "matching", self._name, "edges=...")
-        masses = {id: mass for id, mass in (await self._masses(memory, store)).items() if mass}
+        masses = {id: mass for id, mass in (await self._masses(state, store)).items() if mass}
         if self._reads_fields:
             await memory.score(list(masses), store)
             await check_roots(memory, store)
@@ -177,18 +178,28 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
             memory.number(seeds)
         return seeds
 
-    async def _masses(self, memory: PushMemory, corpus: Walkable) -> dict[Id, float]:
+    @property
+    @override
+    def _read_options(self) -> ReadOptions:
+        # Without a scope, an artifact is compared with the query only when it is a hit.
+        options = super()._read_options
+        return options._replace(max_ends=0) if self.scope == ALLOW_ALL else options
+
+    async def _masses(self, state: State, corpus: Walkable) -> dict[Id, float]:
         """Return the mass of each seed, in order of discovery."""
+        memory = state.memory
         k = self.seed_k if self.search_weight else 0
         filter = self.scope.start_filter
         found_ids = await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=filter)
+        roots = find_roots(memory, self.roots, corpus)
+        await self._read_start(state, list(dict.fromkeys([*found_ids, *roots])), corpus)
         shares = np.ones(len(found_ids))
         if self.weighting == "score" and found_ids:
             shares = _scale(await memory.score(found_ids, corpus))
         masses = defaultdict[Id, float](float)
         for id, share in zip(found_ids, shares.tolist(), strict=True):
             masses[id] += self.search_weight * share
-        for id in find_roots(memory, self.roots, corpus):
+        for id in roots:
             masses[id] += 1
         if self.title_weight:
             await self._add_title_masses(masses, memory.query, corpus)
@@ -264,6 +275,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         At most two store calls.
         """
         memory, ids = state.memory, state.memory.ids_of_committed(committed)
+        await self._read_step(state, committed, store)
         await memory.score(ids, store)
         await check_roots(memory, store)
         if memory.reader is not None:

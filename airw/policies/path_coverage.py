@@ -14,6 +14,7 @@ from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, has_method, require
 from airw.policies._paths import READ_PER_LEAD, Hop, Path, PathMemory, find_links, limit_new, to_ways
 from airw.policies._query_words import read_query_words
+from airw.policies._read_ahead import ReadOptions, reads_steps
 from airw.policies._roots import check_roots, find_roots
 from airw.policies._seeding import find_start
 from airw.policies._several_corpora import Id
@@ -131,12 +132,21 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         hits = await self._search(memory, store)
         roots = find_roots(memory, self.roots, store)
         # 2. Compare and read them. An artifact without a cosine cannot be part of a path.
-        ids = await self._compare(state, list(dict.fromkeys([*hits, *roots])), store)
+        start = list(dict.fromkeys([*hits, *roots]))
+        if start and reads_steps(store.store):
+            await self._read_ahead(state, [], start, store)
+        ids = await self._compare(state, start, store)
         await memory.read_texts(ids, store)
         # 3. Value each as a path of its own.
         paths = memory.extend([Hop(None, id) for id in ids], self.coverage)
         memory.start(paths, len(set(ids).intersection(hits)), self.lead_k, self.names, roots)
         return list(memory.seeds.values())
+
+    @property
+    @override
+    def _read_options(self) -> ReadOptions:
+        options = super()._read_options
+        return options._replace(max_records=max(options.max_records, READ_PER_LEAD))
 
     async def _search(self, memory: PathMemory, corpus: Walkable) -> list[Id]:
         """Return the first hits of the search; count the query's words meanwhile."""
@@ -215,11 +225,6 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         if new:
             await self._read_links(state, new, store)
         return [memory.ways.get(entry.id, []) for entry in committed]
-
-    def _is_counting(self, state: State, committed: Sequence[CommittedNode]) -> bool:
-        """Return whether the operator only counts what lies beyond a limit."""
-        is_deep = state.max_depth is not None and any(entry.depth >= state.max_depth for entry in committed)
-        return is_deep or len(state.visited) >= state.node_budget
 
     def _can_read(self, corpus: Walkable) -> bool:
         return self.edges is not None or has_method(corpus, "neighbors")

@@ -17,6 +17,7 @@ from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
 from airw.policies._columns import has_numbers
+from airw.policies._read_ahead import ReadOptions, reads_steps
 from airw.policies._several_corpora import Id, check_nodes, member_names, member_ranks, order_key
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
@@ -200,17 +201,39 @@ class ReverseDependency(Policy[DependencyMemory]):
     async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
         """Score by the best surface, the fan-in and the depth; five store calls at most."""
         memory, ids = state.memory, [node.id for node in nodes]
+        await self._read_step(state, [id for id in ids if id not in memory.outside], store)
         cosines = await memory.score(ids, store)
         await self._read_referrers(memory, ids, store)
         await memory.apply_scope([id for id in ids if id not in memory.outside], store)
         return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
+
+    async def _read_step(self, state: State, ids: Sequence[Id], corpus: Walkable) -> None:
+        """Read the scores, records and dependents of artifacts in one call if the store can.
+
+        All of them will be committed, unless a limit keeps them out.
+        """
+        memory, room = state.memory, state.node_budget - len(state.visited)
+        if not ids or not reads_steps(corpus.store) or (len(ids) > room and self.scope == ALLOW_ALL):
+            return
+        await memory.read_step(
+            ids,
+            ids,
+            corpus.store,
+            query=await memory.embed_query(corpus),
+            links={"direction": "in", "types": [self.edge_type]},
+            options=ReadOptions(max_ends=0),
+            visited=state.visited,
+        )
+        for id in ids:
+            # Edges are in the order of the ids at their other ends, but one artifact may link more than once.
+            memory.referrers[id] = list(dict.fromkeys(edge.source for edge in memory.ahead.edges.pop(id)))
 
     async def _read_referrers(self, memory: DependencyMemory, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
         """Remember the dependents of each node; three store calls at most.
 
         They are its fan-in now, and its neighbours later.
         """
-        if has_numbers(corpus.store):
+        if has_numbers(corpus.store) and not reads_steps(corpus.store):
             await self._read_dependents(memory, ids, corpus.store)
         new_ids = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
         if not new_ids:

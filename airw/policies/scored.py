@@ -154,6 +154,16 @@ class Scored(AdmittingPolicy[ScoredMemory]):
     def _has_scorer(self) -> bool:
         return self.scorer is not None or self.path_scorer is not None
 
+    @property
+    @override
+    def _needs_vectors(self) -> bool:
+        return self._has_scorer
+
+    @property
+    @override
+    def _needs_records(self) -> bool:
+        return self._has_scorer
+
     @override
     def begin(self, state: State) -> ScoredMemory:
         return ScoredMemory(state.query, self.scope, self._reads_fields or self._has_scorer)
@@ -268,6 +278,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; at most one store call."""
+        await self._read_step(state, committed, store)
         scores = state.memory.selected_scores
         return await state.memory.make_hits(committed, [scores[entry.id] for entry in committed], store)
 

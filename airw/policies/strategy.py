@@ -256,6 +256,16 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
 
     @property
     @override
+    def _needs_vectors(self) -> bool:
+        return True
+
+    @property
+    @override
+    def _needs_records(self) -> bool:
+        return True
+
+    @property
+    @override
     def _name(self) -> str:
         return self.name
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Synthesizer,
     )
     from airw.protocols.runs import IngestRun, RunKeeper, RunRows
+    from airw.protocols.steps import StepAnswer, StepReader
     from airw.protocols.stores import (
         ArtifactVectors,
         BestRecordFinder,
@@ -81,6 +82,7 @@ else:
                 "Store",
                 "VectorSearch",
             ],
+            "steps": ["StepAnswer", "StepReader"],
             "surfaces": ["FirstSurfaceReader", "FirstSurfaces"],
             "texts": ["LanguageKeeper", "TermStatistics", "TextSearch"],
         },
@@ -122,6 +124,8 @@ __all__ = [
     "SearchStore",
     "Selector",
     "Source",
+    "StepAnswer",
+    "StepReader",
     "Store",
     "Survey",
     "Synthesizer",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from airw.errors import ArgumentError
-from airw.testing import _store_filters, _store_reading, _store_runs, _store_writing
+from airw.testing import _store_filters, _store_reading, _store_runs, _store_steps, _store_writing
 from airw.testing._store_tools import FullStore, StoreCase, StoreFixture
 from airw.testing.exam import Exam
 from airw.values import ArtifactChange
@@ -27,6 +27,7 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
     "statistics": ("term_statistics", "search_text"),
     "language": ("language", "set_language", "term_statistics", "search_text"),
     "adjacency": ("artifact_numbers", "neighbor_columns"),
+    "steps": ("read_step", "neighbors", "best_of", "get_records", "records_of", "vectors_of"),
     "runs": ("begin_run", "read_run", "apply_part", "forget_run"),
     "schema": ("surface_kinds", "has_fields", "field_names"),
     "graph": ("records_of", "neighbors"),
@@ -38,15 +39,15 @@ CAPABILITIES: Mapping[str, tuple[str, ...]] = {
 """The capabilities that a store may offer besides `apply`, with the methods that each needs.
 
 `graph`, `walk` and `search` are the protocols `GraphStore`, `WalkStore` and `SearchStore` of `airw.protocols`, which
-single functions of the library need. `statistics`, `language`, `adjacency` and `runs` are the optional
-`TermStatistics`, `LanguageKeeper`, `AdjacencyReader` and `RunKeeper`.
+single functions of the library need. `statistics`, `language`, `adjacency`, `steps` and `runs` are the optional
+`TermStatistics`, `LanguageKeeper`, `AdjacencyReader`, `StepReader` and `RunKeeper`.
 `persistent` and `shared` are about opening the same content again.
 """
 
 STORE = tuple(
     name
     for name, methods in CAPABILITIES.items()
-    if methods and name not in ("runs", "statistics", "language", "schema", "adjacency")
+    if methods and name not in ("runs", "statistics", "language", "schema", "adjacency", "steps")
 )
 """The capabilities of the protocol `airw.protocols.Store`."""
 
@@ -84,6 +85,7 @@ class StoreSuite(Exam[StoreFixture]):
     all_cases: ClassVar[Sequence[StoreCase]] = (
         *_store_reading.CASES,
         *_store_filters.CASES,
+        *_store_steps.CASES,
         *_store_writing.CASES,
         *_store_runs.CASES,
     )

@@ -20,10 +20,12 @@ from airw.testing.changes import put, vector_of
 from airw.values import Link
 from airw.values.filters import get_field, matches, parse_filter
 from tests.support.drawing import examples
+from tests.support.step_stores import StepStore
 
-MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
+MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared", "steps"})
+STEPS = StoreSuite(lambda folder: StepStore(), capabilities=["steps"])
 SQLITE = StoreSuite(
-    lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES.keys() - {"adjacency"}
+    lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES.keys() - {"adjacency", "steps"}
 )
 
 
@@ -36,6 +38,11 @@ async def test_memory_store(case):
 @pytest.mark.parametrize("case", SQLITE.cases, ids=str)
 async def test_sqlite_store(case):
     await SQLITE.check(case)
+
+
+@pytest.mark.parametrize("case", [case for case in STEPS.cases if "read_step" in case.needs], ids=str)
+async def test_a_store_that_reads_steps(case):
+    await STEPS.check(case)
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])

@@ -14,6 +14,7 @@ import pytest
 
 from airw import protocols
 from airw.errors import ArgumentError, EmbedderError, StoreError
+from airw.protocols import BestRecords
 from airw.stores import MemoryStore
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing.exam import expect_equal
@@ -21,6 +22,7 @@ from airw.testing.stores import STORE
 from airw.values import Edge, Extraction, Link, Ranking, Record
 from airw.values.filters import MISSING, And, Compare, Not, Or, get_field, matches
 from tests.support.repeats import mark_repeats
+from tests.support.step_stores import StepStore
 from tests.support.store_cases.suite import CloseSuite
 
 CASES = (*StoreSuite.all_cases, *CloseSuite.all_cases)
@@ -1040,6 +1042,27 @@ class RemovesFirst(MemoryStore):
         await super().begin_run(run, row)
 
 
+@breaks("a_step_equals_the_calls_that_it_replaces", "a_step_of_a_hub_is_bounded")
+class ComparesEveryEnd(StepStore):
+    async def read_step(self, ids, query, *, max_ends=0, **options):
+        return await super().read_step(ids, query, max_ends=100 * max_ends, **options)
+
+
+@breaks("a_step_without_records_is_empty")
+class LeavesOutArtifactsWithoutRecords(StepStore):
+    async def read_step(self, ids, query, **options):
+        found = await super().read_step(ids, query, **options)
+        rows = [row for row, id in enumerate(found.best.record_ids) if id is not None]
+        best = BestRecords([found.best.record_ids[row] for row in rows], found.best.scores[rows])
+        return found._replace(artifact_ids=[found.artifact_ids[row] for row in rows], best=best)
+
+
+@breaks("options_that_do_not_exist_are_refused_in_a_step")
+class ReadsAnyStep(StepStore):
+    async def read_step(self, ids, query, *, max_records=0, **options):
+        return await super().read_step(ids, query, max_records=max(max_records, 0), **options)
+
+
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_store_fails_the_case_of_its_fault_in_one_line(mutant, case):
@@ -1075,7 +1098,7 @@ def suite_of_only(capabilities, *, read_only=False):
 
     @asynccontextmanager
     async def make(folder, changes=()):
-        async with MemoryStore() as store:
+        async with StepStore() as store:
             await store.apply(changes)
             yield Only(store, methods if read_only else methods | {"apply"})
 
