@@ -6,7 +6,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.stores.memory.store import MemoryStore
-    from airw.stores.postgres._address import (
+    from airw.stores.postgres.addresses import (
         has_password,
         hide_password,
         is_server_address,
@@ -22,7 +22,7 @@ else:
         __name__,
         {
             "memory.store": ["MemoryStore"],
-            "postgres._address": [
+            "postgres.addresses": [
                 "has_password",
                 "hide_password",
                 "is_server_address",

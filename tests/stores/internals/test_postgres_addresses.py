@@ -4,7 +4,7 @@ import pytest
 
 from airw.errors import ArgumentError, StoreError
 from airw.stores import has_password, hide_password, is_server_address, refuse_password, split_corpus
-from airw.stores.postgres._address import reveal_password
+from airw.stores.postgres.addresses import reveal_password
 
 SECRETS = [
     "postgresql://ada:s3cret@db.example/kb",
