@@ -23,6 +23,9 @@ BEGIN
     EXECUTE format('DROP TABLE %s', fresh);
     EXECUTE format('CREATE TABLE %I.%I (%s) PARTITION BY HASH (%I)', namespace, called, columns, distribution_column);
     FOR node IN 0..nodes - 1 LOOP
+        IF 'node_' || node <> ALL (coalesce(dblink_get_connections(), '{}')) THEN
+            PERFORM dblink_connect('node_' || node, 'node_' || node);
+        END IF;
         PERFORM dblink_exec('node_' || node, concat_ws(
             '; ',
             format('CREATE SCHEMA IF NOT EXISTS %I', namespace),
