@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
-from airw.stores.postgres._address import drop_password, find_password, hide_password, is_server_address, split_corpus
+from airw.stores.postgres.addresses import drop_password, find_password, hide_password, is_server_address, split_corpus
 
 _PARAMETERS = (
     *("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey"),

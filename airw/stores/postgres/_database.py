@@ -8,7 +8,6 @@ import anyio
 
 from airw._base.messages import short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreError
-from airw.stores.postgres._address import hide_password
 from airw.stores.postgres._catalog import (
     CorpusState,
     begin_locked,
@@ -25,6 +24,7 @@ from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_o
 from airw.stores.postgres._pool import ConnectionPool, close, connect
 from airw.stores.postgres._replicas import Replicas
 from airw.stores.postgres._schema import quote, schema_of
+from airw.stores.postgres.addresses import hide_password
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
