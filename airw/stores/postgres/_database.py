@@ -21,7 +21,7 @@ from airw.stores.postgres._catalog import (
 )
 from airw.stores.postgres._connecting import connect_options
 from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_outdated_plan, translate_errors
-from airw.stores.postgres._pool import ConnectionPool, close, connect
+from airw.stores.postgres._pool import ConnectionPool, close, connect, finish
 from airw.stores.postgres._replicas import Replicas
 from airw.stores.postgres._schema import quote, schema_of
 from airw.stores.postgres.addresses import hide_password
@@ -264,7 +264,7 @@ class Database:
                 self._lost_locks -= 1
             else:
                 connection.remove_termination_listener(note_loss)
-            await _unlock(connection, key)
+            await finish(_unlock(connection, key))
 
     async def maintain(self, work: "Callable[[Session], Awaitable[R]]") -> R:
         """Return `work(connection)`, called outside a transaction with a connection of its own.
@@ -366,10 +366,8 @@ def _in_snapshot(work: "Callable[[Session], Awaitable[R]]") -> "Callable[[Sessio
 
 async def _unlock(connection: "Session", key: int) -> None:
     """Release a lock before the connection closes: the server may notice that only later."""
-    try:
-        # Closing the connection releases it, too.
-        with anyio.move_on_after(_UNLOCK_WITHIN, shield=True), suppress(Exception):
-            if not connection.is_closed():
-                await connection.execute(f"SELECT pg_catalog.pg_advisory_unlock({key})")
-    finally:
-        await close(connection)
+    # Closing the connection releases it, too.
+    with anyio.move_on_after(_UNLOCK_WITHIN), suppress(Exception):
+        if not connection.is_closed():
+            await connection.execute(f"SELECT pg_catalog.pg_advisory_unlock({key})")
+    await close(connection)

@@ -1,7 +1,7 @@
 """A bounded number of connections to one server, shared by the tasks of one store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,7 +76,7 @@ class ConnectionPool:
             try:
                 result = await work(connection)
             except BaseException as error:
-                await self._settle(connection, is_cancelled=not isinstance(error, Exception))
+                await finish(_settle(connection, is_cancelled=not isinstance(error, Exception)))
                 raise
             finally:
                 self._busy.discard(connection)
@@ -124,26 +124,6 @@ class ConnectionPool:
         elif not connection.is_closed():
             self._idle.append(connection)
 
-    async def _settle(self, connection: "Session", *, is_cancelled: bool) -> None:
-        """Wait until a connection can be used again after an error, or end it."""
-        from asyncpg import PostgresError
-
-        is_usable = False
-        try:
-            # The first error is the one to report.
-            with anyio.move_on_after(_STOP_WITHIN, shield=True), suppress(Exception):
-                if is_cancelled and not connection.is_closed():
-                    # asyncpg sends this when the server has stopped the cancelled statement. Then it also knows whether
-                    # a transaction is open; in one that has failed, this fails, too.
-                    with suppress(PostgresError):
-                        await connection.execute("SELECT")
-                if not connection.is_closed() and connection.is_in_transaction():
-                    await connection.execute("ROLLBACK")
-                is_usable = True
-        finally:
-            if not is_usable:
-                connection.terminate()
-
     def adopt(self, connection: "Session") -> None:
         """Keep a connection that was made and prepared elsewhere."""
         self._idle.append(connection)
@@ -168,6 +148,41 @@ class ConnectionPool:
         return bool(connections)
 
 
+async def _settle(connection: "Session", *, is_cancelled: bool) -> None:
+    """Wait until a connection can be used again after an error, or end it."""
+    from asyncpg import PostgresError
+
+    is_usable = False
+    try:
+        # The first error is the one to report.
+        with anyio.move_on_after(_STOP_WITHIN), suppress(Exception):
+            if is_cancelled and not connection.is_closed():
+                # asyncpg sends this when the server has stopped the cancelled statement. Then it also knows whether a
+                # transaction is open; in one that has failed, this fails, too.
+                with suppress(PostgresError):
+                    await connection.execute("SELECT")
+            if not connection.is_closed() and connection.is_in_transaction():
+                await connection.execute("ROLLBACK")
+            is_usable = True
+    finally:
+        if not is_usable:
+            connection.terminate()
+
+
+async def finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait until `work` has ended, however often the caller is cancelled meanwhile.
+
+    Otherwise the server would go on with a statement, and keep its locks. The caller raises its first error in the end.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        except asyncio.CancelledError:
+            continue
+
+
 async def connect(server: str, options: Mapping[str, Any]) -> "Session":
     """Return a new connection.
 
@@ -187,8 +202,12 @@ async def connect(server: str, options: Mapping[str, Any]) -> "Session":
 
 async def close(connection: "Session") -> None:
     """Close a connection, also if the caller is cancelled."""
+    await finish(_close(connection))
+
+
+async def _close(connection: "Session") -> None:
     try:
-        with anyio.move_on_after(_CLOSE_WITHIN, shield=True), suppress(Exception):  # it is closed in any case
+        with anyio.move_on_after(_CLOSE_WITHIN), suppress(Exception):  # it is closed in any case
             await connection.close()
     finally:
         connection.terminate()

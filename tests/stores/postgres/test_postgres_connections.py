@@ -1,0 +1,333 @@
+"""What a store on a server does with its connections: opening, waiting, locking, cancelling, closing."""
+
+import asyncio
+import gc
+
+import anyio
+import pytest
+import trio
+
+from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
+from airw.stores import PostgresStore
+from tests.support.postgres import drop_corpus, fresh_name, fresh_store, get_server, server_dsn
+from tests.support.relay import PostgresRelay
+
+pytestmark = [pytest.mark.asyncio_only]
+
+ACTIVE = "SELECT query FROM pg_stat_activity WHERE application_name = 'airw' AND state = 'active' AND query LIKE $1"
+
+
+async def _sleep(connection):
+    await connection.execute("SELECT pg_sleep(30) AS long_call")
+
+
+async def _one(connection):
+    return await connection.fetchval("SELECT 1")
+
+
+async def _is_asleep():
+    return bool(await get_server().fetch(ACTIVE, "%long_call%"))
+
+
+async def _until(condition, within=5.0):
+    deadline = anyio.current_time() + within
+    while not await condition():
+        assert anyio.current_time() < deadline
+        await anyio.sleep(0.01)
+
+
+def _forget(stores):
+    stores.clear()
+    gc.collect()
+
+
+async def test_a_corpus_is_made_found_listed_and_removed():
+    dsn, name = server_dsn(), fresh_name("Found")
+    store = PostgresStore(dsn, name)
+    assert not await store.exists()
+    with pytest.raises(CorpusNotFound, match="build it first"):
+        await PostgresStore.open(dsn, name)
+    async with store:
+        assert await store.artifact_ids() == []
+        assert await store.exists()
+        assert name.casefold() in await PostgresStore.list_corpora(dsn)
+    async with await PostgresStore.open(dsn, name.upper()) as again:  # names are compared without case
+        assert await again.language() == "en"
+    await PostgresStore.remove(dsn, name)
+    assert not await store.exists()
+    with pytest.raises(CorpusNotFound):
+        await PostgresStore.remove(dsn, name)
+
+
+def test_another_event_loop_is_refused_in_one_line():
+    async def main():
+        with pytest.raises(StoreError, match="runs on asyncio only, because asyncpg does"):
+            await PostgresStore.open("postgresql://localhost/none", "notes")
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("name", ["", "n\0l", "x" * 59, "ü" * 30, "\ud800"])
+def test_a_name_that_cannot_be_a_schema_is_refused(name):
+    with pytest.raises(ArgumentError, match="cannot be a schema"):
+        PostgresStore("postgresql://localhost/none", name)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "words"),
+    [
+        ("notes.airw", "must be an address"),
+        ("postgresql://localhost/db#notes", "after '#'"),
+        ("postgresql://localhost/db?sslmod=require", "'sslmod'"),
+        ("postgresql://localhost/db?options=-csearch_path%3Devil", "'options'"),
+        ("postgresql://localhost/db?sslmode=maybe", "'maybe'"),
+        ("postgresql://localhost:port/db", "not a number"),
+    ],
+)
+def test_an_address_with_unknown_parts_is_refused(dsn, words):
+    with pytest.raises(ArgumentError, match=words):
+        PostgresStore(dsn, "notes")
+
+
+@pytest.mark.slow
+async def test_names_with_quotes_and_spaces_are_quoted():
+    name = f'{fresh_name()} "; DROP SCHEMA public; --'
+    try:
+        async with PostgresStore(server_dsn(), name) as store:
+            await store.set_config({"a": 1})
+            assert await store.config() == {"a": 1}
+    finally:
+        await PostgresStore.remove(server_dsn(), name)
+    assert await get_server().fetch("SELECT FROM pg_namespace WHERE nspname = 'public'")
+
+
+@pytest.mark.slow
+async def test_many_that_create_a_corpus_at_once_share_it():
+    dsn, name = server_dsn(), fresh_name()
+    stores = [PostgresStore(dsn, name) for _ in range(6)]
+    await asyncio.gather(*(store.__aenter__() for store in stores))
+    await stores[0].set_config({"a": 1})
+    assert [await store.config() for store in stores] == [{"a": 1}] * 6
+    await asyncio.gather(*(store.aclose() for store in stores))
+    await drop_corpus(dsn, name)
+
+
+@pytest.mark.slow
+async def test_what_is_no_corpus_or_newer_is_not_touched():
+    name = fresh_name()
+    await get_server().execute(f"CREATE SCHEMA airw_{name}")
+    try:
+        with pytest.raises(StoreCorrupt, match="is not a corpus"):
+            await PostgresStore.open(server_dsn(), name, create=True)
+        with pytest.raises(StoreCorrupt, match="is not a corpus"):
+            await PostgresStore.remove(server_dsn(), name)
+        await get_server().execute(f"COMMENT ON SCHEMA airw_{name} IS 'airw corpus, format 99'")
+        with pytest.raises(StoreCorrupt, match=r"newer version of airw \(format 99\)"):
+            await PostgresStore.open(server_dsn(), name)
+    finally:
+        await drop_corpus(server_dsn(), name)
+
+
+@pytest.mark.slow
+async def test_a_closed_store_says_so_and_opens_again():
+    async with fresh_store() as store:
+        await store.set_config({"a": 1})
+        await store.aclose()
+        await store.aclose()
+        with pytest.raises(StoreError, match="is closed; open it again"):
+            await store.config()
+        async with store:
+            assert await store.config() == {"a": 1}
+    with pytest.raises(StoreError, match="is not open; use `async with`"):
+        await PostgresStore(server_dsn(), "never").config()
+
+
+@pytest.mark.slow
+async def test_a_store_that_is_left_open_warns():
+    name = fresh_name()
+    store = await PostgresStore.open(server_dsn(), name, create=True)
+    stores = [store]
+    del store
+    with pytest.warns(ResourceWarning, match="was left open"):
+        _forget(stores)
+    await anyio.sleep(0.05)
+    await drop_corpus(server_dsn(), name)
+
+
+@pytest.mark.slow
+async def test_a_corpus_that_was_removed_meanwhile_is_a_typed_error():
+    async with fresh_store() as store:
+        await PostgresStore.remove(server_dsn(), store._database.schema.removeprefix("airw_"))
+        with pytest.raises(StoreError, match="was removed while open"):
+            await store.config()
+
+
+@pytest.mark.slow
+async def test_a_call_costs_one_round_trip_and_opening_few():
+    async with fresh_store() as fresh, PostgresRelay(get_server()).run() as relay:
+        name = fresh._database.schema.removeprefix("airw_")
+        async with await PostgresStore.open(relay.dsn(parameters="?sslmode=disable"), name) as store:
+            assert relay.questions <= 3  # startup, and a statement that is prepared and then run
+            await store.counts()
+            before = relay.questions
+            for _ in range(5):
+                await store.counts()
+            assert relay.questions - before == 5
+            assert relay.connections == 1
+
+
+@pytest.mark.slow
+async def test_all_connections_busy_is_an_error_with_the_numbers():
+    async with fresh_store(max_connections=2) as store, anyio.create_task_group() as group:
+        store._database._pool._wait = 0.3
+        for _ in range(2):
+            group.start_soon(store._database.read, _sleep)
+        await _until(_is_asleep)
+        with pytest.raises(StoreBusy, match=r"all 2 connections to .* were busy for 0.3 seconds, and 1 calls wait"):
+            await store.counts()
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+async def test_a_long_call_does_not_hold_up_a_short_one():
+    async with fresh_store() as store, anyio.create_task_group() as group:
+        await store.counts()
+        group.start_soon(store._database.read, _sleep)
+        await _until(_is_asleep)
+        with anyio.fail_after(1):
+            await store.counts()
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["read", "snapshot", "write"])
+async def test_a_cancelled_call_ends_on_the_server_and_the_pool_stays_usable(kind):
+    async with fresh_store(max_connections=1) as store:
+        database = store._database
+        backend = await database.read(lambda c: c.fetchval("SELECT pg_backend_pid()"))
+        for _ in range(3):
+            with anyio.move_on_after(0.1) as scope:
+                if kind == "write":
+                    await database.write(_sleep)
+                else:
+                    await database.read(_sleep, snapshot=kind == "snapshot")
+            assert scope.cancelled_caught
+            assert not await _is_asleep()
+        # Still the same connection, and in no transaction.
+        assert await database.read(lambda c: c.fetchval("SELECT pg_backend_pid()")) == backend
+        await store.set_config({"a": 1})
+        assert await store.config() == {"a": 1}
+
+
+@pytest.mark.slow
+async def test_a_task_cancelled_again_and_again_leaves_a_usable_pool():
+    async with fresh_store(max_connections=2) as store:
+        for pause in (0.0, 0.001, 0.02, 0.1):
+            task = asyncio.ensure_future(store._database.write(_sleep))
+            await asyncio.sleep(pause)
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert task.cancelled()
+        await _until(lambda: _is_not(_is_asleep))
+        await store.set_config({"a": 1})
+        assert await store.config() == {"a": 1}
+
+
+async def _is_not(condition):
+    return not await condition()
+
+
+@pytest.mark.slow
+async def test_calls_cancelled_at_any_moment_never_lose_a_connection():
+    async with fresh_store(max_connections=2) as store:
+        for step in range(60):
+            with anyio.move_on_after(step * 0.0002):
+                await store.set_config({"step": step})
+        with anyio.fail_after(5):
+            for step in range(5):
+                await store.set_config({"last": step})
+        assert await store.config() == {"last": 4}
+        assert not store._database._pool._turns.locked()
+
+
+@pytest.mark.slow
+async def test_builders_take_turns_and_wait_for_each_other():
+    async with fresh_store() as store:
+        other = PostgresStore(store._database._dsn, store._database.schema.removeprefix("airw_"))
+        async with store.writing():
+            with pytest.raises(StoreBusy, match=r"another builder still holds .* after 0.2 seconds"):
+                async with other.writing(timeout=0.2):
+                    pass
+            with pytest.raises(StoreBusy, match="another builder still holds"):
+                async with other.writing(timeout=0):
+                    pass
+        with pytest.raises(RuntimeError, match="mine"):
+            async with other.writing(timeout=0):
+                raise RuntimeError("mine")
+        with anyio.move_on_after(0.05):
+            async with store.writing(timeout=0):
+                await anyio.sleep(30)
+        async with other.writing(timeout=0):
+            with anyio.move_on_after(0.1):
+                async with store.writing():
+                    pytest.fail("two builders hold one lock")
+        async with store.writing(timeout=0):
+            await store.set_config({"a": 1})
+
+
+@pytest.mark.slow
+async def test_a_write_that_waits_too_long_for_another_is_busy(monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._catalog.LOCK_WITHIN", 0.2)
+
+    async def hold(connection):
+        started.set()
+        await anyio.sleep(30)
+
+    started = anyio.Event()
+    async with fresh_store() as store, anyio.create_task_group() as group:
+        group.start_soon(store._database.write, hold)
+        await started.wait()
+        with pytest.raises(StoreBusy, match="is locked by others"):
+            await store.set_config({"a": 1})
+        group.cancel_scope.cancel()
+
+
+@pytest.mark.slow
+async def test_the_statements_of_a_snapshot_see_one_state():
+    async with fresh_store() as store:
+
+        async def read_twice(connection):
+            before = await connection.fetchval("SELECT count(*) FROM setting")
+            await store.set_calibration(fresh_name(), {})
+            return await connection.fetchval("SELECT count(*) FROM setting") - before
+
+        assert await store._database.read(read_twice, snapshot=True) == 0
+        assert await store._database.read(read_twice) == 1
+
+
+@pytest.mark.slow
+async def test_the_functions_of_strangers_are_never_called():
+    server, role = get_server(), fresh_name("stranger")
+    async with fresh_store() as store:
+        name = store._database.schema.removeprefix("airw_")
+        trap = "LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'called'; END $$"
+        await server.execute(f"CREATE ROLE {role}; GRANT CREATE ON SCHEMA public TO {role}")
+        try:
+            # What nobody else could make in `pg_catalog` stays in front, and a table of another schema is not read.
+            await server.execute(f"CREATE TABLE public.setting (trap text); ALTER TABLE public.setting OWNER TO {role}")
+            async with await PostgresStore.open(server_dsn(), name) as again:
+                assert await again.config() == {}
+            await server.execute(
+                f"SET ROLE {role}; CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text {trap}; RESET ROLE"
+            )
+            with pytest.raises(StoreError, match="has a function 'unnest', which would be called"):
+                await PostgresStore.open(server_dsn(), name)
+        finally:
+            await server.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        await server.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+        try:
+            with pytest.raises(StoreError, match='REVOKE CREATE ON SCHEMA "public" FROM PUBLIC'):
+                await PostgresStore.open(server_dsn(), name)
+        finally:
+            await server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
