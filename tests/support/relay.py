@@ -16,13 +16,14 @@ class PostgresRelay:
         connections: How many connections were made.
         cut_at: End the connection when the client sends this, before the server receives it, or with `cut_after`
             when the server has received it.
+        refuses: End each new connection at once.
     """
 
     def __init__(self, server, *, delay=0.0, tls=None):
         self._path = f"{server.folder}/.s.PGSQL.{server.port}"
         self._delay, self._tls = delay, tls
         self.questions = self.connections = 0
-        self.cut_at, self.cut_after = None, False
+        self.cut_at, self.cut_after, self.refuses = None, False, False
         self._writers = set()
 
     @asynccontextmanager
@@ -46,6 +47,9 @@ class PostgresRelay:
 
     async def _serve(self, reader, writer):
         self.connections += 1
+        if self.refuses:
+            writer.transport.abort()
+            return
         with suppress(OSError, asyncio.IncompleteReadError, ssl.SSLError):
             first = await reader.readexactly(8)
             if first == _SSL_REQUEST:
@@ -57,7 +61,7 @@ class PostgresRelay:
             to_reader, to_writer = await asyncio.open_unix_connection(self._path)
             self._writers |= {writer, to_writer}
             to_writer.write(first)
-            state = {"answered": True}
+            state = {"answered": True, "is_mute": False}
             await asyncio.gather(
                 self._pass_on(reader, to_writer, state, is_question=True),
                 self._pass_on(to_reader, writer, state, is_question=False),
@@ -75,8 +79,10 @@ class PostgresRelay:
                 if is_last and not self.cut_after:
                     self.cut()
                     return
-                writer.write(data)
-                await writer.drain()
+                state["is_mute"] = state["is_mute"] or is_last
+                if is_question or not state["is_mute"]:
+                    writer.write(data)
+                    await writer.drain()
                 if is_last:
                     await asyncio.sleep(0.05)  # the server does its work
                     self.cut()

@@ -79,7 +79,7 @@ def translate_connect_errors(server: str, secret: str | None = None) -> Iterator
             raise StoreError(f"{server} refuses this role or password ({text})") from cause
         if isinstance(error, TimeoutError):
             raise ServerUnreachable(f"{server} does not answer; check the address, and that it runs") from cause
-        if state == _STARTING or isinstance(error, OSError) or _is_lost(error, state):
+        if state == _STARTING or isinstance(error, OSError) or is_lost(error):
             is_certificate = "certificate" in text
             hint = "name its authority with sslrootcert=FILE" if is_certificate else "check that it runs"
             raise ServerUnreachable(
@@ -109,7 +109,7 @@ def translate_errors(place: str) -> Iterator[None]:
 def _translate(place: str, error: Exception) -> StoreError | None:
     """Return the error of this library, or `None` if an error is not of the server."""
     state, text = _state_of(error), _words(error)
-    if _is_lost(error, state) or state == _CANCELLED_BY_REPLAY:
+    if is_lost(error) or state == _CANCELLED_BY_REPLAY:
         return ConnectionLost(f"{place}: the connection was lost ({text}); call again")
     if state in _LOCKED:
         return StoreBusy(f"{place} is locked by others ({text}); try again later")
@@ -137,14 +137,17 @@ def _state_of(error: BaseException) -> str:
     return getattr(error, "sqlstate", None) or ""
 
 
-def _is_lost(error: Exception, state: str) -> bool:
-    """Return whether the connection is of no more use."""
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error says that a connection, or one behind it, is of no more use."""
+    state = _state_of(error)
     if state:
         return state == _STARTING or state.startswith(_ENDED)
     if isinstance(error, ConnectionError | EOFError):
         return True
-    # What asyncpg says of a connection that it has closed has no state.
-    return type(error).__name__ == "InterfaceError" and "clos" in str(error)
+    # What asyncpg raises by itself has no state. It raises an internal error for a call on a connection that the server
+    # has ended between two statements, as long as it has not noticed the end.
+    name = type(error).__name__
+    return name == "InternalClientError" or (name == "InterfaceError" and "clos" in str(error))
 
 
 def _words(error: Exception, secret: str | None = None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from airw.errors import StoreBusy
-from airw.stores.postgres._errors import load_asyncpg, translate_connect_errors
+from airw.stores.postgres._errors import is_lost, load_asyncpg, translate_connect_errors
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
@@ -19,6 +19,7 @@ _CONNECT_WITHIN = 10.0  # seconds
 _WAIT = 10.0  # seconds that a call waits for a connection
 _STOP_WITHIN = 2.0  # seconds in which a server must have stopped a cancelled statement
 _CLOSE_WITHIN = 2.0  # seconds
+_LAST = ("FATAL", "PANIC")  # errors after which a server says nothing more
 
 
 class ConnectionPool:
@@ -76,7 +77,7 @@ class ConnectionPool:
             try:
                 result = await work(connection)
             except BaseException as error:
-                await finish(_settle(connection, is_cancelled=not isinstance(error, Exception)))
+                await finish(_settle(connection, error))
                 raise
             finally:
                 self._busy.discard(connection)
@@ -148,11 +149,11 @@ class ConnectionPool:
         return bool(connections)
 
 
-async def _settle(connection: "Session", *, is_cancelled: bool) -> None:
+async def _settle(connection: "Session", error: BaseException) -> None:
     """Wait until a connection can be used again after an error, or end it."""
     from asyncpg import PostgresError
 
-    is_usable = False
+    is_cancelled, is_usable = not isinstance(error, Exception), False
     try:
         # The first error is the one to report.
         with anyio.move_on_after(_STOP_WITHIN), suppress(Exception):
@@ -163,7 +164,9 @@ async def _settle(connection: "Session", *, is_cancelled: bool) -> None:
                     await connection.execute("SELECT")
             if not connection.is_closed() and connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
-            is_usable = True
+            # After a fatal error, the server ends the connection. Another may be about a server behind this one.
+            has_answered = isinstance(error, PostgresError) and error.severity_en not in _LAST
+            is_usable = has_answered or not is_lost(error)
     finally:
         if not is_usable:
             connection.terminate()

@@ -1,0 +1,233 @@
+"""Servers that restart, are killed, or are gone, and what was saved before."""
+
+import re
+
+import anyio
+import numpy as np
+import pytest
+
+from airw import traverse
+from airw.embedders import HashingEmbedder
+from airw.errors import StoreBusy, StoreError
+from airw.policies import Beam
+from airw.stores import PostgresStore
+from airw.values import ArtifactChange, LedgerEntry, Record
+from tests.support.postgres import PostgresServer, fresh_name
+from tests.support.relay import PostgresRelay
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
+
+TERMINATE = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airw'"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of these tests alone, as they kill it."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def store(server):
+    name = fresh_name("fault")
+    async with PostgresStore(server.dsn(), name) as store:
+        yield store
+    await PostgresStore.remove(server.dsn(), name)
+
+
+def change(number):
+    """An artifact of three records."""
+    id = f"a{number:05}"
+    records = [Record(Record.make_id(id, "document", i), id, "document", i, f"text {number} {i}") for i in range(3)]
+    return ArtifactChange(LedgerEntry(id, "v1", "e", "s"), records, np.eye(3, 8, dtype=np.float32))
+
+
+class Opened:
+    """A store as an open corpus."""
+
+    def __init__(self, store):
+        self.name, self.store, self.embedder = "faults", store, HashingEmbedder(8)
+
+
+def is_one_line(error):
+    return len(str(error)) < 500 and str(error) == " ".join(str(error).split())
+
+
+async def test_reads_go_on_over_a_restart(server, store):
+    await store.apply([change(1)])
+    await store.counts()
+    server.restart()
+    assert (await store.counts())["artifacts"] == 1
+    server.kill()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(store.counts)  # it waits a little for the server
+            await anyio.sleep(0.3)
+            server.start()
+    assert await store.artifact_ids() == ["a00001"]
+
+
+async def test_a_read_whose_connection_ends_midway_is_made_once_more(server, store):
+    calls = []
+
+    async def work(connection):
+        calls.append(await connection.fetchval("SELECT pg_backend_pid()"))
+        if len(calls) == 1:
+            await server.execute(TERMINATE)
+        return await connection.fetchval("SELECT 7")
+
+    assert await store._database.read(work) == 7
+    assert len(set(calls)) == 2
+
+
+async def test_a_read_that_fails_twice_is_a_typed_error(server, store):
+    calls = []
+
+    async def work(connection):
+        calls.append(await connection.fetchval("SELECT 1"))
+        await server.execute(TERMINATE)
+        return await connection.fetchval("SELECT 7")
+
+    with pytest.raises(StoreError, match="the connection was lost") as caught:
+        await store._database.read(work)
+    assert len(calls) == 2
+    assert is_one_line(caught.value)
+
+
+async def test_a_write_whose_connection_ends_is_undone_and_never_repeated(server, store):
+    calls = []
+
+    async def work(connection):
+        calls.append(await connection.execute("INSERT INTO setting VALUES ('config', '', '{}')"))
+        await server.execute(TERMINATE)
+        await connection.execute("SELECT 1")
+
+    with pytest.raises(StoreError, match="the connection was lost"):
+        await store._database.write(work)
+    assert len(calls) == 1
+    assert await store._database.read(lambda c: c.fetchval("SELECT count(*) FROM setting")) == 0
+    await store.set_config({"a": 1})
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_a_connection_lost_at_the_commit_leaves_all_or_nothing(server, store, is_saved):
+    name = store._database.schema.removeprefix("airw_")
+    async with (
+        PostgresRelay(server).run() as relay,
+        PostgresStore(relay.dsn(parameters="?sslmode=disable"), name) as far,
+    ):
+        await far.counts()
+        relay.cut_at, relay.cut_after = b"COMMIT", is_saved
+        with pytest.raises(StoreError, match="whole or not at all, so write them again") as caught:
+            await far.apply([change(1), change(2)])
+        assert is_one_line(caught.value)
+        relay.cut_at = None
+        assert await far.artifact_ids() == (["a00001", "a00002"] if is_saved else [])
+        await far.apply([change(1), change(2)])
+        assert (await far.counts())["records"] == 6
+
+
+async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store):
+    saved, unknown, errors = [], [], []
+    enough = anyio.Event()
+
+    async def write(first):
+        for number in range(first, first + 1_000):
+            try:
+                await store.apply([change(number)])
+            except StoreError as error:
+                errors.append(error)
+                unknown.append(number)
+                return
+            saved.append(number)
+            if len(saved) > 30:
+                enough.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for first in (0, 10_000, 20_000):
+                group.start_soon(write, first)
+            await enough.wait()
+            server.kill()
+    server.start()
+    assert all(map(is_one_line, errors))
+    ids = {int(id[1:]) for id in await store.artifact_ids()}
+    assert set(saved) <= ids <= {*saved, *unknown}
+    wanted = sorted(f"a{number:05}" for number in ids)
+    assert [len(records) for records in await store.records_of(wanted)] == [3] * len(wanted)
+    assert (await store.counts())["records"] == 3 * len(wanted)
+    assert len((await store.vectors_of(wanted)).vectors) == 3 * len(wanted)
+
+
+async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store):
+    await store.apply([change(number) for number in range(20)])
+    async with PostgresRelay(server).run() as relay:
+        name = store._database.schema.removeprefix("airw_")
+        async with PostgresStore(relay.dsn(login="postgres:hunter2", parameters="?sslmode=disable"), name) as far:
+            assert [hit async for hit in traverse("text 7", Opened(far), policy=Beam())]
+            relay.refuses = True
+            relay.cut()
+            with anyio.fail_after(15), pytest.raises(StoreError, match=r"cannot be reached|was lost") as caught:
+                async for _ in traverse("text 7", Opened(far), policy=Beam()):
+                    pass
+            assert is_one_line(caught.value)
+            assert "hunter2" not in str(caught.value)
+
+
+async def test_a_cancelled_walk_ends_its_statement(server, store):
+    await store.apply([change(number) for number in range(5)])
+    import asyncpg
+
+    blocker = await asyncpg.connect(server.dsn())
+    transaction = blocker.transaction()
+    await transaction.start()
+    await blocker.execute(f'LOCK TABLE "{store._database.schema}".embedding IN ACCESS EXCLUSIVE MODE')
+    waiting = "SELECT FROM pg_stat_activity WHERE application_name = 'airw' AND state = 'active'"
+    try:
+        with anyio.move_on_after(0.3):
+            async for _ in traverse("text 3", Opened(store), policy=Beam()):
+                pass
+        assert not await server.fetch(waiting)
+    finally:
+        await transaction.rollback()
+        await blocker.close()
+    assert (await store.counts())["artifacts"] == 5
+
+
+async def test_a_builder_that_loses_its_lock_writes_no_more(server, store):
+    async with store.writing(timeout=0):
+        await store.set_config({"a": 1})
+        server.restart()
+        await anyio.sleep(0.05)
+        with pytest.raises(StoreError, match="has lost its lock with its connection"):
+            await store.set_config({"a": 2})
+        assert await store.config() == {"a": 1}
+    async with store.writing(timeout=0):
+        await store.set_config({"a": 3})
+
+
+async def test_a_full_server_is_busy_with_a_hint():
+    with PostgresServer(
+        {"max_connections": "4", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
+    ) as small:
+        async with PostgresStore(small.dsn(), "full") as store:
+
+            async def hold(connection):
+                await connection.execute("SELECT pg_sleep(30)")
+
+            async with anyio.create_task_group() as group:
+                for _ in range(4):
+                    group.start_soon(store._database.read, hold)
+                await anyio.sleep(0.3)
+                with pytest.raises(StoreBusy, match="set a smaller max_connections"):
+                    await store.counts()
+                group.cancel_scope.cancel()
+            assert (await store.counts())["artifacts"] == 0
+
+
+@pytest.mark.parametrize("place", ["/no/such/folder", "127.0.0.1:9"])
+async def test_a_server_that_cannot_be_reached_is_a_typed_error(place):
+    with pytest.raises(StoreError, match="cannot be reached") as caught:
+        await PostgresStore.open(f"postgresql://ada:hunter2@/db?host={place}", "notes")
+    assert is_one_line(caught.value)
+    assert not re.search("hunter2", str(caught.value))
