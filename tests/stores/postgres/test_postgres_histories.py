@@ -1,0 +1,83 @@
+"""After any writes, the store on a server gives what the stores in memory and in a file give."""
+
+import anyio
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw.testing.changes import vector_of
+from airw.values.filters import parse_filter
+from tests.stores.test_stores import FILTERS, PUTS, STEPS, WANTED, content, with_both
+from tests.support.drawing import examples
+from tests.support.postgres import fresh_store
+
+pytestmark = pytest.mark.slow
+
+
+async def with_all(use):
+    """Return the results of `use(store)` for a fresh store of each kind; the last is on a server."""
+    results = await with_both(use)
+    async with fresh_store() as store:
+        results.append(await use(store))
+    return results
+
+
+def expect_alike(results):
+    """Check that all results are equal, but for scores by words, which differ by a millionth at most."""
+    first, *others = results
+    for other in others:
+        assert {**other, "scores": None} == {**first, "scores": None}
+        for scores, expected in zip(other["scores"], first["scores"], strict=True):
+            assert scores == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(STEPS, min_size=1, max_size=6))
+def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
+    async def write(store):
+        for puts, removals in steps:
+            await content(store)  # reads in between must not matter
+            await store.apply(puts, removals=removals)
+        return await content(store)
+
+    expect_alike(anyio.run(with_all, write))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    st.lists(PUTS, max_size=5, unique_by=lambda each: each.entry.artifact_id),
+    st.lists(FILTERS, min_size=1, max_size=4),
+    st.sampled_from([None, ["title"], ["chunk", "title"]]),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_searches_with_filters_rank_alike_in_all_stores(puts, conditions, surfaces, k, per_artifact):
+    async def search(store):
+        await store.apply(puts)
+        found = []
+        for condition in conditions:
+            options = {"filter": parse_filter(condition), "surfaces": surfaces, "per_artifact": per_artifact}
+            points = np.array([vector_of("one"), vector_of("q")], np.float32)
+            found += await store.search_vectors(points, k, **options)
+            found += await store.search_text(["one two", "three"], k, **options)
+        return {
+            "ids": [(list(each.record_ids), list(each.artifact_ids)) for each in found],
+            "scores": [each.scores.tolist() for each in found],
+        }
+
+    expect_alike(anyio.run(with_all, search))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
+def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
+    async def follow(store):
+        found = []
+        for (puts, removals), wanted in steps:
+            await store.apply(puts, removals=removals)
+            found.append(await store.matching(wanted, limit=limit))
+        return found
+
+    memory, sqlite, postgres = anyio.run(with_all, follow)
+    assert memory == sqlite == postgres
