@@ -1,17 +1,19 @@
 """Dense search: the server ranks, and the client scores the best again.
 
 The server's scores differ from those of the other stores in their last bits. So a search reads a few more vectors than
-it needs, and scores them with `exact_scores`. Then ids, order and scores are those of every other exact search.
+it needs, and scores them with `exact_scores`. Then ids, order and scores are those of every other exact search. With an
+approximate index, this holds for what the index finds.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.vectors import exact_scores
+from airw._base.vectors import exact_scores, unit_rows
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._changes import check_width
 from airw.stores._indexes.dense_index import check_queries
@@ -19,6 +21,7 @@ from airw.stores.postgres import _filter_sql
 from airw.stores.postgres._filter_sql import Parameters
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
+from airw.stores.postgres._vector_index import WIDTH, KnownIndex, drop_indexes
 from airw.values import ArtifactChange, Ranking
 from airw.values.filters import Filter
 
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 _SPARE = 16  # rows that a shortlist has besides those wanted
-# The width of the stored vectors; by the primary key, as that skips removed rows.
-_WIDTH = "(SELECT vector_dims(value) FROM embedding ORDER BY artifact_id, number LIMIT 1)"
 _COLUMNS = "v.number, v.artifact_id, v.record_id, v.idx, v.value, v.distance"
+# So many rows an index is asked for, the least that suffice: few numbers, as each is another statement. With the number
+# as a parameter, the server would plan for any number of rows, and prefer to sort all.
+_DEPTHS = (32, 64, 128, 256, 512, 1024, 2048)
 
 
 class _ScoredRow(NamedTuple):
@@ -46,96 +50,200 @@ class _ScoredRow(NamedTuple):
         return -self.score, self.artifact_id, self.idx, self.number
 
 
+@dataclass(frozen=True, slots=True)
+class VectorSearch:
+    """What is searched for, the same for all queries of a call."""
+
+    k: int
+    filter: Filter | None = None
+    surfaces: Sequence[str] | None = None
+    per_artifact: bool = False
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The SQL of the rows that may be found.
+
+    Args:
+        tables: The tables of an exact search: `embedding v`, perhaps joined with `record r`.
+        condition: The condition on their rows.
+        near: The same for an index, which has rows of `embedding v` only.
+        sampled: The same for rows of `record r`.
+    """
+
+    tables: str = "embedding v"
+    condition: str = "true"
+    near: str = "true"
+    sampled: str = ""
+
+    @classmethod
+    def of(cls, wanted: VectorSearch, parameters: Parameters) -> "_Scope":
+        scope, of_records = cls(), []
+        if wanted.surfaces is not None:
+            kinds = parameters.add(keep_storable(wanted.surfaces), "text[]")
+            scope.condition = scope.near = f"v.kind = ANY ({kinds})"
+            of_records.append(f"r.kind = ANY ({kinds})")
+        if wanted.filter is not None:
+            matches = _filter_sql.compile_filter(wanted.filter, "r.fields", parameters)
+            of_records.append(matches)
+            joined = "r.artifact_id = v.artifact_id AND r.number = v.number"
+            scope.tables = f"embedding v JOIN record r ON {joined}"
+            scope.condition += f" AND {matches}"
+            # A join might be planned as a sort of all rows. So each row is looked up that the index finds.
+            scope.near += f" AND (SELECT {matches} FROM record r WHERE {joined})"
+        scope.sampled = " AND ".join(of_records)
+        return scope
+
+
 async def prepare_insert(c: "Connection", puts: Sequence[ArtifactChange], vectors: Floats) -> None:
-    """Check that new vectors are as wide as the stored ones.
+    """Prepare the tables for new vectors, which must be as wide as the stored ones.
 
     Call it after rows were removed, and before new ones are inserted.
 
     Raises:
-        StoreError: If they are not.
+        StoreError: If they are not as wide.
     """
-    stored = await c.fetchval(f"SELECT {_WIDTH}")
+    stored = await c.fetchval(f"SELECT {WIDTH}")
     if stored is not None:
         check_width(puts, vectors, stored)
+    else:
+        # An index takes vectors of one width only.
+        await drop_indexes(c)
 
 
-async def search(
-    c: "Connection",
-    queries: Floats,
-    k: int,
-    filter: Filter | None,
-    surfaces: Sequence[str] | None,
-    *,
-    per_artifact: bool,
-) -> list[Ranking]:
+async def search(c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch) -> list[Ranking]:
     """Return the `k` best records or artifacts of each query."""
     queries = check_queries(queries, None)
-    wanted = max(k, 0)
-    parameters = Parameters()
+    width = queries.shape[1]
+    if not known.knows(width):
+        state = await c.fetchrow(f"SELECT {known.state_sql(width)}")
+        check_queries(queries, state["width"])
+        known.note(state, width)
+    depth = _find_depth(known, wanted)
+    while known.has_index(width) and depth is not None and len(queries):
+        rows = await _ask_index(c, known, queries, wanted, depth)
+        check_queries(queries, rows[0]["width"])
+        known.note(rows[0], width)
+        groups = _group(rows, len(queries))
+        kept = [_keep_best(_score_rows(query, group), wanted) for query, group in zip(queries, groups, strict=True)]
+        is_common = rows[0]["is_common"]
+        if all(
+            _is_enough(group, best, wanted, (depth, is_common, _find_margin(query)))
+            for query, group, best in zip(queries, groups, kept, strict=True)
+        ):
+            _note_crowding(known, groups)
+            return [_to_ranking(group) for group in kept]
+        # The index found too few artifacts, or too few rows in time: ask for more, or compare all.
+        is_cut = is_common and any(len(group) == depth for group in groups)
+        depth = next((more for more in _DEPTHS if more > 2 * depth), None) if is_cut else None
+    return await _search_all(c, known, queries, wanted)
+
+
+def _find_depth(known: KnownIndex, wanted: VectorSearch) -> int | None:
+    """Return how many rows to ask an index for; `None` if comparing all is better."""
+    least = 2.0 * wanted.k * (known.crowding if wanted.per_artifact else 1)
+    # With a filter, the last rows that an index finds are worse than some that it passes by.
+    least *= 4 if wanted.filter is not None or wanted.surfaces is not None else 1
+    return next((depth for depth in _DEPTHS if depth >= least), None) if wanted.k > 0 else None
+
+
+def _is_enough(
+    rows: "Sequence[Record]", kept: Sequence[_ScoredRow], wanted: VectorSearch, asked: tuple[int, bool, float]
+) -> bool:
+    """Return whether these rows answer a query, whose `asked` are its depth, `is_common` and margin."""
+    depth, is_common, margin = asked
+    if is_common:
+        return len(kept) == wanted.k
+    # All matching rows were compared.
+    return len(rows) < depth or (
+        len(kept) == wanted.k and not _may_miss(rows, kept, margin, per_artifact=wanted.per_artifact)
+    )
+
+
+def _note_crowding(known: KnownIndex, groups: "Sequence[Sequence[Record]]") -> None:
+    artifacts = sum(len({row["artifact_id"] for row in group}) for group in groups)
+    known.crowding = max(1.0, sum(map(len, groups)) / max(1, artifacts))
+
+
+async def _ask_index(
+    c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch, depth: int
+) -> "list[Record]":
+    """Return what the index finds; if few records match, all of them compared."""
+    parameters, width = Parameters(), queries.shape[1]
+    # The length of a query does not matter for the order. A long one might be too large for a small type.
+    vectors = parameters.add(encode_vectors(unit_rows(queries, count=len(queries))), "vector[]")
+    wide = f"known.width = {parameters.add(width, 'integer')}"
+    scope = _Scope.of(wanted, parameters)
+    distance = known.distance("v.value", "query.aim", width)
+    near = f"""SELECT {_COLUMNS} FROM (
+        SELECT v.*, 0.0::float8 AS distance FROM embedding v
+        WHERE {wide} AND known.is_common AND {scope.near} ORDER BY {distance} LIMIT {depth}) v"""
+    is_common = "true"
+    if scope.sampled:
+        sample, least = known.sample(width)
+        is_common = f"""(SELECT count(*) >= {parameters.add(least, "bigint")} FROM
+            unnest({parameters.add(sample, "bigint[]")}) at (number),
+            LATERAL (SELECT * FROM record r WHERE r.number >= at.number ORDER BY r.number LIMIT 1) r
+            WHERE {scope.sampled})"""
+        near = f"""({near}) UNION ALL (SELECT {_COLUMNS} FROM (
+            SELECT v.*, v.value <#> query.aim AS distance FROM {scope.tables}
+            WHERE {wide} AND NOT known.is_common AND {scope.condition}
+            ORDER BY v.value <#> query.aim, v.artifact_id, v.idx, v.number LIMIT {depth}) v)"""
+    rows: list[Record] = await c.fetch(
+        f"""SELECT known.*, found.* FROM (SELECT {known.state_sql(width)}, {is_common} AS is_common) known
+        LEFT JOIN LATERAL (SELECT query.place, near.* FROM unnest({vectors}) WITH ORDINALITY AS query (aim, place)
+        CROSS JOIN LATERAL ({near}) near) found ON true""",
+        *parameters.values,
+    )
+    return rows
+
+
+async def _search_all(c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch) -> list[Ranking]:
+    """Return the rankings of an exact search."""
+    k, width = max(wanted.k, 0), queries.shape[1]
+    parameters, margins = Parameters(), [_find_margin(query) for query in queries]
     vectors = parameters.add(encode_vectors(queries), "vector[]")
-    width = parameters.add(queries.shape[1], "integer")
-    limit = parameters.add(wanted + _SPARE if wanted else 0, "bigint")
-    condition = _compile_condition(filter, surfaces, parameters)
-    margins = [_find_margin(query) for query in queries]
-    near = _rank_artifacts(condition, limit) if per_artifact else _rank_records(condition, limit)
+    bounds = parameters.add(margins, "float8[]")
+    limit = parameters.add(k + _SPARE if k else 0, "bigint")
+    wide = f"known.width = {parameters.add(width, 'integer')}"
+    best = (_best_artifacts if wanted.per_artifact else _best_records)(_Scope.of(wanted, parameters), wide, limit)
     rows = await c.fetch(
-        f"""SELECT known.width, found.* FROM (SELECT {_WIDTH} AS width) known LEFT JOIN LATERAL (
-            SELECT query.place, near.* FROM unnest({vectors}, {parameters.add(margins, "float8[]")})
-            WITH ORDINALITY AS query (aim, margin, place)
-            CROSS JOIN LATERAL ({near.replace("$width", f"known.width = {width}")}) near) found ON true""",
+        f"""SELECT known.*, found.* FROM (SELECT {known.state_sql(width)}) known LEFT JOIN LATERAL (
+            SELECT query.place, near.* FROM unnest({vectors}, {bounds}) WITH ORDINALITY AS query (aim, margin, place)
+            CROSS JOIN LATERAL ({best}) near) found ON true""",
         *parameters.values,
     )
     check_queries(queries, rows[0]["width"])
-    groups: defaultdict[int, list[Record]] = defaultdict(list)
-    for row in rows:
-        if row["place"] is not None:
-            groups[row["place"] - 1].append(row)
+    known.note(rows[0], width)
     rankings = []
-    for place, query in enumerate(queries):
-        found = _score_rows(query, groups[place])
-        kept = _keep_best(found, wanted, per_artifact=per_artifact)
-        if _may_miss(groups[place], kept, wanted, margins[place], per_artifact=per_artifact):
-            tied = await _read_ties(c, query, kept, margins[place], (filter, surfaces))
-            kept = _keep_best(_score_rows(query, tied), wanted, per_artifact=per_artifact)
+    for query, group, margin in zip(queries, _group(rows, len(queries)), margins, strict=True):
+        kept = _keep_best(_score_rows(query, group), wanted)
+        count = len({row["artifact_id"] for row in group}) if wanted.per_artifact else len(group)
+        is_cut = k > 0 and count == k + _SPARE
+        if is_cut and _may_miss(group, kept, margin, per_artifact=wanted.per_artifact):
+            kept = _keep_best(_score_rows(query, await _read_ties(c, query, kept, margin, wanted)), wanted)
         rankings.append(_to_ranking(kept))
     return rankings
 
 
-def _compile_condition(filter: Filter | None, surfaces: Sequence[str] | None, parameters: Parameters) -> str:
-    """Return the SQL condition that rows of `embedding v` must meet."""
-    conditions = ["true"]
-    if surfaces is not None:
-        conditions.append(f"v.kind = ANY ({parameters.add(keep_storable(surfaces), 'text[]')})")
-    if filter is not None:
-        matches = _filter_sql.compile_filter(filter, "r.fields", parameters)
-        conditions.append(
-            f"EXISTS (SELECT 1 FROM record r WHERE r.artifact_id = v.artifact_id AND r.number = v.number AND {matches})"
-        )
-    return " AND ".join(conditions)
-
-
-def _rank_records(condition: str, limit: str) -> str:
+def _best_records(scope: _Scope, wide: str, limit: str) -> str:
     return f"""SELECT {_COLUMNS} FROM (
-        SELECT v.*, v.value <#> query.aim AS distance FROM embedding v WHERE $width AND {condition}
+        SELECT v.*, v.value <#> query.aim AS distance FROM {scope.tables} WHERE {wide} AND {scope.condition}
         ORDER BY v.value <#> query.aim, v.artifact_id, v.idx, v.number LIMIT {limit}) v"""
 
 
-def _rank_artifacts(condition: str, limit: str) -> str:
+def _best_artifacts(scope: _Scope, wide: str, limit: str) -> str:
     """Return SQL for the records of the best artifacts that may be the best of their artifact."""
     return f"""SELECT {_COLUMNS} FROM (
         SELECT v.*, v.value <#> query.aim AS distance, best.distance AS least FROM (
-            SELECT v.artifact_id, min(v.value <#> query.aim) AS distance FROM embedding v WHERE $width AND {condition}
-            GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best
-        JOIN embedding v ON v.artifact_id = best.artifact_id WHERE {condition}) v
+            SELECT v.artifact_id, min(v.value <#> query.aim) AS distance FROM {scope.tables}
+            WHERE {wide} AND {scope.condition} GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best,
+        {scope.tables} WHERE v.artifact_id = best.artifact_id AND {scope.condition}) v
         WHERE distance <= least + query.margin"""
 
 
 async def _read_ties(
-    c: "Connection",
-    query: Floats,
-    kept: Sequence[_ScoredRow],
-    margin: float,
-    scope: tuple[Filter | None, Sequence[str] | None],
+    c: "Connection", query: Floats, kept: Sequence[_ScoredRow], margin: float, wanted: VectorSearch
 ) -> "list[Record]":
     """Return all rows that may be as good as the worst that is kept.
 
@@ -145,14 +253,14 @@ async def _read_ties(
     parameters = Parameters()
     vector, limit = parameters.add(encode_vectors(query[None])[0], "vector"), parameters.add(len(kept), "bigint")
     farthest = parameters.add(margin - kept[-1].score, "float8")
-    condition = _compile_condition(*scope, parameters)
+    scope = _Scope.of(wanted, parameters)
     rows: list[Record] = await c.fetch(
         f"""SELECT {_COLUMNS} FROM (
             SELECT v.*, v.value <#> {vector} AS distance,
             row_number() OVER (PARTITION BY v.value ORDER BY v.artifact_id, v.idx, v.number) AS record_place,
             dense_rank() OVER (PARTITION BY v.value ORDER BY v.artifact_id) AS artifact_place,
             row_number() OVER (PARTITION BY v.value, v.artifact_id ORDER BY v.idx, v.number) AS own_place
-            FROM embedding v WHERE v.value <#> {vector} <= {farthest} AND {condition}) v
+            FROM {scope.tables} WHERE v.value <#> {vector} <= {farthest} AND {scope.condition}) v
         WHERE record_place <= {limit} OR (artifact_place <= {limit} AND own_place = 1)""",
         *parameters.values,
     )
@@ -160,12 +268,21 @@ async def _read_ties(
 
 
 def _find_margin(query: Floats) -> float:
-    """Return how far apart the server's scores of two unit vectors in the wrong order are at most.
+    """Return how far apart two of the server's scores in the wrong order are at most.
 
-    Its scores and the exact ones each differ from the true score by at most dim * 2**-24 * |query|.
+    Its scores of unit vectors and the exact ones each differ from the true score by at most dim * 2**-24 * |query|.
     """
     wide = query.astype(np.float64)
     return 5 * len(query) * 2.0**-24 * float(np.sqrt(np.dot(wide, wide)))
+
+
+def _group(rows: "Sequence[Record]", count: int) -> "list[list[Record]]":
+    """Return the rows of each query."""
+    groups: list[list[Record]] = [[] for _ in range(count)]
+    for row in rows:
+        if row["place"] is not None:
+            groups[row["place"] - 1].append(row)
+    return groups
 
 
 def _score_rows(query: Floats, rows: "Sequence[Record]") -> list[_ScoredRow]:
@@ -176,30 +293,24 @@ def _score_rows(query: Floats, rows: "Sequence[Record]") -> list[_ScoredRow]:
     ]
 
 
-def _keep_best(rows: list[_ScoredRow], k: int, *, per_artifact: bool) -> list[_ScoredRow]:
+def _keep_best(rows: Sequence[_ScoredRow], wanted: VectorSearch) -> list[_ScoredRow]:
     """Return the `k` best rows, or the best rows of the `k` best artifacts."""
-    rows.sort(key=lambda row: row.rank)
-    if per_artifact:
+    ranked = sorted(rows, key=lambda row: row.rank)
+    if wanted.per_artifact:
         best: dict[str, _ScoredRow] = {}
-        for row in rows:
+        for row in ranked:
             best.setdefault(row.artifact_id, row)
-        rows = [*best.values()]
-    return rows[:k]
+        ranked = [*best.values()]
+    return ranked[: max(wanted.k, 0)]
 
 
-def _may_miss(
-    rows: "Sequence[Record]", kept: Sequence[_ScoredRow], k: int, margin: float, *, per_artifact: bool
-) -> bool:
+def _may_miss(rows: "Sequence[Record]", kept: Sequence[_ScoredRow], margin: float, *, per_artifact: bool) -> bool:
     """Return whether a row outside of the shortlist may be as good as the last one kept."""
-    if per_artifact:
-        best: dict[str, float] = {}
-        for row in rows:
-            best[row["artifact_id"]] = min(row["distance"], best.get(row["artifact_id"], np.inf))
-        distances = [*best.values()]
-    else:
-        distances = [row["distance"] for row in rows]
-    is_cut = k > 0 and len(distances) >= k + _SPARE
-    return is_cut and -max(distances) >= kept[-1].score - margin
+    best: dict[Any, float] = {}
+    for row in rows:
+        key = row["artifact_id"] if per_artifact else row["number"]
+        best[key] = min(row["distance"], best.get(key, np.inf))
+    return -max(best.values()) >= kept[-1].score - margin
 
 
 def _to_ranking(rows: Sequence[_ScoredRow]) -> Ranking:
@@ -213,7 +324,7 @@ async def best_of(
     """Return the best record of each artifact; `None` and NaN for an artifact without records."""
     query = check_queries(query[None], None)[0]
     rows = await c.fetch(
-        f"""SELECT known.width, best.* FROM (SELECT {_WIDTH} AS width) known LEFT JOIN LATERAL (
+        f"""SELECT known.width, best.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
             SELECT DISTINCT ON (artifact_id) artifact_id, record_id, value <#> $1::vector AS distance FROM embedding
             WHERE known.width = $2 AND artifact_id = ANY ($3::text[])
             AND ($4::text[] IS NULL OR kind = ANY ($4::text[]))
@@ -233,7 +344,7 @@ async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]
     """Return the cosine between the query and each record; NaN for an unknown record."""
     query = check_queries(query[None], None)[0]
     rows = await c.fetch(
-        f"""SELECT known.width, found.* FROM (SELECT {_WIDTH} AS width) known LEFT JOIN LATERAL (
+        f"""SELECT known.width, found.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
             SELECT record_id, value <#> $1::vector AS distance FROM embedding
             WHERE known.width = $2 AND record_id = ANY ($3::text[])) found ON true""",
         encode_vectors(query[None])[0],
@@ -248,7 +359,7 @@ async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]
 async def vectors(c: "Connection", ids: Sequence[str]) -> Floats:
     """Return the vector of each record; a row of NaN for an unknown record."""
     rows = await c.fetch(
-        f"""SELECT known.width, found.* FROM (SELECT {_WIDTH} AS width) known LEFT JOIN LATERAL (
+        f"""SELECT known.width, found.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
             SELECT record_id, value FROM embedding WHERE record_id = ANY ($1::text[])) found ON true""",
         keep_storable({*ids}),
     )
@@ -264,7 +375,7 @@ async def vectors(c: "Connection", ids: Sequence[str]) -> Floats:
 async def vectors_of(c: "Connection", artifact_ids: Sequence[str]) -> ArtifactVectors:
     """Return the record ids of each artifact, ordered by number, with all their vectors."""
     rows = await c.fetch(
-        f"""SELECT known.width, found.* FROM (SELECT {_WIDTH} AS width) known LEFT JOIN LATERAL (
+        f"""SELECT known.width, found.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
             SELECT artifact_id, record_id, value FROM embedding WHERE artifact_id = ANY ($1::text[])
             ORDER BY artifact_id, number) found ON true""",
         keep_storable({*artifact_ids}),
