@@ -1,14 +1,18 @@
-"""Texts as keys: an index on a server contains the first characters of a text.
+"""Texts as keys of indexes on a server, which have at most 2,704 bytes.
 
-A key of an index has at most 2,704 bytes, but an id, a name or a reference may have any length.
+A name or a reference may have any length. So an index contains the first characters of a text; whoever reads by it
+compares whole texts besides.
 """
 
 from collections.abc import Iterable
 
-from airw._base.checks import find_text_fault
+from airw.stores.postgres._texts import keep_storable
 
 PREFIX = 300
 """The characters of a text that an index contains: at most 1,200 bytes."""
+
+MAX_COVERED = 500
+"""The characters that the texts of a covered link have together: at most 2,000 bytes."""
 
 
 def prefix_of(column: str) -> str:
@@ -21,27 +25,15 @@ def prefix_of(column: str) -> str:
     return f"left({column}, {PREFIX})"
 
 
-def to_prefixes(texts: Iterable[str]) -> list[str]:
-    r"""Return the distinct prefixes of texts, without those that no server can store.
+def to_keys(texts: Iterable[str]) -> list[str]:
+    r"""Return texts and their prefixes, once each, without those that no server can store.
 
-    Statements pass them as an array, and compare whole texts besides.
-
-    Example:
-        >>> to_prefixes(["a", "b", "a", "x\0"])
-        ['a', 'b']
-    """
-    return list_storable({text[:PREFIX]: None for text in texts})
-
-
-def list_storable(texts: Iterable[str]) -> list[str]:
-    r"""Return the texts that a server can store: without NUL and unpaired surrogates.
+    A statement compares this array with columns or with their prefixes.
 
     Example:
-        >>> list_storable(["a", "x\0", "\ud800"])
-        ['a']
+        >>> to_keys(["a", "b", "a", "x\0"]), [len(key) for key in to_keys(["x" * 1_000])]
+        (['a', 'b'], [1000, 300])
     """
-    texts = [*texts]
-    # Nearly always all are sound: then one check of all together is enough.
-    if not find_text_fault("".join(texts), allow_nul=False):
-        return texts
-    return [text for text in texts if not find_text_fault(text, allow_nul=False)]
+    keys = dict.fromkeys(texts)
+    keys.update(dict.fromkeys([key[:PREFIX] for key in keys if len(key) > PREFIX]))
+    return keep_storable(keys)

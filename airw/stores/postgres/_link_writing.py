@@ -1,11 +1,11 @@
 """Writes links and names on a PostgreSQL server, and resolves links in the same transaction."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airw._base.concurrency import offload_if
 from airw.stores._link_rows import FOLDED_TIER, LinkRow, NameRow, fold_differing, make_link_rows, make_name_rows
-from airw.stores.postgres._keys import prefix_of, to_prefixes
+from airw.stores.postgres._keys import MAX_COVERED, prefix_of, to_keys
 from airw.values import Extraction, LinkState
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ _FEW_ROWS = 500  # rows that are made in less than a millisecond
 # Statements about many keys have one index that helps, and a join with the whole texts. Right after a bulk load the
 # server has no statistics and would rather read the table than use an index, so this is forbidden for the transaction.
 _USE_INDEXES = "SET LOCAL enable_seqscan = off"
-_DELETE_LINKS = f"""
+_DELETE_COVERED = "DELETE FROM link WHERE is_covered AND artifact_id = ANY ($1::text[])"
+_DELETE_OTHERS = f"""
     DELETE FROM link USING unnest($1::text[]) AS removed (id)
-    WHERE {prefix_of("link.artifact_id")} = ANY ($2::text[]) AND link.artifact_id = removed.id"""
+    WHERE NOT is_covered AND {prefix_of("link.artifact_id")} = ANY ($2::text[]) AND link.artifact_id = removed.id"""
 _DELETE_NAMES = f"""
     DELETE FROM name USING unnest($1::text[]) AS removed (id)
     WHERE {prefix_of("name.artifact_id")} = ANY ($2::text[]) AND name.artifact_id = removed.id
@@ -32,11 +33,17 @@ _AFFECTED = " UNION ".join(
     for column in ("ref", "folded", "or_ref", "or_folded")
 )
 _CHANGE_TARGETS = f"""
-    UPDATE link SET target = meant.target, state = meant.state
+    UPDATE link SET target = meant.target, state = meant.state, is_covered = coalesce(
+        meant.target <> link.artifact_id AND length(link.artifact_id) + length(meant.target) + length(link.type)
+            + length(link.origin) <= {MAX_COVERED},
+        false
+    )
     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS meant (ref, or_ref, target, state)
     WHERE {prefix_of("link.ref")} = ANY ($5::text[]) AND link.ref = meant.ref
         AND link.or_ref IS NOT DISTINCT FROM meant.or_ref AND link.target_source IS NULL
         AND (link.target, link.state) IS DISTINCT FROM (meant.target, meant.state)"""
+
+_COLUMNS = (*LinkRow._fields, "is_covered")
 
 _Ref = tuple[str, str | None]
 """A reference within the corpus: its name, and the second one if it has one."""
@@ -73,11 +80,11 @@ async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], 
     # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
     # another tier. In a repeated build that is rare.
     changed = {key for key, _, _ in old_names ^ new_names}
-    affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, to_prefixes(changed))} if changed else set()
+    affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, to_keys(changed))} if changed else set()
     meanings = await _resolve(c, new_refs | affected)
     if new_refs or any(each.links for each in extractions.values()):
         rows = await offload_if(count > _FEW_ROWS, _make_rows, extractions, meanings)
-        await c.copy_records_to_table("link", records=rows, columns=LinkRow._fields)
+        await c.copy_records_to_table("link", records=rows, columns=_COLUMNS)
     if affected:
         await _change_targets(c, [*affected], meanings)
 
@@ -86,9 +93,10 @@ async def _delete(c: "Connection", artifact_ids: Sequence[str]) -> set[NameRow]:
     """Delete the links and names of artifacts, and return the names."""
     if not artifact_ids:
         return set()
-    prefixes = to_prefixes(artifact_ids)
-    await c.execute(_DELETE_LINKS, artifact_ids, prefixes)
-    return {NameRow(*row) for row in await c.fetch(_DELETE_NAMES, artifact_ids, prefixes)}
+    keys = to_keys(artifact_ids)
+    await c.execute(_DELETE_COVERED, artifact_ids)
+    await c.execute(_DELETE_OTHERS, artifact_ids, keys)
+    return {NameRow(*row) for row in await c.fetch(_DELETE_NAMES, artifact_ids, keys)}
 
 
 def _list_names_and_refs(extractions: Mapping[str, Extraction]) -> tuple[set[NameRow], set[_Ref]]:
@@ -114,7 +122,7 @@ async def _resolve(c: "Connection", refs: Collection[_Ref]) -> dict[_Ref, tuple[
     names.update([folded for name in names if (folded := fold_differing(name)) is not None])
     carriers: dict[str, _Carriers] = {}
     folded_carriers: dict[str, _Carriers] = {}
-    for key, tier, first, count in await c.fetch(_CARRIERS, to_prefixes(names)):
+    for key, tier, first, count in await c.fetch(_CARRIERS, to_keys(names)):
         if tier == FOLDED_TIER:
             folded_carriers[key] = _Carriers(tier, first, count)
         if key not in carriers or tier < carriers[key].tier:
@@ -142,16 +150,19 @@ def _choose(sides: Iterable[_Carriers]) -> tuple[str | None, LinkState]:
 
 def _make_rows(
     extractions: Mapping[str, Extraction], meanings: Mapping[_Ref, tuple[str | None, LinkState]]
-) -> list[LinkRow]:
+) -> list[tuple[Any, ...]]:
     """Return the links of artifacts, resolved."""
-    rows: list[LinkRow] = []
+    rows: list[tuple[Any, ...]] = []
     for id, extraction in extractions.items():
         for row in make_link_rows(id, extraction):
             if row.target_source is not None:
-                rows.append(row)
-            else:
-                target, state = meanings[row.ref, row.or_ref]
-                rows.append(row._replace(target=target, state=state))
+                rows.append((*row, False))
+                continue
+            target, state = meanings[row.ref, row.or_ref]
+            is_covered = target not in (None, id) and (
+                len(id) + len(target) + len(row.type) + len(row.origin) <= MAX_COVERED
+            )
+            rows.append((*row._replace(target=target, state=state), is_covered))
     return rows
 
 
@@ -161,4 +172,4 @@ async def _change_targets(
     """Change the stored links with these references whose meaning is another one now."""
     names, or_names = [ref for ref, _ in refs], [or_ref for _, or_ref in refs]
     targets, states = [meanings[ref][0] for ref in refs], [meanings[ref][1] for ref in refs]
-    await c.execute(_CHANGE_TARGETS, names, or_names, targets, states, to_prefixes(names))
+    await c.execute(_CHANGE_TARGETS, names, or_names, targets, states, to_keys(names))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import offload_if
 from airw.stores._link_rows import FOLDED_TIER, fold_differing
-from airw.stores.postgres._keys import list_storable, prefix_of, to_prefixes
+from airw.stores.postgres._keys import prefix_of, to_keys
+from airw.stores.postgres._texts import keep_storable
 from airw.values import (
     DIRECTIONS,
     ArtifactRef,
@@ -32,53 +33,75 @@ _FEW_EDGES = 1_000  # edges that are made in less than a millisecond
 _ARTIFACT, _TEXT, _FOREIGN, _ID = range(4)
 
 # A filter of links as parameters: types or null, excluded types, origins or null.
-_ACCEPTED = """(${0}::text[] IS NULL OR type = ANY (${0})) AND type <> ALL (${1}::text[])
-    AND (${2}::text[] IS NULL OR origin = ANY (${2}))"""
-# An edge as both its ends see it. `far` is the other end, in another corpus if `corpus` is not null.
+_ACCEPTED = """($2::text[] IS NULL OR type = ANY ($2)) AND type <> ALL ($3::text[])
+    AND ($4::text[] IS NULL OR origin = ANY ($4))"""
+# Edges as both their ends see them. `far` is the other end, in another corpus if `corpus` is not null.
 _OUT = f"""
-    SELECT artifact_id AS near, type, target_source AS corpus, coalesce(target, ref) AS far,
-        false AS is_incoming, origin, weight
-    FROM link WHERE {prefix_of("artifact_id")} = ANY ($1::text[]) AND state IN ('resolved', 'foreign')
-        AND target IS DISTINCT FROM artifact_id AND {_ACCEPTED.format(2, 3, 4)}"""
+    SELECT artifact_id AS near, type, NULL AS corpus, target AS far, false AS is_incoming, origin, weight FROM link
+    WHERE is_covered AND artifact_id = ANY ($1::text[]) AND {_ACCEPTED}
+    UNION ALL
+    SELECT artifact_id, type, target_source, coalesce(target, ref), false, origin, weight FROM link
+    WHERE NOT is_covered AND {prefix_of("artifact_id")} = ANY ($1::text[]) AND state IN ('resolved', 'foreign')
+        AND target IS DISTINCT FROM artifact_id AND {_ACCEPTED}"""
 _IN = f"""
-    SELECT target AS near, type, NULL AS corpus, artifact_id AS far, true AS is_incoming, origin, weight
-    FROM link WHERE {prefix_of("target")} = ANY ($1::text[]) AND target IS NOT NULL
-        AND target <> artifact_id AND {_ACCEPTED.format(2, 3, 4)}"""
-_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
-# Links that are one edge count with the largest weight. One row per artifact, with its edges as columns: few objects
-# for Python, and a column that is the same for nearly all is null then.
-_EDGES = f"""
-    SELECT near, array_agg(type), array_agg(far), array_agg(is_incoming), array_agg(origin),
-        CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END, CASE WHEN min(weight) < 1 THEN array_agg(weight) END
-    FROM (
-        SELECT near, type, corpus, far, is_incoming, origin, max(coalesce(weight, 1)) AS weight{{number}}
-        FROM ({{links}}) AS link
-        GROUP BY near, type, corpus, far, is_incoming, origin
-        ORDER BY near, {_ORDER}
-    ) AS edge
-    {{condition}} GROUP BY near"""
-_NUMBER = f", row_number() OVER (PARTITION BY near ORDER BY {_ORDER}) AS number"
+    SELECT target AS near, type, NULL AS corpus, artifact_id AS far, true AS is_incoming, origin, weight FROM link
+    WHERE is_covered AND target = ANY ($1::text[]) AND {_ACCEPTED}
+    UNION ALL
+    SELECT target, type, NULL, artifact_id, true, origin, weight FROM link
+    WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ($1::text[]) AND target <> artifact_id
+        AND {_ACCEPTED}"""
 _LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION ALL {_IN}"}
-_NEIGHBORS = {direction: _EDGES.format(links=links, number="", condition="") for direction, links in _LINKS.items()}
-_FIRST_NEIGHBORS = {
-    direction: _EDGES.format(links=links, number=_NUMBER, condition="WHERE number <= $5")
-    for direction, links in _LINKS.items()
-}
+_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
+
+
+def select_edges(direction: Direction, *, is_limited: bool) -> str:
+    """Return the SQL of the edges of artifacts, in the order of `neighbors`.
+
+    Its columns are `near`, `type`, `corpus`, `far`, `is_incoming`, `origin` and `weight`, which is null for 1. Its
+    parameters are `$1` to `$4` as `edge_parameters` returns them, and `$5`, the limit, if there is one. There may be
+    edges of artifacts that were not asked for.
+    """
+    # Of several links that are one edge, the largest weight counts.
+    edges = f"""
+        SELECT DISTINCT ON (near, type, corpus, far, is_incoming, origin)
+            near, type, corpus, far, is_incoming, origin, weight
+        FROM ({_LINKS[direction]}) AS link ORDER BY near, {_ORDER}, weight DESC NULLS FIRST"""
+    if not is_limited:
+        return edges
+    return f"""
+        SELECT near, type, corpus, far, is_incoming, origin, weight FROM (
+            SELECT *, row_number() OVER (PARTITION BY near ORDER BY {_ORDER}) AS number FROM ({edges}) AS edge
+        ) AS edge WHERE number <= $5"""
+
+
+# One row per artifact, with its edges as columns: few objects for Python. A column that nearly always is the same is
+# null then.
+_EDGES = """
+    SELECT near, array_agg(type), array_agg(far), array_agg(origin),
+        CASE WHEN bool_or(is_incoming) THEN array_agg(is_incoming) END,
+        CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END,
+        CASE WHEN count(weight) > 0 THEN array_agg(coalesce(weight, 1)) END
+    FROM ({}) AS edge GROUP BY near"""
+_NEIGHBORS = {direction: _EDGES.format(select_edges(direction, is_limited=False)) for direction in DIRECTIONS}
+_FIRST_NEIGHBORS = {direction: _EDGES.format(select_edges(direction, is_limited=True)) for direction in DIRECTIONS}
 # The artifacts that carry a name, by tier.
 _RESOLVE = f"""
     SELECT key, tier, array_agg(artifact_id ORDER BY artifact_id) FROM name
     WHERE {prefix_of("key")} = ANY ($1::text[]) GROUP BY key, tier"""
 # The three kinds of nodes: artifacts, texts of unresolved references, and artifacts of other corpora. A text that is
 # the id of an artifact is never the second kind; such texts come as a fourth kind, which has no referrers.
+_OF_TYPES = "($2::text[] IS NULL OR type = ANY ($2))"
 _REFERRERS = f"""
     SELECT kind, corpus, node, {{result}} FROM (
         SELECT {_ARTIFACT} AS kind, NULL AS corpus, target AS node, artifact_id FROM link
-        WHERE {prefix_of("target")} = ANY ($1::text[]) AND target IS NOT NULL AND target <> artifact_id
-            AND ($2::text[] IS NULL OR type = ANY ($2))
+        WHERE is_covered AND target = ANY ($1::text[]) AND {_OF_TYPES}
+        UNION ALL
+        SELECT {_ARTIFACT}, NULL, target, artifact_id FROM link
+        WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ($1::text[])
+            AND target <> artifact_id AND {_OF_TYPES}
         UNION ALL
         SELECT CASE WHEN target_source IS NULL THEN {_TEXT} ELSE {_FOREIGN} END, target_source, ref, artifact_id
-        FROM link WHERE {prefix_of("ref")} = ANY ($1::text[]) AND state <> 'resolved'
-            AND ($2::text[] IS NULL OR type = ANY ($2))
+        FROM link WHERE {prefix_of("ref")} = ANY ($1::text[]) AND state <> 'resolved' AND {_OF_TYPES}
         UNION ALL
         SELECT {_ID}, NULL, key, NULL FROM name
         WHERE {prefix_of("key")} = ANY ($1::text[]) AND tier = 0 AND artifact_id = key
@@ -113,7 +136,8 @@ def _candidates(ref: str, folded: str) -> str:
 _UNRESOLVED = f"""
     SELECT artifact_id, ref, type, origin, target_source, file, line, or_ref, coalesce(weight, 1),
         {_candidates("ref", "folded")} || {_candidates("or_ref", "or_folded")}
-    FROM link WHERE state IN ('dangling', 'ambiguous') {{condition}} ORDER BY artifact_id, position LIMIT $1"""
+    FROM link WHERE NOT is_covered AND state IN ('dangling', 'ambiguous') {{condition}}
+    ORDER BY artifact_id, position LIMIT $1"""
 _ALL_UNRESOLVED = _UNRESOLVED.format(condition="")
 _SOME_UNRESOLVED = _UNRESOLVED.format(
     condition=f"""AND {prefix_of("artifact_id")} = ANY ($2::text[])
@@ -127,7 +151,7 @@ async def neighbors(
     """Return the edges of each artifact, by type, then by the other end; in one statement."""
     check_choice("direction", direction, DIRECTIONS)
     check_limit(limit)
-    parameters = [to_prefixes(ids), *_filter_parameters(links)]
+    parameters = edge_parameters(ids, links)
     if limit is None:
         rows = await c.fetch(_NEIGHBORS[direction], *parameters)
     else:
@@ -135,37 +159,42 @@ async def neighbors(
     return await offload_if(sum(len(row[1]) for row in rows) > _FEW_EDGES, _make_edges, ids, rows)
 
 
-def _filter_parameters(links: LinkFilter) -> list[list[str] | None]:
-    """Return the parameters of `_ACCEPTED`."""
-    return [_storable(links.types), _storable(links.exclude), _storable(links.origins)]
+def edge_parameters(ids: Sequence[str], links: LinkFilter) -> list[list[str] | None]:
+    """Return the parameters of `select_edges`."""
+    return [to_keys(ids), _keep_storable(links.types), _keep_storable(links.exclude), _keep_storable(links.origins)]
 
 
-def _storable(texts: Sequence[str] | None) -> list[str] | None:
-    return None if texts is None else list_storable(texts)
+def _keep_storable(texts: Sequence[str] | None) -> list[str] | None:
+    return None if texts is None else keep_storable(texts)
 
 
 def _make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
     """Return the edges of each artifact, made of the rows of artifacts that have any."""
     columns_of = {row[0]: row[1:] for row in rows}
-    edges: list[list[Edge]] = []
-    for id in ids:
-        row: list[Edge] = []
-        if id in columns_of:
-            types, ends, incoming, origins, corpora, weights = columns_of[id]
-            for type_, end, is_incoming, origin, corpus, weight in zip(
-                types, ends, incoming, origins, corpora or repeat(None), weights or repeat(1.0), strict=False
-            ):
-                node = end if corpus is None else ArtifactRef(corpus, end)
-                source, target = (node, id) if is_incoming else (id, node)
-                row.append(Edge(source, target, type_, origin, weight))
-        edges.append(row)
+    return [_make_row(id, columns_of[id]) if id in columns_of else [] for id in ids]
+
+
+def _make_row(id: str, columns: Sequence[Any]) -> list[Edge]:
+    """Return the edges of one artifact, made of the columns of `_EDGES`."""
+    types, ends, origins, incoming, corpora, weights = columns
+    # Most artifacts have links within the corpus in one direction: a shorter path for these.
+    if incoming is None and corpora is None and weights is None:
+        return [Edge(id, end, type_, origin) for type_, end, origin in zip(types, ends, origins, strict=True)]
+    edges: list[Edge] = []
+    nothing = repeat(None)
+    for type_, end, origin, is_incoming, corpus, weight in zip(
+        types, ends, origins, incoming or nothing, corpora or nothing, weights or repeat(1.0), strict=False
+    ):
+        node = end if corpus is None else ArtifactRef(corpus, end)
+        source, target = (node, id) if is_incoming else (id, node)
+        edges.append(Edge(source, target, type_, origin, weight))
     return edges
 
 
 async def resolve(c: "Connection", refs: Sequence[str]) -> list[list[str]]:
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
     folded = [fold_differing(ref) for ref in refs]
-    rows = await c.fetch(_RESOLVE, to_prefixes([*refs, *filter(None, folded)]))
+    rows = await c.fetch(_RESOLVE, to_keys([*refs, *filter(None, folded)]))
     carriers: dict[str, tuple[int, list[str]]] = {}
     folded_carriers: dict[str, list[str]] = {}
     for key, tier, artifact_ids in rows:
@@ -194,7 +223,7 @@ async def fan_in(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) ->
 async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], links: LinkFilter) -> dict[NodeId, Any]:
     """Return the result of each node that has referrers."""
     texts = (node if isinstance(node, str) else node[1] for node in nodes)
-    rows = await c.fetch(sql, to_prefixes(texts), _storable(links.types))
+    rows = await c.fetch(sql, to_keys(texts), _keep_storable(links.types))
     ids = {node for kind, _, node, _ in rows if kind == _ID}
     return {
         node if corpus is None else ArtifactRef(corpus, node): result
@@ -205,7 +234,7 @@ async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], li
 
 async def max_fan_in(c: "Connection", links: LinkFilter) -> int:
     """Return the largest fan-in of all nodes."""
-    return int(await c.fetchval(_MAX_FAN_IN, _storable(links.types)))
+    return int(await c.fetchval(_MAX_FAN_IN, _keep_storable(links.types)))
 
 
 async def list_unresolved(
@@ -215,7 +244,7 @@ async def list_unresolved(
     if artifact_ids is None:
         rows = await c.fetch(_ALL_UNRESOLVED, limit)
     else:
-        rows = await c.fetch(_SOME_UNRESOLVED, limit, to_prefixes(artifact_ids), list_storable(artifact_ids))
+        rows = await c.fetch(_SOME_UNRESOLVED, limit, to_keys(artifact_ids), keep_storable(artifact_ids))
     return [UnresolvedLink(id, Link(*link), tuple(sorted({*candidates}))) for id, *link, candidates in rows]
 
 

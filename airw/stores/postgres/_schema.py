@@ -70,8 +70,10 @@ TABLES = (
         length integer NOT NULL,
         PRIMARY KEY (word, number) INCLUDE (count, length)
     )""",
-    # A text may be longer than a key of an index. So indexes contain the first `PREFIX` characters, and statements
-    # compare whole texts besides (see `_keys`). Edges are with their start.
+    # An edge is with its start. `is_covered` is true for nearly all edges within the corpus: they are read from the
+    # first two indexes alone, in the order of `neighbors`. A link without an edge, one to another corpus or to its own
+    # artifact, and one with texts too long for a key are not covered. The other indexes contain the first characters
+    # of a text, as a reference may have any length (see `_keys`).
     """CREATE TABLE link (
         artifact_id text COLLATE "C" NOT NULL,
         position integer NOT NULL,
@@ -86,15 +88,17 @@ TABLES = (
         state text COLLATE "C" NOT NULL,
         folded text COLLATE "C",
         or_folded text COLLATE "C",
-        weight double precision CHECK (weight BETWEEN 0.001 AND 1)
+        weight double precision CHECK (weight BETWEEN 0.001 AND 1),
+        is_covered boolean NOT NULL
     )""",
-    f"CREATE INDEX link_by_artifact ON link ({prefix_of('artifact_id')})",
+    "CREATE INDEX link_out ON link (artifact_id, type, target, origin, weight) WHERE is_covered",
+    "CREATE INDEX link_in ON link (target, type, artifact_id, origin, weight) WHERE is_covered",
+    f"CREATE INDEX link_other_out ON link ({prefix_of('artifact_id')}) WHERE NOT is_covered",
+    f"CREATE INDEX link_other_in ON link ({prefix_of('target')}) WHERE NOT is_covered AND target IS NOT NULL",
     f"CREATE INDEX link_by_ref ON link ({prefix_of('ref')})",
     f"CREATE INDEX link_by_or_ref ON link ({prefix_of('or_ref')}) WHERE or_ref IS NOT NULL",
     f"CREATE INDEX link_by_folded ON link ({prefix_of('folded')}) WHERE folded IS NOT NULL",
     f"CREATE INDEX link_by_or_folded ON link ({prefix_of('or_folded')}) WHERE or_folded IS NOT NULL",
-    f"CREATE INDEX link_by_target ON link ({prefix_of('target')}) WHERE target IS NOT NULL",
-    f"CREATE INDEX link_unresolved ON link ({prefix_of('artifact_id')}) WHERE state IN ('dangling', 'ambiguous')",
     # The names of artifacts. Each artifact has its own id in tier 0.
     """CREATE TABLE name (
         key text COLLATE "C" NOT NULL,
