@@ -1,0 +1,123 @@
+"""Links on a PostgreSQL server are those of the other stores after any writes."""
+
+import random
+import string
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+
+from airw.stores import MemoryStore, SqliteStore
+from airw.stores.postgres._link_writing import replace_links
+from airw.testing.changes import put
+from airw.values import ArtifactRef, Edge, Extraction, Link, UnresolvedLink
+from tests.stores.internals.test_links import REFS, STEPS, TYPES, changes
+from tests.support.drawing import examples
+from tests.support.postgres import fresh_store
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
+
+
+async def read_all(store):
+    """Return the answers about all links, for many questions."""
+    refs = [*REFS, "absent", "a\0", "\ud800", "a"]
+    nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs), ("oth\0er", "a"), ("none", "a")]
+    filters = [{}, {"limit": 1}, {"limit": 0}, {"types": ["r"]}, {"exclude": ["r"], "limit": 2}, {"origins": ["typed"]}]
+    answers = {"resolve": await store.resolve(refs), "counts": await store.counts(), "by": await store.link_counts()}
+    for direction in ("out", "in", "both"):
+        for options in filters:
+            answers[direction, str(options)] = await store.neighbors(refs, direction=direction, **options)
+    for types in (None, ["r"], TYPES, []):
+        answers["referrers", str(types)] = await store.referrers(nodes, types=types)
+        answers["fan_in", str(types)] = await store.fan_in(nodes, types=types)
+        answers["most", str(types)] = await store.max_fan_in(types=types)
+    for ids in (None, refs, ["b"], []):
+        for limit in (None, 1):
+            answers["unresolved", str(ids), limit] = await store.unresolved_links(ids, limit=limit)
+    return answers
+
+
+@asynccontextmanager
+async def three_stores(folder):
+    async with MemoryStore() as memory, SqliteStore(folder / "l.airw") as file, fresh_store() as server:
+        yield memory, file, server
+
+
+@given(steps=STEPS)
+@settings(max_examples=examples(40))
+async def test_after_any_writes_links_are_those_of_the_other_stores(steps, tmp_path_factory):
+    async with three_stores(tmp_path_factory.mktemp("links")) as stores:
+        for puts, removals in steps:
+            answers = []
+            for store in stores:
+                await store.apply(changes(puts), removals=removals)
+                answers.append(await read_all(store))
+            assert answers[2] == answers[0] == answers[1]
+
+
+def long_text(seed):
+    """Return 10 kB that no server can compress into a key; the first half is the same for all."""
+    letters = string.ascii_letters + "éß🦊"
+    start = "".join(random.Random(0).choices(letters, k=5_000))
+    return start + "".join(random.Random(seed).choices(letters, k=5_000))
+
+
+async def test_names_types_and_references_of_any_length_are_told_apart(tmp_path):
+    kind, name, other, gone, place = map(long_text, range(5))
+    one, two = "x" * 2_000, "x" * 1_999 + "y"
+    wanted = [Link(one, kind), Link(name, "n"), Link(other, "o"), Link(gone), Link("?", "p", or_ref=name.upper())]
+    puts = [
+        put(one, names=[[], [name]], fold_case=True, links=[Link(two, kind, "typed"), Link(gone, target_source=place)]),
+        put(two, names=[[], [other]], links=[Link(one, weight=0.5), Link(two)]),
+        put("a", links=wanted),
+    ]
+    ids, refs = [one, two, "a", "x" * 300], [one, two, name, name.upper(), other, gone]
+    nodes = [*refs, (place, gone)]
+    async with three_stores(tmp_path) as stores:
+        answers = []
+        for store in stores:
+            await store.apply(puts)
+            found = [await store.neighbors(ids, direction=each) for each in ("out", "in", "both")]
+            found += [await store.neighbors(ids, types=[kind], limit=1, direction="both"), await store.link_counts()]
+            found += [await store.resolve(refs), await store.referrers(nodes), await store.fan_in(nodes)]
+            found += [await store.max_fan_in(), await store.unresolved_links(), await store.unresolved_links(ids)]
+            await store.apply([put(two)], removals=[one])
+            found += [await store.neighbors(ids), await store.unresolved_links(), await store.referrers(nodes)]
+            await store.apply([put("b", names=[[name]]), put("c", names=[[other]])])
+            found += [await store.neighbors(ids), await store.unresolved_links(), await store.resolve(refs)]
+            answers.append(found)
+        assert answers[2] == answers[0] == answers[1]
+
+
+async def test_the_largest_weight_of_several_links_counts():
+    wanted = [Link("b", "r", weight=0.5), Link("b", "r", weight=0.85), Link("c", "r"), Link("no", weight=0.25)]
+    async with fresh_store() as store:
+        await store.apply([put("a", "x", links=wanted), put("b", "x"), put("c", "x")])
+        [out] = await store.neighbors(["a"])
+        assert out == [Edge("a", "b", "r", weight=0.85), Edge("a", "c", "r")]
+        assert await store.neighbors(["b"], direction="in") == [out[:1]]
+        assert await store.unresolved_links() == [UnresolvedLink("a", Link("no", weight=0.25))]
+
+
+async def test_pages_of_a_build_are_resolved_without_reading_whole_tables():
+    """Right after a bulk load, the server has no statistics."""
+    draw, ids = random.Random(5), [f"artifact {at}" for at in range(3_000)]
+    count_scans = """
+        SELECT sum(seq_scan) FROM pg_stat_xact_user_tables
+        WHERE schemaname = current_schema() AND relname IN ('link', 'name')"""
+    async with fresh_store() as store:
+        for start in range(0, len(ids), 500):
+            page = {
+                id: Extraction([Link(each, or_ref=f"Title {each}") for each in draw.sample(ids, 5)], [[f"Title {id}"]])
+                for id in ids[start : start + 500]
+            }
+
+            async def write(connection, page=page, removed=tuple(ids[start - 100 : start])):
+                before = await connection.fetchval(count_scans)
+                await replace_links(connection, page, removed)
+                return await connection.fetchval(count_scans) - before
+
+            assert await store._database.write(write) == 0
+        counts = {each.state: each.count for each in await store.link_counts()}
+        assert set(counts) == {"resolved", "dangling"}
+        assert sum(counts.values()) == 5 * 2_500
