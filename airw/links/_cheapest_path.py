@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from airw._base.concurrency import offload_if
 from airw.links._hop_search import HopSearch
-from airw.links._path_search import LIMIT_NAMES, MANY, PAGE, PathLimits, Step, StepReader
+from airw.links._path_search import LIMIT_NAMES, MANY, PAGE, HopReader, PathLimits, Step
 from airw.links.costs import COST_EPSILON, COST_SCALE, link_cost
 from airw.links.paths import LinkPath
 
@@ -80,7 +80,7 @@ class CostSearch:
     same reason, all steps of all paths of that cost have been read by then.
     """
 
-    def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
+    def __init__(self, reader: HopReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
         self._from_start = _CostSide(start, is_backward=False)
         self._from_end = _CostSide(end, is_backward=True)
@@ -193,7 +193,7 @@ class LimitedCostSearch:
     artifact has one label per number of hops, as in label-setting algorithms for constrained shortest paths.
     """
 
-    def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
+    def __init__(self, reader: HopReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
         self._start, self._end = start, end
         self._queue = [_Label(0, 0, 0, start)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.concurrency import offload_if
-from airw.links._path_search import LIMIT_NAMES, PAGE, PathLimits, Step, StepReader
+from airw.links._path_search import LIMIT_NAMES, PAGE, HopReader, PathLimits, Step
 from airw.links.columns import LinkColumnReader, LinkColumns, NumberedEdges, Numbers, returns_columns
 from airw.links.paths import LinkPath
 
@@ -102,7 +102,7 @@ class HopSearch:
     forbids to read. `left_out` is not empty in this case.
     """
 
-    def __init__(self, reader: StepReader, start: Any, end: Any, limits: PathLimits) -> None:
+    def __init__(self, reader: HopReader, start: Any, end: Any, limits: PathLimits) -> None:
         self._reader, self._limits = reader, limits
         self._ends: tuple[Any, Any] = start, end
         store = reader.store

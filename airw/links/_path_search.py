@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class StepReader:
+class HopReader:
     """Reads the steps that a path may take, and the values of artifacts for their costs.
 
     Args:

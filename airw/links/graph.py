@@ -10,7 +10,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._cheapest_path import CostSearch, LimitedCostSearch
 from airw.links._hop_search import HopSearch
-from airw.links._path_search import PathLimits, StepReader
+from airw.links._path_search import HopReader, PathLimits
 from airw.links._structure import find_components, find_cycles, read_edges
 from airw.links.columns import returns_columns
 from airw.links.fields import NEXT
@@ -270,7 +270,7 @@ class CorpusGraph:
             raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
         links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
-        reader = StepReader(self.store, links, {name: position for position, name in enumerate(self.members)})
+        reader = HopReader(self.store, links, {name: position for position, name in enumerate(self.members)})
         first, last = self._to_nodes("start and end", [start, end])
         # In a store that returns columns, the artifacts at the ends of an edge exist, and an id of no artifact has no
         # edges: only if there is no path, the ids have to be checked.

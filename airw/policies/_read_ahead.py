@@ -37,9 +37,9 @@ class ReadOptions(NamedTuple):
 
 
 def reads_steps(store: object) -> TypeGuard[StepReader]:
-    """Return whether a store reads a whole step in one call, and the same as its other methods.
+    """Return whether a store reads a whole step in one call.
 
-    A class that has its own version of one of them, but not of `read_step`, may hide something: it is not asked.
+    A class that has its own version of another method, but not of `read_step`, may hide something: it is not asked.
     """
     kind: Any = type(store)
     return _has_steps(kind)
@@ -52,7 +52,7 @@ def _has_steps(kind: type) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class ReadAhead:
+class Lookahead:
     """What was read for the next calls of a walk, and is taken by them.
 
     Args:

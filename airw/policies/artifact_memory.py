@@ -15,7 +15,7 @@ from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
 from airw.links.columns import LinkColumnReader, Numbers
 from airw.policies._capabilities import embed
-from airw.policies._read_ahead import ReadAhead, ReadOptions
+from airw.policies._read_ahead import Lookahead, ReadOptions
 from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Permissions, Scope
 from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, StepReader, VectorSearch
@@ -58,7 +58,7 @@ class ArtifactMemory:
     artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
     unchecked_roots: list[Id] = field(default_factory=list)
     reader: LinkColumnReader | None = None
-    ahead: ReadAhead = field(default_factory=ReadAhead)
+    ahead: Lookahead = field(default_factory=Lookahead)
 
     def ids_of(self, nodes: Sequence[Any] | Numbers) -> list[Id]:
         """Return the ids of nodes; in a walk in columns these are numbers."""

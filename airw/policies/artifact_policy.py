@@ -180,7 +180,7 @@ class ArtifactPolicy(Policy[A]):
 
     @property
     def _read_options(self) -> ReadOptions:
-        """What to read of the other ends with the edges of a step."""
+        """The data to read about the other ends with the edges of a step."""
         return ReadOptions(max_records=MAX_ENDS if self.scope != ALLOW_ALL else 0)
 
     async def _read_start(self, state: WalkState[A], ids: Sequence[Id], corpus: Walkable) -> None:

@@ -13,7 +13,8 @@ class StepAnswer(NamedTuple):
 
     Args:
         edges: The edges of each artifact, as `neighbors` returns them.
-        artifact_ids: The artifacts that were compared with the query, each once: those of `hit_ids`, then the ends.
+        artifact_ids: The artifacts that were compared with the query, without duplicates: those of `hit_ids`,
+            then the ends.
         best: The best record of each of them and its cosine, as `best_of` returns them. Without a query this is the
             first record, and the score is NaN.
         records: These records; `None` for an artifact without one, and for an end that is not near enough.

@@ -40,7 +40,7 @@ async def compose_step(
         [[]]
     """
     edges = await store.neighbors(ids, **links)
-    # 1. The artifacts to compare: those asked for, then the ends, each once.
+    # 1. The artifacts to compare: those asked for, then the ends, without duplicates.
     ends_of = [list(dict.fromkeys(_ends(*pair))) for pair in zip(ids, edges, strict=True)]
     hits = list(dict.fromkeys(hit_ids))
     ends = dict.fromkeys(end for ends in ends_of for end in ends)

@@ -23,7 +23,7 @@ from tests.support.drawing import examples
 from tests.support.step_stores import StepStore
 
 MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared", "steps"})
-STEPS = StoreSuite(lambda folder: StepStore(), capabilities=["steps"])
+STEP_SUITE = StoreSuite(lambda folder: StepStore(), capabilities=["steps"])
 SQLITE = StoreSuite(
     lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES.keys() - {"adjacency", "steps"}
 )
@@ -40,9 +40,9 @@ async def test_sqlite_store(case):
     await SQLITE.check(case)
 
 
-@pytest.mark.parametrize("case", [case for case in STEPS.cases if "read_step" in case.needs], ids=str)
+@pytest.mark.parametrize("case", [case for case in STEP_SUITE.cases if "read_step" in case.needs], ids=str)
 async def test_a_store_that_reads_steps(case):
-    await STEPS.check(case)
+    await STEP_SUITE.check(case)
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, SqliteStore])
