@@ -89,7 +89,7 @@ class Lookahead:
         links: Mapping[str, Any],
         read_step: Callable[[list[Id]], Awaitable[None]] | None,
     ) -> list[list[Edge]]:
-        """Return the edges of artifacts, those that were not read ahead with all that the next step needs.
+        """Return the edges of artifacts, and read what the next step needs with new ones.
 
         Args:
             ids: The artifacts.
