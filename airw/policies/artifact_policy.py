@@ -190,7 +190,7 @@ class ArtifactPolicy(Policy[A]):
             await self._read_ahead(state, self._filter_followed(state, nodes), ids, corpus)
 
     async def _read_step(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
-        """Read the records of committed nodes, and what follows them, in one call if the store can."""
+        """Read the records of committed nodes and what follows them, if one call can."""
         memory = state.memory
         if memory.reader is not None or not reads_steps(store.store):
             return
@@ -232,7 +232,7 @@ class ArtifactPolicy(Policy[A]):
         return {"direction": self.direction, "types": self.types}
 
     def _filter_followed(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
-        """Return the committed nodes that the walk will expand, as far as this is known before their hits are out."""
+        """Return the committed nodes that the walk is likely to expand."""
         most = state.limits.max_hits
         is_last = most is not None and len(state.results) + len(committed) >= most
         if self.edges is not None or is_last or len(state.visited) >= state.node_budget:
