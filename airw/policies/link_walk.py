@@ -304,7 +304,7 @@ class LinkWalk(Policy[LinkMemory]):
     async def _read_step(
         self, state: State, hit_ids: Sequence[Id], ids: Sequence[Id], store: OpenCorpus[GraphStore]
     ) -> None:
-        """Read the first records of artifacts, and the edges of artifacts, in one call if the store can."""
+        """Read first records and edges of artifacts, in one call if the store can."""
         if (hit_ids or ids) and reads_steps(store.store):
             most = MAX_ENDS if self._reads_fields else 0
             await state.memory.read_step(
