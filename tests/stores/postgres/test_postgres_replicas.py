@@ -1,0 +1,159 @@
+"""Reads from standby servers: only what is new enough, and never an error because of them."""
+
+import anyio
+import pytest
+
+from airw.errors import ArgumentError, StoreError
+from airw.stores import PostgresStore
+from tests.support.postgres import PostgresServer, fresh_name
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
+
+PAUSE, RESUME = "SELECT pg_wal_replay_pause()", "SELECT pg_wal_replay_resume()"
+
+
+@pytest.fixture(scope="module")
+def primary():
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def standby(primary):
+    with PostgresServer(copy_of=primary) as server:
+        yield server
+
+
+@pytest.fixture
+async def store(primary, standby):
+    name = fresh_name("replica")
+    async with PostgresStore(primary.dsn(), name, replicas=[standby.dsn()], max_lag=0.8) as store:
+        yield store
+    await PostgresStore.remove(primary.dsn(), name)
+
+
+async def is_on_standby(store):
+    return await store._database.read(lambda c: c.fetchval("SELECT pg_is_in_recovery()"))
+
+
+async def wait_for(store, *, is_standby, within=5.0):
+    deadline = anyio.current_time() + within
+    while await is_on_standby(store) != is_standby:
+        assert anyio.current_time() < deadline
+        await anyio.sleep(0.02)
+
+
+async def test_reads_go_to_a_standby_and_writes_to_the_primary(store):
+    await wait_for(store, is_standby=True)
+    await store.set_config({"a": 1})
+    assert await store.config() == {"a": 1}
+
+
+async def test_a_writer_reads_its_own_writes_however_far_the_standby_is(store, standby):
+    await wait_for(store, is_standby=True)
+    await standby.execute(PAUSE)
+    try:
+        for number in range(20):
+            await store.set_config({"number": number})
+            assert await store.config() == {"number": number}
+            assert not await is_on_standby(store)
+    finally:
+        await standby.execute(RESUME)
+    await wait_for(store, is_standby=True)
+    assert await store.config() == {"number": 19}
+
+
+async def test_a_store_sees_all_that_was_saved_before_it_was_opened(store, primary, standby):
+    name = store._database.schema.removeprefix("airw_")
+    await wait_for(store, is_standby=True)
+    await standby.execute(PAUSE)
+    try:
+        async with PostgresStore(primary.dsn(), name) as other:
+            await other.set_config({"a": 1})
+        async with PostgresStore(primary.dsn(), name, replicas=[standby.dsn()]) as reader:
+            assert await reader.config() == {"a": 1}
+    finally:
+        await standby.execute(RESUME)
+
+
+async def test_changes_of_others_are_seen_within_the_bound(store, primary, standby):
+    name = store._database.schema.removeprefix("airw_")
+    await wait_for(store, is_standby=True)
+    await standby.execute(PAUSE)
+    try:
+        async with PostgresStore(primary.dsn(), name) as other:
+            await other.set_config({"a": 1})
+            changed_at = anyio.current_time()
+            while await store.config() != {"a": 1}:
+                assert anyio.current_time() < changed_at + 1.2  # the bound, and time for the last read
+                await anyio.sleep(0.01)
+        assert not await is_on_standby(store)
+    finally:
+        await standby.execute(RESUME)
+
+
+async def test_a_standby_that_is_killed_is_never_an_error_and_taken_again(store, standby):
+    await wait_for(store, is_standby=True)
+    standby.kill()
+    try:
+        for _ in range(10):
+            assert await store.config() == {}
+    finally:
+        standby.start()
+    await wait_for(store, is_standby=True)
+
+
+async def test_a_standby_lost_in_the_middle_of_a_read_is_replaced_by_the_primary(store, standby):
+    await wait_for(store, is_standby=True)
+    places = []
+
+    async def work(connection):
+        places.append(await connection.fetchval("SELECT pg_is_in_recovery()"))
+        if places == [True]:
+            await standby.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airw'"
+            )
+        return await connection.fetchval("SELECT 7")
+
+    assert await store._database.read(work) == 7
+    assert places == [True, False]
+
+
+async def test_a_builder_reads_the_primary_as_others_may_have_built_before(store):
+    await wait_for(store, is_standby=True)
+    async with store.writing():
+        assert not await is_on_standby(store)
+    assert not await store._database.read(lambda c: c.fetchval("SELECT pg_is_in_recovery()"), latest=True)
+
+
+async def test_what_is_no_standby_of_the_primary_is_never_read(primary):
+    with PostgresServer() as other, PostgresServer(copy_of=other) as its_standby:
+        name = fresh_name("replica")
+        wrong = [other.dsn(), its_standby.dsn(), primary.dsn(), "postgresql://nobody@127.0.0.1:9/none"]
+        async with PostgresStore(primary.dsn(), name, replicas=wrong, max_lag=0.2) as store:
+            for _ in range(10):
+                await store.set_config({"a": 1})
+                assert await store.config() == {"a": 1}
+                assert not await is_on_standby(store)
+                await anyio.sleep(0.05)
+        await PostgresStore.remove(primary.dsn(), name)
+
+
+async def test_reads_go_on_for_a_while_when_the_primary_is_gone():
+    with PostgresServer() as primary, PostgresServer(copy_of=primary) as standby:
+        async with PostgresStore(primary.dsn(), "left", replicas=[standby.dsn()], max_lag=20) as store:
+            await wait_for(store, is_standby=True)
+            primary.kill()
+            assert await is_on_standby(store)
+            with pytest.raises(StoreError, match=r"cannot be reached|was lost"):
+                await store.set_config({"a": 1})
+            assert await store.config() == {}
+
+
+def test_replicas_are_a_list_of_addresses():
+    with pytest.raises(ArgumentError, match="replicas"):
+        PostgresStore("postgresql://localhost/db", "notes", replicas="postgresql://localhost/db")
+    with pytest.raises(ArgumentError, match="replicas must be an address"):
+        PostgresStore("postgresql://localhost/db", "notes", replicas=["notes.airw"])
+    with pytest.raises(ArgumentError, match="max_lag"):
+        PostgresStore("postgresql://localhost/db", "notes", max_lag=0)
