@@ -10,6 +10,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.protocols.adjacency import AdjacencyReader, EdgeLabel, NeighborColumns
+    from airw.protocols.contents import ContentReader, StoreContent
     from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
     from airw.protocols.indexing import (
         CorpusWideExtractor,
@@ -50,6 +51,7 @@ else:
         __name__,
         {
             "adjacency": ["AdjacencyReader", "EdgeLabel", "NeighborColumns"],
+            "contents": ["ContentReader", "StoreContent"],
             "finding": ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"],
             "indexing": [
                 "CorpusWideExtractor",
@@ -94,6 +96,7 @@ __all__ = [
     "BestRecordFinder",
     "BestRecords",
     "ChangeFinder",
+    "ContentReader",
     "CorpusWideExtractor",
     "EdgeExtractor",
     "EdgeLabel",
@@ -127,6 +130,7 @@ __all__ = [
     "StepAnswer",
     "StepReader",
     "Store",
+    "StoreContent",
     "Survey",
     "Synthesizer",
     "TermStatistics",

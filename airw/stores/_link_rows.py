@@ -1,10 +1,11 @@
 """Links and names as rows of tables, for every store that is a database."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from airw.values import Extraction, fold_name
+from airw.values import Extraction, Link, fold_name
 
+_MAX_TIER = 1_000  # of the names of an artifact; a larger number is damage
 FOLDED_TIER = 1 << 30
 """The weakest tier: the folded names of artifacts whose names count in any case."""
 
@@ -89,6 +90,28 @@ def make_link_rows(artifact_id: str, extraction: Extraction) -> Iterator[LinkRow
             None if is_foreign or link.or_ref is None else fold_differing(link.or_ref),
             None if link.weight == 1 else link.weight,
         )
+
+
+def make_extraction(artifact_id: str, links: Sequence[Link], names: Iterable[tuple[str, int]]) -> Extraction:
+    """Return the links and names of an artifact from its rows.
+
+    Args:
+        artifact_id: The artifact.
+        links: Its links, in their order.
+        names: Its names with their tiers.
+
+    Raises:
+        ValueError: If a name has a tier that no extractor makes.
+    """
+    tiers: dict[int, list[str]] = {}
+    for key, tier in sorted(names):
+        if (key, tier) != (artifact_id, 0):
+            tiers.setdefault(tier, []).append(key)
+    # The folded names follow from the others.
+    fold_case = tiers.pop(FOLDED_TIER, None) is not None
+    if max(tiers, default=0) > _MAX_TIER:
+        raise ValueError(f"a name has the tier {max(tiers)}")
+    return Extraction(links, [tiers.get(tier, []) for tier in range(max(tiers, default=-1) + 1)], fold_case=fold_case)
 
 
 def fold_differing(ref: str) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.texts import read_language
-from airw.stores._link_rows import FOLDED_TIER
+from airw.stores._link_rows import make_extraction
 from airw.stores.sqlite._links import link_columns
 from airw.stores.sqlite._records import ledger, parse_metadata, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 R = TypeVar("R")
-
-_MAX_TIER = 1_000  # of the names of an artifact; a larger number is damage
 
 
 @dataclass(slots=True)
@@ -118,15 +116,8 @@ def _read_extraction(connection: "sqlite3.Connection", artifact_id: str) -> Extr
         f"SELECT {link_columns(connection)} FROM link WHERE artifact_id = ? ORDER BY position",
         [artifact_id],
     )
-    tiers: dict[int, list[str]] = {}
-    for key, tier in connection.execute("SELECT key, tier FROM name WHERE artifact_id = ?", [artifact_id]):
-        tiers.setdefault(tier, []).append(key)
-    # The folded names follow from the others.
-    fold_case = tiers.pop(FOLDED_TIER, None) is not None
-    if max(tiers, default=0) > _MAX_TIER:
-        raise ValueError(f"a name has the tier {max(tiers)}")
-    names = [tiers.get(tier, []) for tier in range(max(tiers, default=-1) + 1)]
-    return Extraction([Link(*row) for row in links], names, fold_case=fold_case)
+    names = connection.execute("SELECT key, tier FROM name WHERE artifact_id = ?", [artifact_id])
+    return make_extraction(artifact_id, [Link(*row) for row in links], names)
 
 
 def forget_version(change: ArtifactChange) -> ArtifactChange:

@@ -6,7 +6,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -25,6 +25,7 @@ from airw.protocols import (
     ArtifactVectors,
     BestRecords,
     ChangeFinder,
+    ContentReader,
     FirstSurfaceReader,
     FirstSurfaces,
     IngestRun,
@@ -32,6 +33,7 @@ from airw.protocols import (
     RunRows,
     SchemaReader,
     Store,
+    StoreContent,
 )
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
@@ -40,6 +42,7 @@ from airw.stores._waiting import WaitingSearches
 from airw.stores.sqlite import _links, _records, _runs
 from airw.stores.sqlite._adjacency import LinkIndex
 from airw.stores.sqlite._connection import Connection, FileReplaced
+from airw.stores.sqlite._content import hold_content
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
 from airw.stores.sqlite._link_calls import LinkCalls
@@ -77,7 +80,9 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader):
+class SqliteStore(
+    LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, ContentReader
+):
     """A `Store` in one SQLite file, safe to share between tasks and processes.
 
     It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
@@ -409,6 +414,10 @@ class SqliteStore(LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaRe
         self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
     ) -> BestRecords:
         return await self._query_few(artifact_ids, lambda index: index.best_of(query, artifact_ids, surfaces))
+
+    @override
+    def hold_content(self) -> AbstractAsyncContextManager[StoreContent]:
+        return hold_content(self._path)
 
     async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]:
         """Return the `k` best artifacts of each query, without an index.
