@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Protocol, cast
 
 from airw import corpora, embedders, stores
 from airw.cli import output
@@ -28,7 +29,11 @@ from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
-from airw.protocols import EmbedderLike
+from airw.protocols import EmbedderLike, LanguageKeeper, Store
+
+
+class _InfoStore(Store, LanguageKeeper, Protocol):
+    """A store that knows the language of its texts."""
 
 
 async def register(arguments: argparse.Namespace) -> int:
@@ -39,6 +44,7 @@ async def register(arguments: argparse.Namespace) -> int:
         **pick(arguments, "embedder"),
         strategy=parse_strategy(arguments.strategy),
         maintenance=maintenance_settings(arguments),
+        store=arguments.store,
         **source_params(arguments),
     )
     output.print_registration(definition)
@@ -54,8 +60,11 @@ async def _build_named(arguments: argparse.Namespace) -> int:
     if arguments.name:
         raise ArgumentError(f"--name names the corpus of a path, but {arguments.source!r} is already a name; omit it")
     definition = find_registered_or_preset(arguments.source)
-    opening = partial(corpora.build_corpus, definition.name, embedder=arguments.embedder)
-    code, embedder = await _run_build(definition.name, opening, arguments)
+    store = arguments.store or definition.store
+    # Checked before anything is built: the name leads there from now on.
+    definition = dataclasses.replace(definition, store=store)
+    opening = partial(corpora.build_corpus, definition.name, embedder=arguments.embedder, **pick(arguments, "store"))
+    code, embedder = await _run_build(definition.name, store, opening, arguments)
     await _register_if_new(dataclasses.replace(definition, embedder=embedder))
     return code
 
@@ -65,25 +74,28 @@ async def _build_path(arguments: argparse.Namespace) -> int:
         output.warn_preset_hidden(arguments.source)
     definition = definition_from_path(arguments.source, arguments.name)
     registered = find_registered(definition.name)
+    # The name of a corpus keeps leading to its server, whichever folder it is built from.
+    store = arguments.store or (registered.store if registered is not None else None)
     # A second build of the same source keeps the registered settings; another source gets new ones, but
     # keeps the embedder of the corpus, so that the vectors still match.
     if registered is not None and (registered.kind, registered.params) == (definition.kind, definition.params):
         definition = registered
         embedder = arguments.embedder or registered.embedder
     else:
-        embedder = arguments.embedder or await _embedder_of(definition.name, arguments) or definition.embedder
-    opening = partial(corpora.build, definition.source(), store=definition.name, embedder=embedder)
-    code, used = await _run_build(definition.name, opening, arguments)
+        embedder = arguments.embedder or await _embedder_of(definition.name, store, arguments) or definition.embedder
+    definition = dataclasses.replace(definition, store=store)
+    opening = partial(corpora.build, definition.source(), store=store or definition.name, embedder=embedder)
+    code, used = await _run_build(definition.name, store, opening, arguments)
     await _register_if_new(dataclasses.replace(definition, embedder=used))
-    if registered is not None and registered is not definition:
+    if registered is not None and (registered.kind, registered.params) != (definition.kind, definition.params):
         output.print_replacement(registered, definition)
     return code
 
 
-async def _embedder_of(name: str, arguments: argparse.Namespace) -> EmbedderLike | None:
+async def _embedder_of(name: str, store: str | None, arguments: argparse.Namespace) -> EmbedderLike | None:
     """Return the embedder of a corpus, so that a second build needs no option."""
     try:
-        async with corpora.open_corpus(name) as corpus:
+        async with corpora.open_corpus(str(corpora.locate(store or name, name).place)) as corpus:
             return corpus.embedder
     except CorpusNotFound:
         return None
@@ -94,7 +106,7 @@ async def _embedder_of(name: str, arguments: argparse.Namespace) -> EmbedderLike
 
 
 async def _run_build(
-    name: str, opening: Callable[..., corpora.Opening[corpora.Corpus]], arguments: argparse.Namespace
+    name: str, store: str | None, opening: Callable[..., corpora.Opening[corpora.Corpus]], arguments: argparse.Namespace
 ) -> tuple[int, str]:
     """Build and print a report; return the exit code and the specification of the embedder."""
     with show_progress(f"building {name}") as show:
@@ -103,13 +115,14 @@ async def _run_build(
             force=arguments.force,
             progress=partial(show, name),
             on_error="skip",
-            repair=arguments.repair,
+            **({"repair": True} if arguments.repair else {}),
             language={None: "auto", "none": None}.get(arguments.language, arguments.language),
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
             unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
-    output.print_build_report(name, corpora.corpus_path(name), report, counts, unresolved)
+    place = corpora.locate(store or name, name).place
+    output.print_build_report(name, place, report, counts, unresolved)
     problems = report.problems if report else ()
     output.print_problems(problems, verbose=arguments.verbose)
     return int(any(problem.lost for problem in problems)), str(config["embedder"])
@@ -130,10 +143,16 @@ async def ls(_: argparse.Namespace) -> int:
             output.print_unbuilt_corpus(corpora.list_corpora()[name])
             continue
         try:
-            async with await stores.SqliteStore.open(corpora.corpus_path(name)) as store:
-                output.print_corpus_line(name, await store.counts(), await store.config())
+            async with corpora.use_store(name) as (spelling, store):
+                output.print_corpus_line(spelling, await store.counts(), await store.config())
+        except CorpusNotFound as error:
+            # Registered on a server, but not built there yet; or a file that was never completed.
+            if (definition := find_registered(name)) is not None:
+                output.print_unbuilt_corpus(definition)
+            else:
+                output.print_unreadable_corpus(name, error)
         except StoreError as error:
-            # One damaged file must not hide the other corpora.
+            # One damaged file or missing server must not hide the other corpora.
             output.print_unreadable_corpus(name, error)
             code = 1
     if not names:
@@ -145,62 +164,85 @@ async def info(arguments: argparse.Namespace) -> int:
     """Show one corpus."""
     name = choose_corpus(corpus_argument(arguments), list_names())
     definition = find_registered(name) if corpora.is_corpus_name(name) else None
-    if definition is not None and not corpora.corpus_path(name).exists():
-        about = output.About(definition.name, corpora.corpus_path(definition.name), definition=definition)
-    else:
-        path = corpora.find_corpus_path(name)
+    place, _ = corpora.locate(name)
+    try:
+        place, spelling = corpora.find_location(name)
         if arguments.check:
-            return await _print_check(path)
-        async with await stores.SqliteStore.open(path) as store:
-            counts, config, floors = await store.counts(), await store.config(), await store.calibration()
-            links = await store.link_counts()
-        about = output.About(path.stem, path, path.stat().st_size, counts, config, floors, definition, links)
+            return await _print_check(place)
+        async with corpora.use_store(name) as (known, store):
+            about = await _read_about(spelling or known, place, definition, cast("_InfoStore", store))
+    except CorpusNotFound:
+        if definition is None:
+            raise
+        about = output.About(definition.name, place, definition=definition)
     output.print_info(about, arguments.format)
     return 0
 
 
+async def _read_about(
+    name: str, place: corpora.Place, definition: corpora.Definition | None, store: _InfoStore
+) -> output.About:
+    """Return everything that `info` shows of a corpus that is built."""
+    return output.About(
+        name,
+        place,
+        is_built=True,
+        bytes=place.stat().st_size if isinstance(place, Path) else None,
+        counts=await store.counts(),
+        config=await store.config(),
+        calibrations=await store.calibration(),
+        definition=definition,
+        links=await store.link_counts(),
+        language=await store.language(),
+    )
+
+
 async def copy(arguments: argparse.Namespace) -> int:
-    """Copy a corpus to a file."""
-    path = await corpora.copy_corpus(arguments.name, arguments.file, replace=arguments.force)
-    print_line(f"copied {arguments.name} to {path}")
+    """Copy a corpus to a file or a server."""
+    place = await corpora.copy_corpus(arguments.name, arguments.target, replace=arguments.force)
+    print_line(f"copied {arguments.name} to {place}")
     return 0
 
 
 async def restore(arguments: argparse.Namespace) -> int:
     """Put a copy in the place of a corpus."""
-    path = await corpora.restore_corpus(arguments.name, arguments.file)
-    print_line(f"restored {arguments.name} from {arguments.file}: {path}")
+    place = await corpora.restore_corpus(arguments.name, arguments.source)
+    print_line(f"restored {arguments.name} from {arguments.source}: {place}")
     return 0
 
 
-async def _print_check(path: Path) -> int:
+async def _print_check(place: corpora.Place) -> int:
     """Check the file of a corpus and print what is damaged in it."""
-    faults = await corpora.check_corpus_file(path)
+    if not isinstance(place, Path):
+        raise ArgumentError(f"--check reads a corpus file; {str(place)!r} is on a server, which checks its own disks")
+    faults = await corpora.check_corpus_file(place)
     for fault in faults:
         print_line(f"damaged: {fault}")
     if not faults:
-        print_line(f"{path} is whole")
+        print_line(f"{place} is whole")
     return int(bool(faults))
 
 
 async def rm(arguments: argparse.Namespace) -> int:
-    """Remove the file of one corpus, once nothing builds it, and its registration."""
+    """Remove one corpus, once nothing builds it, and its registration."""
     name = arguments.name
-    if not corpora.is_corpus_name(name):
+    if not corpora.is_corpus_name(name) and not stores.is_server_address(name):
         raise ArgumentError(
-            f"rm takes the name of a corpus, not {name!r}; delete other files with the tools of your system"
+            f"rm takes the name of a corpus, or its address on a server, not {name!r}; delete other files with the "
+            "tools of your system"
         )
-    registered = find_registered(name)
+    registered = find_registered(name) if corpora.is_corpus_name(name) else None
+    place, spelling = corpora.locate(name)
     removed = []
-    if registered is None or corpora.corpus_path(name).exists():
-        path = corpora.find_corpus_path(name)
-        await stores.SqliteStore.remove(path)
-        removed.append(str(path))
+    try:
+        removed.append(str(await corpora.remove_corpus(name)))
+    except CorpusNotFound:
+        if registered is None:
+            raise
     if registered is not None:
         await corpora.unregister(registered.name)
         removed.append("its registration")
-    spelling = corpora.corpus_path(name).stem if registered is None else registered.name
-    print_line(f"removed {spelling}: {' and '.join(removed)}")
+    print_line(f"removed {spelling or place.name if registered is None else registered.name}: {' and '.join(removed)}")
     return 0
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from airw import corpora, sources
 from airw.corpora.naming import list_similar_first
 from airw.errors import ArgumentError, CorpusNotFound
+from airw.stores import is_server_address
 
 _JSON_LINES = (".jsonl", ".jsonl.gz")
 _ROOTS = {"jsonl": "path", "skills": "roots", "reports": "projects_root"}
-_OPTIONS = ("name", "kind", "embedder", "strategy", "maintenance")
+_OPTIONS = ("name", "kind", "embedder", "strategy", "maintenance", "store")
 
 
 def is_path(source: str) -> bool:
@@ -33,6 +34,10 @@ def definition_from_path(source: str, name: str | None) -> corpora.Definition:
     Raises:
         ArgumentError: If the path is another file, or no corpus can have this name.
     """
+    if is_server_address(source):
+        raise ArgumentError(
+            f"SOURCE is what to index, and --store is where the corpus is: `airw build FOLDER --store {source}`"
+        )
     path = Path(_absolute_path(source))
     if path.name.endswith(_JSON_LINES) and not path.is_dir():
         return corpora.Definition(name or sources.from_jsonl(path).name, "jsonl", {"path": str(path)})

@@ -19,6 +19,9 @@ EMBEDDERS = (
 )
 """Help text of what names an embedder."""
 
+ADDRESS = "postgresql://USER:$VARIABLE@HOST/DATABASE#NAME, where VARIABLE has the password, in single quotes"
+"""Help text of what names a corpus on a server."""
+
 TREE, PATH = "airw.views.walk_links", "airw.links.CorpusGraph.path"
 """The functions that follow links."""
 
@@ -176,6 +179,15 @@ def add_embedder(command: argparse.ArgumentParser) -> None:
         metavar="SPEC",
         type=parse_embedder,
         help=f"use this embedder, not the one that the corpus names: {EMBEDDERS}",
+    )
+
+
+def add_store(command: argparse.ArgumentParser, default: str) -> None:
+    """Add the server that a corpus is on."""
+    command.add_argument(
+        "--store",
+        metavar="ADDRESS",
+        help=f"keep the corpus on a PostgreSQL server: {ADDRESS}; #NAME may be missing{default}",
     )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Maintenance,
         MaintenanceOutcome,
         MaintenanceReport,
+        Place,
     )
     from airw.embedders import ExportReport
     from airw.links import GraphDiagnosis
@@ -44,7 +45,7 @@ _NO_FLOOR = {
 
 def print_build_report(
     name: str,
-    path: Path,
+    place: Place,
     report: BuildReport | None,
     counts: Mapping[str, int],
     unresolved: Sequence[UnresolvedLink] | None = None,
@@ -58,7 +59,7 @@ def print_build_report(
         return
     print_line(f"{name}: {summarize_changes(report)}")
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
-    print_line(f"{path} contains {_counts_text(counts, hint)}")
+    print_line(f"{place} contains {_counts_text(counts, hint)}")
     if floor := report.floors.get("hybrid"):
         print_line(f"floor of discover: {_text_of_build_floor(floor.to_dict())}")
     for link in unresolved or ():
@@ -126,17 +127,19 @@ def print_json_line(value: Mapping[str, Any]) -> None:
 class About:
     """Everything that `info` shows of one corpus.
 
-    It combines the definition, if the corpus is registered, and the contents of its file, if it is built.
+    It combines the definition, if the corpus is registered, and the contents of its store, if it is built.
     """
 
     name: str
-    path: Path
+    place: Place
+    is_built: bool = False
     bytes: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     calibrations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     definition: Definition | None = None
     links: Sequence[LinkCount] = ()
+    language: str | None = None
 
     def floors(self) -> dict[str, dict[str, Any]]:
         """Return the floors by key, and whether each was measured with the current embedder."""
@@ -156,8 +159,11 @@ class About:
         """Return everything as JSON values; keys are the same for all corpora."""
         fields = {
             "name": self.name,
-            "path": str(self.path),
+            "store": "file" if isinstance(self.place, Path) else "server",
+            "path": str(self.place) if isinstance(self.place, Path) else None,
+            "address": None if isinstance(self.place, Path) else str(self.place),
             "bytes": self.bytes,
+            "language": self.language,
             **{name: self.counts.get(name) for name in _COUNTS},
             "links": [asdict(count) for count in self.links],
             **{name: json_clean(self.config.get(name)) for name in _SETTINGS},
@@ -219,7 +225,7 @@ def _maintenance_text(maintenance: Maintenance) -> str:
 
 
 def print_info(about: About, form: str) -> None:
-    """Print one corpus: its file, counts, links, settings, floors and definition."""
+    """Print one corpus: its store, counts, links, settings, floors and definition."""
     if form == "json":
         print_json_line({"type": "info", **about.to_dict()})
         return
@@ -232,10 +238,7 @@ def print_info(about: About, form: str) -> None:
 
 
 def _sections(about: About) -> Iterable[tuple[str, dict[str, Any]]]:
-    if about.bytes is None:
-        yield "file", {"path": about.path, "size": f"not built yet; `airw build {about.name}` builds it"}
-    else:
-        yield "file", {"path": about.path, "size": f"{about.bytes / 1e6:.1f} MB"}
+    yield "store", _store_rows(about)
     config, definition = about.config, about.definition
     yield "contains", {name: about.counts[name] for name in ("artifacts", "records") if about.counts}
     yield "links", {**{name: about.counts[name] for name in _STATES if about.counts}, **_link_rows(about.links)}
@@ -243,6 +246,16 @@ def _sections(about: About) -> Iterable[tuple[str, dict[str, Any]]]:
     yield "floors", {key: _floor_text(floor) for key, floor in about.floors().items()}
     yield "registered as", {} if definition is None else _definition_rows(definition)
     yield "maintained", {} if definition is None else _maintenance_rows(definition, config.get("maintained"))
+
+
+def _store_rows(about: About) -> dict[str, Any]:
+    """Return the kind of the store and where it is, and the language of its texts."""
+    unbuilt = {} if about.is_built else {"size": f"not built yet; `airw build {about.name}` builds it"}
+    size = {} if about.bytes is None else {"size": f"{about.bytes / 1e6:.1f} MB"}
+    language = {"language": about.language or "none: words as they are"} if about.is_built else {}
+    if isinstance(about.place, Path):
+        return {"kind": "file (SQLite)", "path": about.place, **unbuilt, **size, **language}
+    return {"kind": "server (PostgreSQL)", "address": about.place, **unbuilt, **language}
 
 
 def _link_rows(links: Sequence[LinkCount]) -> dict[str, str]:

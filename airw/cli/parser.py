@@ -6,6 +6,7 @@ from typing import Any
 from airw.cli.evaluating_parser import add_evaluation
 from airw.cli.finding_parser import add_finding
 from airw.cli.options import (
+    ADDRESS,
     EMBEDDERS,
     ONE_CORPUS,
     PATH,
@@ -24,6 +25,7 @@ from airw.cli.options import (
     add_mode,
     add_output,
     add_parameter,
+    add_store,
     parse_embedder,
     parse_whole_number,
 )
@@ -32,11 +34,15 @@ from airw.cli.printing import print_line
 _ABOUT = """Find documents in collections and follow their links.
 
 A corpus is one file, which `airw build` writes. You refer to it by its name. Corpora are in $AIRW_HOME if it is set,
-else in $XDG_DATA_HOME/airw or ~/.local/share/airw. If there is only one corpus, you may omit its name."""
+else in $XDG_DATA_HOME/airw or ~/.local/share/airw. If there is only one corpus, you may omit its name.
+A corpus may also be on a PostgreSQL server; its address postgresql://USER@HOST/DATABASE#NAME may take the place of its
+name everywhere."""
 
 _EXAMPLES = """examples:
   airw build notes/ --embedder light           index a folder of markdown notes
   airw build notes                             update it from any folder: its path is registered now
+  airw build notes/ --store 'postgresql://ada:$PASSWORD@db.example/kb'
+                                               index it on a server
   airw search notes "signing keys"             rank its documents for a query
   airw discover notes "signing keys"           choose the few that answer it, or none
   airw traverse notes "signing keys"           search, follow links, print each hit at once
@@ -98,17 +104,25 @@ def _corpora(sub: Commands) -> None:
 def _copies(sub: Commands) -> None:
     """Add the commands that copy a corpus and put a copy back."""
     epilog = """Others may search and change the corpus meanwhile. Do not copy the file with other tools while it is in
-use: the last writes are in another file beside it."""
-    copy = add_command(sub, "copy", "corpora.copy", "copy a corpus to one file, as a backup", epilog=epilog)
+use: the last writes are in another file beside it.
+
+  airw copy notes notes-backup.airw
+  airw copy notes 'postgresql://ada:$PASSWORD@db.example/kb'"""
+    about = "copy a corpus to a file or to a server, as a backup or to move it"
+    copy = add_command(sub, "copy", "corpora.copy", about, epilog=epilog)
     copy.add_argument("name", metavar="CORPUS", help="the corpus to copy")
-    copy.add_argument("file", metavar="FILE", help="the copy")
+    copy.add_argument(
+        "target",
+        metavar="TARGET",
+        help=f"the file of the copy, or its address: {ADDRESS}; default name: that of CORPUS",
+    )
     copy.add_argument("--force", action="store_true", help="replace a corpus that is there already")
     epilog = (
         """The copy is checked first, and stays. Programs that have the corpus open continue with the restored one."""
     )
     restore = add_command(sub, "restore", "corpora.restore", "put a copy in the place of a corpus", epilog=epilog)
     restore.add_argument("name", metavar="CORPUS", help="the corpus to replace; it need not exist")
-    restore.add_argument("file", metavar="FILE", help="the copy")
+    restore.add_argument("source", metavar="COPY", help=f"the copy: a file, or an address: {ADDRESS}")
 
 
 def _build(sub: Commands) -> None:
@@ -127,6 +141,7 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
     build.add_argument(
         "--name", help="the name of the corpus, if SOURCE is a path; default: the name of the folder or file"
     )
+    add_store(build, "; default: where the corpus is registered, else a file")
     build.add_argument(
         "--embedder",
         metavar="SPEC",
@@ -194,6 +209,7 @@ listed in $AIRW_FETCHERS.
         default=[],
         help="any other parameter of the kind; VALUE is JSON or plain text; may be repeated",
     )
+    add_store(register, "; default: a file")
     _upkeep(register)
 
 

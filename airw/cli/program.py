@@ -37,6 +37,10 @@ def _main(argv: Sequence[str] | None) -> int:
         from airw.cli.completion import print_candidates
 
         return print_candidates(words[1:])
+    try:
+        _refuse_passwords(words)
+    except Exception as error:  # noqa: BLE001 - an `ArgumentError`, whose module is not imported yet
+        return _print_error(str(error), 2)
     arguments = parser().parse_args(words)
     if arguments.command is None:
         parser().print_help()
@@ -54,6 +58,15 @@ def _main(argv: Sequence[str] | None) -> int:
         from airw.cli.wording import describe_error
 
         return _print_error(describe_error(error), 2)
+
+
+def _refuse_passwords(words: Sequence[str]) -> None:
+    """Refuse addresses with passwords, as others can read the words of a command."""
+    for word in words:
+        if "postgres" in word and "://" in word:
+            from airw.stores import refuse_password
+
+            refuse_password("the command line", word[word.index("postgres") :])
 
 
 def _run(arguments: Namespace) -> int:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 from airw import corpora
@@ -14,6 +15,7 @@ from airw.cli.printing import print_note
 from airw.corpora.naming import list_similar_first
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
+from airw.stores import is_server_address
 from airw.values import fold_name
 
 QUERY = "QUERY, the query as one quoted word"
@@ -84,7 +86,9 @@ def corpus_and_word(arguments: argparse.Namespace, expected: str = QUERY) -> tup
 
 
 def is_corpus(word: str) -> bool:
-    """Return True if a word is the name of a corpus or the path of its file."""
+    """Return True if a word is the name, the path or the address of a corpus."""
+    if is_server_address(word):
+        return True
     if not corpora.is_corpus_name(word):
         return word.endswith(".airw") and os.path.isfile(word)  # noqa: PTH113 - a Path's may raise
     return word.casefold() in map(str.casefold, (*list_names(), *corpora.PRESETS))
@@ -116,8 +120,7 @@ def parse_filter(text: str | None) -> Any:
 
 async def ensure_built(name: str, embedder: str | None = None) -> str:
     """Build a preset if it is not built yet, with a note on stderr; return its name."""
-    is_missing = corpora.is_corpus_name(name) and not corpora.corpus_path(name).exists()
-    if is_missing and name.casefold() in corpora.PRESETS:
+    if name.casefold() in corpora.PRESETS and not await _is_built(name):
         from airw.cli import output
         from airw.cli.progress import show_progress
 
@@ -128,6 +131,18 @@ async def ensure_built(name: str, embedder: str | None = None) -> str:
                 problems = corpus.report.problems if corpus.report else ()
         output.print_problems([problem for problem in problems if problem.lost], verbose=True)
     return name
+
+
+async def _is_built(name: str) -> bool:
+    """Return True if a preset is built."""
+    place, _ = corpora.locate(name)
+    if isinstance(place, Path):
+        return place.exists()
+    try:
+        async with corpora.use_store(name):
+            return True
+    except CorpusNotFound:
+        return False
 
 
 async def find_artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, open_corpus, use_corpus, use_store
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
     from airw.corpora.pipeline import Builder, BuildReport, with_survey
+    from airw.corpora.places import CorpusAddress, Location, Place, find_location, locate, open_store, remove_corpus
     from airw.corpora.progress import BuildProgress
     from airw.corpora.recipes import (
         UPSERT_SOURCE,
@@ -45,6 +46,7 @@ else:
             "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "use_corpus", "open_corpus", "use_store"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
             "pipeline": ["BuildReport", "Builder", "with_survey"],
+            "places": ["CorpusAddress", "Location", "Place", "find_location", "locate", "open_store", "remove_corpus"],
             "progress": ["BuildProgress"],
             "recipes": [
                 "UPSERT_SOURCE",
@@ -78,17 +80,20 @@ __all__ = [
     "BuildReport",
     "Builder",
     "Corpus",
+    "CorpusAddress",
     "CorpusLike",
     "CorpusRetriever",
     "Coverage",
     "Definition",
     "IngestPlan",
+    "Location",
     "Maintenance",
     "MaintenanceOutcome",
     "MaintenanceReport",
     "OnError",
     "Opening",
     "PartitionReport",
+    "Place",
     "Retrievers",
     "SourcePages",
     "as_retriever",
@@ -101,17 +106,21 @@ __all__ = [
     "coverage",
     "edge_extractor_of",
     "find_corpus_path",
+    "find_location",
     "finish_ingest",
     "home",
     "ingest_partition",
     "is_corpus_name",
     "list_corpora",
+    "locate",
     "maintain",
     "open_corpus",
+    "open_store",
     "prepare_ingest",
     "recipes_by_source",
     "records_for_artifact",
     "register",
+    "remove_corpus",
     "restore_corpus",
     "retriever_for",
     "retrievers",

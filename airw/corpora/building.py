@@ -15,9 +15,11 @@ from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.floors import refresh_floors
-from airw.corpora.naming import corpus_path, is_corpus_name
+from airw.corpora.locking import check_or_repair, lock_file, lock_server
+from airw.corpora.naming import is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
+from airw.corpora.places import CorpusAddress, locate
 from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
 from airw.corpora.settings import check_settings
@@ -27,19 +29,16 @@ from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
     ArgumentError,
     ArgumentKindError,
-    CorpusNotFound,
     EmbedderError,
     EmbedderMismatch,
     EmbedderUnavailable,
     SourceError,
     StoreCorrupt,
-    StoreError,
 )
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, LanguageKeeper, Source, Store
-from airw.stores import DURABILITIES, Durability, SqliteStore, check_file, repair_file
+from airw.stores import DURABILITIES, Durability, SqliteStore
 from airw.values import ItemProblem, Language, check_language
 
-_CLEANUP_TIMEOUT = 10.0  # seconds
 _LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
@@ -68,7 +67,7 @@ class BuildRequest:
 
     Args:
         source: Where the artifacts come from.
-        target: The store, or the path of the corpus file.
+        target: The store, or the path of the corpus file, or its address on a server.
         name: The corpus name that the caller passed; `None` if the caller passed a store or a path.
         spec: The embedder or its specification.
         extractor: The extractor of links; `None` for no links.
@@ -77,7 +76,7 @@ class BuildRequest:
     """
 
     source: Source
-    target: Store | Path
+    target: Store | Path | CorpusAddress
     name: str | None
     spec: EmbedderLike
     extractor: EdgeExtractor | None
@@ -119,13 +118,14 @@ class BuildRequest:
         target = _check_source_name(source) if store is None else store
         name = None
         if isinstance(target, str | os.PathLike):
-            path = corpus_path(target)
-            name = path.stem if is_corpus_name(target) else None
-            target = path
-        elif "durability" in values or values.get("repair"):
-            raise ArgumentError("durability and repair are for a corpus file, not for a store that is passed")
+            target, name = _locate_target(target, source)
         elif not hasattr(target, "writing"):
-            raise ArgumentError(f"store must be a Store, or the name or path of a corpus, not {short_repr(target)}")
+            raise ArgumentError(
+                f"store must be a Store, or the name, path or address of a corpus, not {short_repr(target)}"
+            )
+        if not isinstance(target, Path) and ("durability" in values or values.get("repair")):
+            kind = f"for {str(target)!r}" if isinstance(target, CorpusAddress) else "for a store that is passed"
+            raise ArgumentError(f"durability and repair are for a corpus file, not {kind}")
         return cls(
             source=source,
             target=target,
@@ -157,33 +157,31 @@ class BuildRequest:
     ) -> AsyncIterator[Store]:
         """Lock the store for writing and yield it.
 
-        If the target is a file, it is checked, and repaired if requested; `exit_stack` closes its store. If the file
-        does not exist yet, `before_create` runs first; if that fails, nothing is created. If the block fails before it
-        has written an artifact into a new file, the file is removed. The ids of artifacts that a repair could not read
-        are added to `lost_ids`.
+        If the target is a file, it is checked, and repaired if requested. If the target is no store, `exit_stack`
+        closes its store. If the corpus does not exist yet, `before_create` runs first; if that fails, nothing is
+        created. If the block fails before it has written an artifact into a new corpus, the corpus is removed. The ids
+        of artifacts that a repair could not read are added to `lost_ids`.
 
         Raises:
             StoreCorrupt: If the file is damaged, and no repair is requested.
         """
-        if not isinstance(self.target, Path):
+        language = "en" if self.language == "auto" else self.language
+        if isinstance(self.target, Path):
+            file_store = SqliteStore(self.target, durability=self.durability, language=language)
+
+            async def check() -> None:
+                lost_ids.extend(await check_or_repair(file, self.source.name, repair=self.repair))
+
+            file = self.target
+            async with lock_file(file_store, file, exit_stack, before_create, check):
+                yield file_store
+        elif isinstance(self.target, CorpusAddress):
+            server_store = self.target.new_store(language)
+            async with lock_server(server_store, exit_stack, before_create):
+                yield server_store
+        else:
             async with self.target.writing():
                 yield self.target
-            return
-        await _prepare_folder(self.target, before_create)
-        new_language = "en" if self.language == "auto" else self.language
-        store = SqliteStore(self.target, durability=self.durability, language=new_language)
-        async with store.writing():
-            if await _has_content(self.target):
-                lost_ids += await _check_or_repair(self.target, self.source.name, repair=self.repair)
-            # Open the file under the lock, so that two builders never create it at the same time.
-            is_new = not await anyio.Path(self.target).exists()
-            await exit_stack.enter_async_context(store)
-            try:
-                yield store
-            except BaseException:
-                if is_new:
-                    await _discard_if_empty(store)
-                raise
 
     async def set_language(self, store: Store) -> None:
         """Index the texts of a store again if the caller passed another language."""
@@ -209,30 +207,13 @@ def _check_source_name(source: Source) -> str:
     return source.name
 
 
-async def _has_content(path: Path) -> bool:
-    try:
-        return (await anyio.Path(path).stat()).st_size > 0
-    except OSError:  # opening the file raises the exact error, or creates it
-        return False
+def _locate_target(name_or_path: str | os.PathLike[str], source: Source) -> tuple[Path | CorpusAddress, str | None]:
+    """Return where a build writes, and the name that the corpus gets; `None` for a path.
 
-
-async def _check_or_repair(path: Path, source: str, *, repair: bool) -> list[str]:
-    """Check a corpus file; if it is damaged, replace it by what can be read of it.
-
-    Returns:
-        The ids of the artifacts that cannot be read.
+    An address without a corpus is completed by the name of the source.
     """
-    try:
-        # A repair is certain; other builds need not read a file that nobody else has changed.
-        faults = await check_file(path, only_if_changed=not repair)
-    except CorpusNotFound:  # the process that created the file was killed
-        return []
-    if faults and not repair:
-        raise StoreCorrupt(
-            f"{str(path)!r} is damaged ({faults[0]}); check its disk, then build it with repair=True, or restore a "
-            "copy of it"
-        )
-    return await repair_file(path, source) if faults else []
+    place, name = locate(name_or_path, source.name if isinstance(source.name, str) else None)
+    return place, place.name if name is None and isinstance(place, CorpusAddress) else name
 
 
 async def _find_lost(store: Store, ids: Sequence[str]) -> list[ItemProblem]:
@@ -240,29 +221,6 @@ async def _find_lost(store: Store, ids: Sequence[str]) -> list[ItemProblem]:
     entries = await store.ledger(ids) if ids else []
     reason = "the damaged file had this artifact of another source, and it cannot be read; index it again"
     return [ItemProblem(id, reason) for id, entry in zip(ids, entries, strict=True) if entry is None]
-
-
-async def _discard_if_empty(store: SqliteStore) -> None:
-    """Remove the file of a build that failed before it wrote an artifact.
-
-    Artifacts that are written stay: the next build continues with them.
-    """
-    with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True), suppress(StoreError):
-        if not (await store.counts())["artifacts"]:
-            await store.discard()
-
-
-async def _prepare_folder(path: Path, before_create: Callable[[], Awaitable[object]]) -> None:
-    """Create the folder of a new corpus file, after `before_create` has run."""
-    # Without permission to look, the file may exist all the same: locking it then raises the exact error.
-    with suppress(PermissionError):
-        if await anyio.Path(path).exists():
-            return
-        await before_create()
-        try:
-            await anyio.Path(path.parent).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(f"the folder {str(path.parent)!r} cannot be made: {error.strerror}") from error
 
 
 @shows_options(BuildOptions, BUILD_DEFAULTS)
@@ -281,12 +239,14 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     or is cancelled before it has written a page leaves no file. A second builder of the same corpus waits.
 
     With another embedder everything is embedded again. The artifacts of the old embedder are removed just before the
-    first new vectors are written, because vectors of two embedders cannot be compared. Files need asyncio; a
-    `MemoryStore` works on trio too.
+    first new vectors are written, because vectors of two embedders cannot be compared. Files and servers need asyncio;
+    a `MemoryStore` works on trio too.
 
     Args:
         source: Where the artifacts come from, and how they are indexed.
-        store: A store, which the caller closes; or the name or path of a corpus. The default is the source's name.
+        store: A store, which the caller closes; or the name, path or address of a corpus. The default is the source's
+            name. An address is `postgresql://user@host/database#name`; without `#name`, the corpus has the source's
+            name.
         embedder: An embedder or its specification; the default is the source's.
         full: Remove the artifacts that came from this source and are no longer in it.
         force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
@@ -334,7 +294,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
         (1, 1, 0, 1)
     """
     request = BuildRequest.from_options("build", source, options)
-    if not isinstance(request.target, Path):
+    if not isinstance(request.target, Path | CorpusAddress):
         check_methods("build", request.target, _METHODS)
     return Opening(_build(request))
 
@@ -370,7 +330,7 @@ async def _build(request: BuildRequest) -> Corpus:
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
-    return to_corpus(builder, report, owns_store=isinstance(request.target, Path))
+    return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))
 
 
 def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Corpus:
@@ -412,8 +372,8 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
         spec = stored["embedder"]
     else:
         spec = await in_thread(_storable_spec, request.spec, recipe.embedder_id)
-        # The user named it here, so the file may name it when it is opened here.
-        if isinstance(request.target, Path):
+        # The user named it here, so the corpus may name it when it is opened here.
+        if isinstance(request.target, Path | CorpusAddress):
             await in_thread(remember_embedder, spec)
     return {
         **stored,

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from airw._base.checks import NAME_RULE, check_choice, check_number, is_valid_name
 from airw._base.local_models import is_folder, is_hub_name
 from airw._base.messages import short_repr
+from airw.corpora.places import CorpusAddress
 from airw.embedders import is_builtin, resolve_embedder
 from airw.errors import ArgumentError
 from airw.indexing import strategy_from_spec, strategy_spec
@@ -30,6 +31,7 @@ from airw.sources import (
     from_skills,
     split_reference,
 )
+from airw.stores import hide_password, is_server_address, refuse_password
 
 PRESETS = ("packages", "reports", "skills")
 """The kinds that can be built by their own name, without being registered first."""
@@ -334,6 +336,7 @@ class Definition:
         embedder: The specification of an embedder; a model folder with its whole path.
         strategy: An indexing strategy, or its specification, which is stored; `None` for the default of the kind.
         maintenance: The schedule of `maintain`; `None` for the default of the kind.
+        store: The address of the corpus on a server, without a password; `None` for a file in the home folder.
 
     Raises:
         ArgumentError: If a value cannot be used, or cannot be stored.
@@ -350,6 +353,7 @@ class Definition:
     embedder: str = "default"
     strategy: Mapping[str, Any] | None = None
     maintenance: Maintenance | None = None
+    store: str | None = None
 
     def __post_init__(self) -> None:
         """Check the values and convert them to JSON."""
@@ -362,6 +366,8 @@ class Definition:
             object.__setattr__(self, "embedder", embedder_to_spec(self.embedder))
         object.__setattr__(self, "strategy", strategy_to_spec(self.strategy))
         object.__setattr__(self, "maintenance", to_maintenance(self.maintenance))
+        if self.store is not None:
+            _check_store(self.store, self.name)
 
     @property
     def schedule(self) -> Maintenance:
@@ -391,7 +397,24 @@ class Definition:
             "embedder": self.embedder,
             "strategy": None if self.strategy is None else dict(self.strategy),
             "maintenance": None if self.maintenance is None else self.maintenance.to_dict(),
+            "store": self.store,
         }
+
+
+def _check_store(store: object, name: str) -> None:
+    """Refuse a store that cannot be registered.
+
+    Raises:
+        ArgumentError: If it is not the address of a server, or contains a password.
+    """
+    if not isinstance(store, str) or not is_server_address(store):
+        given = hide_password(store) if isinstance(store, str) else store
+        raise ArgumentError(
+            "store must be the address of a server, such as 'postgresql://ada:$PASSWORD@db.example/kb', where PASSWORD "
+            f"is an environment variable; not {short_repr(given)}"
+        )
+    refuse_password("a registered store", store)
+    CorpusAddress.parse(store, name)
 
 
 def check_name(name: object) -> str:

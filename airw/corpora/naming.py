@@ -1,16 +1,18 @@
 """Names and paths of corpora: where their files are.
 
 A corpus is one file, `corpora/<name>.airw` in the home folder: `$AIRW_HOME`, else `$XDG_DATA_HOME/airw`, else
-`~/.local/share/airw`. A string is a name unless it contains a path separator or ends in `.airw`. An `os.PathLike` is
-always a path.
+`~/.local/share/airw`. Or it is on a server, if it is registered with a `store`. A string is a name unless it contains
+a path separator or ends in `.airw`. An `os.PathLike` is always a path.
 """
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
+from airw.stores import hide_password, is_server_address
 
 _SUFFIX = ".airw"
 _MOST_LISTED = 30  # names of corpora in a message
@@ -53,24 +55,44 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(name_or_path, str | os.PathLike):
         raise ArgumentError(f"name_or_path must be a string or a path, not {name_or_path!r}")
+    if is_server_address(name_or_path):
+        raise ArgumentError(f"{hide_password(str(name_or_path))!r} is on a server and has no file; name a file")
     if not is_corpus_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)
     if not is_valid_name(name):
         raise ArgumentError(f"{name[:120]!r} cannot name a corpus: use {NAME_RULE}")
     # An existing file decides the spelling, so that "Notes" and "notes" never become two corpora.
-    existing = {corpus_name.casefold(): corpus_name for corpus_name in corpus_names()}
+    existing = {file_name.casefold(): file_name for file_name in _file_names()}
     return _folder() / f"{existing.get(name.casefold(), name)}{_SUFFIX}"
 
 
 def corpus_names() -> list[str]:
     """Return the names of all corpora in the home folder, sorted.
 
+    Those that are registered with a `store` are among them, built or not: no server is asked.
+
     Example:
         >>> corpus_names()
         []
     """
-    return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if is_valid_name(file.stem))
+    on_servers = list_registered_stores()
+    folded = {name.casefold() for name in on_servers}
+    return sorted([*on_servers, *(name for name in _file_names() if name.casefold() not in folded)])
+
+
+def list_registered_stores() -> dict[str, str]:
+    """Return the addresses of the corpora that are registered on servers, by name.
+
+    Opening a corpus must not load what definitions need, so this reads the registry without checking the rest. A
+    registry that is damaged or cannot be read has none: opening a file needs no registry.
+    """
+    try:
+        content = json.loads((home() / "registry.json").read_bytes())
+        entries = [(name, entry.get("store")) for name, entry in content["corpora"].items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: store for name, store in entries if is_server_address(store) and is_valid_name(name)}
 
 
 def find_corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
@@ -108,6 +130,10 @@ def list_similar_first(name: str, names: Iterable[str]) -> str:
     ordered = list(dict.fromkeys([*difflib.get_close_matches(name, known), *known]))
     more = f" and {len(ordered) - _MOST_LISTED} more" if len(ordered) > _MOST_LISTED else ""
     return f"{', '.join(ordered[:_MOST_LISTED])}{more}"
+
+
+def _file_names() -> list[str]:
+    return sorted(file.stem for file in _folder().glob(f"*{_SUFFIX}") if is_valid_name(file.stem))
 
 
 def _folder() -> Path:

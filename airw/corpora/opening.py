@@ -14,7 +14,7 @@ from airw._base.concurrency import in_thread
 from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
-from airw.corpora.naming import find_corpus_path, is_corpus_name
+from airw.corpora.places import find_location, open_store
 from airw.corpora.settings import check_settings
 from airw.corpora.trust import check_allowed, is_network_path
 from airw.embedders import check_embedder, is_same_model, resolve_embedder
@@ -22,7 +22,7 @@ from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUn
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
 from airw.protocols.stores import StoreT_co
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
-from airw.stores import Durability, SqliteStore
+from airw.stores import Durability
 from airw.values import SearchHit
 
 if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is changed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is c
     from airw.corpora.recipes import OnError
 
 CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
-"""An open corpus, or the name or path of one."""
+"""An open corpus, or the name, path or address of one."""
 
 _ADVICE = "pass embedder=..., or search with mode='lexical'"
 _MODEL_ADVICE = "pass embedder=..., set AIRW_MODEL_DIR to the folder of its model, or search with mode='lexical'"
@@ -211,18 +211,22 @@ def open_corpus(
     No model is loaded until a query needs one. Nothing is written, so a read-only folder works, as long as nobody
     else writes to it at the same time. It runs on asyncio only.
 
-    The settings of the file name the embedder. A server or a model folder is used only if it was named on this machine
-    too: by a build or a registration, or in `AIRW_ALLOWED_ORIGINS` or `AIRW_ALLOWED_FOLDERS`. Without its embedder the
-    corpus opens all the same, and only what needs a new vector fails.
+    A corpus on a PostgreSQL server has the address `postgresql://user@host/database#name`. A name that is registered
+    with a `store` leads to its server. In the place of a password, an address may contain `$NAME`, the name of an
+    environment variable in capital letters.
+
+    The settings of the corpus name the embedder. A server or a model folder is used only if it was named on this
+    machine too: by a build or a registration, or in `AIRW_ALLOWED_ORIGINS` or `AIRW_ALLOWED_FOLDERS`. Without its
+    embedder the corpus opens all the same, and only what needs a new vector fails.
 
     Args:
-        name_or_path: The name of the corpus, or the path of its file.
+        name_or_path: The name of the corpus, the path of its file, or its address on a server.
         embedder: The embedder that the corpus was built with; by default the one named in its settings. If the build
             received an embedder object, pass it again, or search with `mode="lexical"`.
         strategy: The strategy that the corpus was built with. Only `upsert` needs it, and only if it is your own.
         edge_extractor: The link extractor that the corpus was built with; needed in the same case.
         durability: What an upsert or a deletion survives: `"normal"`, a kill of this process; `"full"`, a power
-            failure, too. Each then waits for the disk.
+            failure, too. Each then waits for the disk. Only for a corpus file.
 
     Returns:
         An `Opening` of the corpus.
@@ -232,6 +236,7 @@ def open_corpus(
         EmbedderMismatch: If the corpus was built with another embedder than the one passed.
         EmbedderUnavailable: If the embedder that is passed cannot be made, such as a model folder that does not exist.
         StoreCorrupt: If the file is not a corpus, or is damaged.
+        StoreError: If the corpus cannot be read, or its server cannot be reached.
 
     Example:
         >>> import anyio, tempfile
@@ -256,12 +261,12 @@ async def _open(
     edge_extractor: EdgeExtractor | None,
     durability: Durability,
 ) -> Corpus:
-    path = find_corpus_path(name_or_path)
-    store = await SqliteStore.open(path, durability=durability)
+    location = find_location(name_or_path)
+    store = await open_store(location.place, durability)
     try:
         config = await store.config()
-        check_settings(path.stem, config)
-        name = path.stem if is_corpus_name(name_or_path) else str(config.get("name", path.stem))
+        check_settings(location.default_name, config)
+        name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
@@ -357,7 +362,7 @@ def _find_default(stored_id: str) -> Embedder | None:
 def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
     """Return an async context manager that enters an open corpus.
 
-    A corpus passed by name or path is opened, and closed on leaving. An open corpus stays open.
+    A corpus passed by name, path or address is opened, and closed on leaving. An open corpus stays open.
 
     Raises:
         ArgumentError: If `corpus` is not a corpus; this call raises it, before the context is entered.
@@ -372,7 +377,7 @@ def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[Ope
 async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
     """Yield the name and the store of a corpus, without its embedder.
 
-    A corpus passed by name or path is opened, and closed on leaving. An open corpus stays open.
+    A corpus passed by name, path or address is opened, and closed on leaving. An open corpus stays open.
 
     Raises:
         CorpusNotFound: If there is no corpus of that name or at that path.
@@ -381,9 +386,8 @@ async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, S
     if not isinstance(corpus, str | os.PathLike):
         yield check_corpus(corpus).name, corpus.store
         return
-    path = find_corpus_path(corpus)
-    async with await SqliteStore.open(path) as store:
+    location = find_location(corpus)
+    async with await open_store(location.place) as store:
         config = await store.config()
-        check_settings(path.stem, config)
-        name = path.stem if is_corpus_name(corpus) else config.get("name", path.stem)
-        yield name, cast("StoreT_co", store)
+        check_settings(location.default_name, config)
+        yield location.name_in(config), cast("StoreT_co", store)

@@ -36,6 +36,7 @@ from airw.corpora.building import (
 from airw.corpora.floors import refresh_floors
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page
+from airw.corpora.places import CorpusAddress, open_store
 from airw.corpora.recipes import BuildRecipe, OnError
 from airw.corpora.source_pages import SourcePages
 from airw.embedders import check_embedder, resolve_embedder
@@ -53,7 +54,7 @@ from airw.protocols import (
     Store,
 )
 from airw.sources import CorpusSource
-from airw.stores import SqliteStore
+from airw.stores import refuse_password
 from airw.values import Artifact, ArtifactChange, ItemProblem
 
 Items: TypeAlias = Mapping[str, Any] | Iterable[Artifact | ItemProblem]
@@ -75,7 +76,8 @@ class IngestPlan:
 
     Args:
         run: The identity of this ingest.
-        store: The path of the corpus file; or an open store, which works only inside its own process.
+        store: The path of the corpus file, or its address on a server; or an open store, which works only inside its
+            own process.
         source: The source without its artifacts: how to index.
         embedder: The embedder or its specification.
         on_error: What to do with an item that cannot be indexed, as in `build`.
@@ -83,7 +85,7 @@ class IngestPlan:
     """
 
     run: IngestRun
-    store: Path | Store
+    store: Path | CorpusAddress | Store
     source: CorpusSource
     embedder: str | Embedder
     on_error: OnError
@@ -129,9 +131,10 @@ async def prepare_ingest(
     Args:
         source: How the artifacts are indexed, such as `from_mapping({}, name="notes")`. If the plan is to be pickled,
             its strategy, extractor and functions must be picklable: functions of a module, for example, not lambdas.
-        store: The name or path of a corpus file, which must be on the machine that the workers run on. An open store
-            works only for tasks of this process. A new file is in English; for another language, pass a
-            `SqliteStore(path, language=None)`.
+        store: The address of a corpus on a server, for workers on any machine. Or the name or path of a corpus file,
+            which must be on the machine that the workers run on. An open store works only for tasks of this process. A
+            new corpus is in English; for another language, create it before, for example by building it from an empty
+            source.
         embedder: A specification, from which each process makes the embedder once; or an embedder, which is pickled
             with the plan. The default is the source's.
         edge_extractor: The extractor of links; the default is the source's. An extractor that must see all artifacts
@@ -140,7 +143,8 @@ async def prepare_ingest(
             ingest. `"skip"`: both are reported, and the partition with the lower number keeps the id.
 
     Raises:
-        ArgumentError: If a value cannot be used, or the source's name cannot name a corpus.
+        ArgumentError: If a value cannot be used, the source's name cannot name a corpus, or the address of a server
+            contains a password, which the plan would carry.
         EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
             with another embedder (`EmbedderMismatch`).
         StoreError: If the store fails, or a builder keeps it locked for too long (`StoreBusy`).
@@ -164,6 +168,9 @@ async def prepare_ingest(
         "on_error": on_error,
     }
     request = BuildRequest.from_options("prepare_ingest", source, options)
+    if isinstance(request.target, CorpusAddress):
+        # The plan is sent to workers, and may be kept in files and logs on the way.
+        refuse_password("the address of an ingest", request.target.server)
     if isinstance(request.extractor, CorpusWideExtractor):
         extractor = type(request.extractor).__name__
         raise ArgumentError(
@@ -295,8 +302,8 @@ async def _write_part(
 
 async def _open_store(plan: IngestPlan, exit_stack: AsyncExitStack) -> RunStore:
     """Return the store of an ingest; `exit_stack` closes it if it is opened here."""
-    if isinstance(plan.store, Path):
-        return await exit_stack.enter_async_context(await SqliteStore.open(plan.store))
+    if isinstance(plan.store, Path | CorpusAddress):
+        return await exit_stack.enter_async_context(await open_store(plan.store))
     return _check_run_store(plan.store)
 
 
@@ -505,7 +512,7 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
     report = BuildReport(
         **totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds, floors=floors
     )
-    return to_corpus(builder, report, owns_store=isinstance(plan.store, Path))
+    return to_corpus(builder, report, owns_store=isinstance(plan.store, Path | CorpusAddress))
 
 
 def _check_numbers(plan: IngestPlan, partitions: int, rows: Mapping[int, object]) -> None:

@@ -76,6 +76,7 @@ async def register(
     embedder: str | os.PathLike[str] = "default",
     strategy: IndexingStrategy | Mapping[str, Any] | None = None,
     maintenance: Maintenance | None = None,
+    store: str | None = None,
     **params: Any,
 ) -> Definition:
     """Register a corpus, so that `build_corpus`, `maintain` and `coverage` know it by name.
@@ -109,13 +110,17 @@ async def register(
         strategy: An indexing strategy that comes with airw, or its specification; the default depends on the kind.
         maintenance: The schedule of `maintain`. The default is every run, which costs little if nothing changed. For
             `records` it is every 24 hours, because only fetching them shows whether they changed.
+        store: The address of the corpus on a server: `postgresql://user:$NAME@host/database`. `$NAME` stands for the
+            environment variable with the password, which itself is never registered. From then on, the name leads to
+            that server. By default, the corpus is a file in the home folder.
         params: The parameters of the source; paths are stored absolute.
 
     Returns:
         The definition, as it is stored.
 
     Raises:
-        ArgumentError: If the name, the kind or a parameter cannot be used, or cannot be written as JSON.
+        ArgumentError: If the name, the kind or a parameter cannot be used, or cannot be written as JSON; or if `store`
+            contains a password.
         StoreCorrupt: If the registry is damaged.
         StoreError: If the registry cannot be read or written.
         StoreBusy: If other registrations keep it locked for 30 seconds.
@@ -130,7 +135,7 @@ async def register(
         ({'root': '/srv/vault'}, {})
     """
     spec = strategy_to_spec(strategy)
-    definition = Definition(name, kind, params, embedder_to_spec(embedder), spec, maintenance)
+    definition = Definition(name, kind, params, embedder_to_spec(embedder), spec, maintenance, store)
     # Making the source checks the kind and its parameters.
     await in_thread(definition.source)
     return await save_definition(definition)
@@ -154,7 +159,7 @@ async def save_definition(definition: Definition, *, replace: bool = True) -> De
 
 
 async def unregister(name: str) -> None:
-    """Remove a corpus from the registry; a built corpus file stays.
+    """Remove a corpus from the registry; a built corpus stays.
 
     Raises:
         CorpusNotFound: If it is not registered.
@@ -245,6 +250,8 @@ def _format_registry(entries: Entries) -> str:
     for name in sorted(entries):
         entry = entries[name].to_dict()
         del entry["name"]
+        if entry["store"] is None:  # older versions of airw know no such field
+            del entry["store"]
         lines.append(f"{json.dumps(name)}: {json.dumps(entry)}")
     joined = ",\n".join(lines)
     return f'{{"version": {_VERSION}, "corpora": {{\n{joined}\n}}}}\n'

@@ -8,11 +8,12 @@ import anyio
 from airw._base.checks import name_missing_method
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
-from airw.corpora.naming import corpus_path
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
+from airw.corpora.places import locate
 from airw.errors import ArgumentKindError, NoLedgerEntry, StoreError
 from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
+from airw.stores import hide_password
 from airw.values import Record, SearchHit
 
 
@@ -58,7 +59,7 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
     cannot crowd out the others.
 
     Args:
-        corpus: An open corpus, which stays open; or a name or path, which is opened and closed again.
+        corpus: An open corpus, which stays open; or a name, path or address, which is opened and closed again.
         query: The text to search for; it must not be blank.
         k: The largest number of hits; 10 by default, at most 1,000,000.
         mode: `"dense"`, `"lexical"` or `"hybrid"` (the default).
@@ -131,7 +132,7 @@ async def records_for_artifact(
     """Return the records of one artifact in plan order; no embedder is needed.
 
     Args:
-        corpus: An open corpus, or the name or path of one.
+        corpus: An open corpus, or the name, path or address of one.
         artifact_id: The id of the artifact.
         surface_kind: Return only the records of this surface kind.
 
@@ -185,7 +186,7 @@ class CorpusRetriever:
         return self._opened or self._corpus
 
     def __repr__(self) -> str:
-        name = self._corpus if isinstance(self._corpus, str | os.PathLike) else self._corpus.name
+        name = _show(self._corpus) if isinstance(self._corpus, str | os.PathLike) else self._corpus.name
         options = "".join(f", {key}={value!r}" for key, value in self._options.items())
         return f"{type(self).__name__}({name!r}{options})"
 
@@ -206,7 +207,7 @@ class CorpusRetriever:
         # Under the lock: several searches at once open the corpus only once.
         async with self._opening:
             if self._closed:
-                raise StoreError(f"the retriever is closed; create another with as_retriever({self._corpus!r})")
+                raise StoreError(f"the retriever is closed; create another with as_retriever({_show(self._corpus)!r})")
             if self._opened is None:
                 self._opened = await open_corpus(self._corpus)
             return self._opened
@@ -227,13 +228,18 @@ class CorpusRetriever:
         await self.aclose()
 
 
+def _show(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return a name or path as it may be printed: an address without its password."""
+    return hide_password(name_or_path) if isinstance(name_or_path, str) else name_or_path
+
+
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
 def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[SearchOptions]) -> CorpusRetriever:
     """Return a function of a query that searches one corpus with fixed options.
 
     Args:
-        corpus_or_name: An open corpus, which its owner closes; or a name or path. The first call opens the corpus for
-            all calls. It stays open until `await retriever.aclose()` or the end of `async with retriever`.
+        corpus_or_name: An open corpus, which its owner closes; or a name, path or address. The first call opens the
+            corpus for all calls. It stays open until `await retriever.aclose()` or the end of `async with retriever`.
         options: Options of every call, those of `airw.search`; a call may replace them.
 
     Raises:
@@ -255,7 +261,7 @@ def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[Sear
         (CorpusRetriever('notes', mode='lexical', k=1), ['b'])
     """
     if isinstance(corpus_or_name, str | os.PathLike):
-        corpus_path(corpus_or_name)
+        locate(corpus_or_name)
     else:
         check_corpus(corpus_or_name)
     return CorpusRetriever(corpus_or_name, options)

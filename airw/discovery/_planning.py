@@ -4,13 +4,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from airw._base.checks import check_choice, check_count, check_number, check_weight
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
-from airw.corpora import CorpusLike, find_corpus_path, is_corpus_name
+from airw.corpora import CorpusLike, find_location, is_corpus_name, locate
 from airw.discovery.disclosure import LEVELS, Level, Loader, check_loading
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection import STRATEGIES, Strategy, select
@@ -29,7 +28,7 @@ Floors: TypeAlias = Floor | Mapping[str, Floor]
 
 Askable: TypeAlias = CorpusLike[SearchStore] | CorpusLike[WalkStore]
 Corpora: TypeAlias = Askable | Sequence[Askable] | Mapping[str, Askable] | FederatedCorpus
-"""One corpus, or several as a list or by name; each is open, or a name or path. Or a `FederatedCorpus`."""
+"""One corpus, or several as a list or by name; each is open, or a name, path or address. Or a `FederatedCorpus`."""
 
 Merge: TypeAlias = (
     Literal["rrf", "blend", "score", "rrf-by-source"]
@@ -283,7 +282,7 @@ def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
         if is_multi_source and isinstance(member.corpus, FederatedCorpus):
             raise ArgumentError(f"corpus {member.name!r} is a FederatedCorpus itself: pass its corpora instead")
         if isinstance(member.corpus, str | os.PathLike):
-            find_corpus_path(member.corpus)
+            find_location(member.corpus)
     return tuple(members), is_multi_source
 
 
@@ -298,7 +297,8 @@ def _member(name: object, corpus: CorpusLike[Any]) -> Member:
 
 def _corpus_name(corpus: CorpusLike[Any]) -> str:
     if isinstance(corpus, str | os.PathLike):
-        return os.fspath(corpus) if is_corpus_name(corpus) else Path(corpus).stem
+        # As the caller spells it: two spellings of one name are one source.
+        return os.fspath(corpus) if is_corpus_name(corpus) else locate(corpus).default_name
     return corpus.name
 
 

@@ -4,6 +4,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.policies._capabilities import has_method
 from airw.policies.path_coverage import PathCoverage
+from airw.stores import hide_password
 from airw.walking import WalkPolicy
 
 DEFAULT_POLICY: WalkPolicy = PathCoverage()
@@ -31,8 +32,9 @@ def default_policy(corpus: object) -> WalkPolicy:
     """
     name = type(DEFAULT_POLICY).__name__
     if isinstance(corpus, str):
+        shown = hide_password(corpus)
         raise ArgumentError(
-            f"store must be an open corpus, not the name {corpus!r}; pass `await airw.open_corpus({corpus!r})`"
+            f"store must be an open corpus, not the name {shown!r}; pass `await airw.open_corpus({shown!r})`"
         )
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Stores of a corpus: `MemoryStore`, `SqliteStore` in one file, and `PostgresStore` on a server."""
+"""Stores of a corpus: in memory, in one SQLite file, and on a PostgreSQL server."""
 
 from typing import TYPE_CHECKING
 

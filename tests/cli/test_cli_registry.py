@@ -151,6 +151,7 @@ class TestBuild:
             "embedder": "light",
             "strategy": None,
             "maintenance": None,
+            "store": None,
         }
 
     def test_a_built_file_of_json_lines_can_be_built_again_by_its_name(self, items, output_of):
@@ -384,7 +385,7 @@ class TestInfo:
         told = output_of("info", corpus)
         assert re.findall(r"^\S.*", told, re.MULTILINE) == [
             "notes",
-            "file",
+            "store",
             "contains",
             "links",
             "built with",

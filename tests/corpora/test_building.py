@@ -581,7 +581,7 @@ async def test_the_store_of_the_caller_stays_open_and_the_corpus_has_the_report(
         ({"batch_size": 0}, "batch_size must be"),
         ({"on_error": "ignore"}, "'raise', 'skip'"),
         ({"embedder": 7}, "embedder"),
-        ({"store": 7}, "name or path of a corpus"),
+        ({"store": 7}, "name, path or address of a corpus"),
     ],
 )
 async def test_a_bad_argument_is_an_error_that_names_valid_values(options, message):

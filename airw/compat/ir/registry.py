@@ -36,8 +36,8 @@ def register(
     """
     if storage is not None and dict(storage) != _LOCAL:
         raise ArgumentError(
-            "storage must be {'backend': 'local'}: airw keeps a corpus as a file in its home folder; for another place "
-            "pass build(store=…)"
+            "storage must be {'backend': 'local'}: airw keeps a corpus as a file in its home folder; for a server call "
+            "airw.register(…, store='postgresql://…')"
         )
     definition = run(
         of_airw.register,

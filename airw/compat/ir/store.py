@@ -8,11 +8,11 @@ from typing import Any, NoReturn, Self
 from airw._base.arrays import Floats
 from airw.compat._sync import close, close_with_owner, run
 from airw.compat.ir.base import Record, ledger_key
-from airw.corpora import find_corpus_path
+from airw.corpora import find_location, open_store
 from airw.corpora.floors import is_built_key
 from airw.errors import ArgumentError
 from airw.protocols import Store
-from airw.stores import MemoryStore, SqliteStore
+from airw.stores import MemoryStore
 from airw.values import LedgerEntry
 from airw.values import Record as StoredRecord
 
@@ -91,7 +91,7 @@ class CorpusStore:
             CorpusNotFound: If there is no corpus with this name.
         """
         if self._opened is None:
-            self.set_store(run(SqliteStore.open, find_corpus_path(self.name or "")), owned=True)
+            self.set_store(run(open_store, find_location(self.name or "").place), owned=True)
         return self._opened  # type: ignore[return-value]
 
     def close(self) -> None:

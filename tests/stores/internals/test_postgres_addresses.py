@@ -1,4 +1,4 @@
-"""Addresses of servers: the name of a corpus in them, and passwords, which no message shows."""
+"""Addresses of servers: the corpus in them, and passwords, which no message shows."""
 
 import pytest
 

@@ -1,0 +1,120 @@
+"""Where a corpus is: a name, a path or an address; no server is needed to know it."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from airw.corpora import (
+    CorpusAddress,
+    as_retriever,
+    build,
+    corpus_names,
+    corpus_path,
+    home,
+    list_corpora,
+    locate,
+    open_corpus,
+    prepare_ingest,
+    register,
+    unregister,
+)
+from airw.discovery import discover
+from airw.errors import ArgumentError, CorpusNotFound, StoreError
+from airw.sources import from_mapping
+from airw.stores import MemoryStore
+
+SECRET = "postgresql://ada:s3cret@127.0.0.1:1/kb"
+ADDRESS = "postgresql://ada:$KB_PASSWORD@db.example/kb"
+
+
+async def test_a_registered_store_is_where_the_name_leads(tmp_path):
+    await register("Vault", "notes", root=tmp_path, embedder="light", store=ADDRESS)
+    assert locate("vault") == (CorpusAddress(ADDRESS, "Vault"), "Vault")
+    assert corpus_names() == ["Vault"]
+    assert list_corpora()["Vault"].store == ADDRESS
+    assert corpus_path("vault") == home() / "corpora" / "vault.airw"
+    await register("Vault", "notes", root=tmp_path, embedder="light", store=f"{ADDRESS}#notes")
+    assert str(locate("VAULT").place) == f"{ADDRESS}#notes"
+    await unregister("vault")
+    assert locate("vault") == (home() / "corpora" / "vault.airw", "vault")
+    assert corpus_names() == []
+
+
+async def test_a_registry_without_stores_is_as_before(tmp_path):
+    await register("vault", "notes", root=tmp_path)
+    assert "store" not in json.loads((home() / "registry.json").read_bytes())["corpora"]["vault"]
+
+
+@pytest.mark.parametrize(
+    ("store", "message"),
+    [
+        (SECRET, r"must not contain a password: write 'postgresql://ada:\$PASSWORD@127.0.0.1:1/kb'"),
+        ("notes.airw", "must be the address of a server, such as .*; not 'notes.airw'"),
+        ("mysql://ada:s3cret@db/kb", "not 'mysql://ada@db/kb'"),
+        (Path("notes.airw"), "must be the address of a server"),
+        ("postgresql://db/kb#two words", "cannot name a corpus"),
+    ],
+)
+async def test_a_store_that_cannot_be_registered_is_an_error_without_its_password(store, message, tmp_path):
+    with pytest.raises(ArgumentError, match=message) as caught:
+        await register("vault", "notes", root=tmp_path, store=store)
+    assert "s3cret" not in str(caught.value)
+    assert not home().exists()
+
+
+@pytest.mark.asyncio_only
+async def test_a_password_in_an_address_is_shown_nowhere():
+    address = CorpusAddress(SECRET, "notes")
+    retriever = as_retriever(f"{SECRET}#notes")
+    shown = [str(address), repr(address), repr(locate(f"{SECRET}#notes")), repr(retriever)]
+    for call in (open_corpus(f"{SECRET}#notes"), build(from_mapping({"a": "b"}, name="n"), store=SECRET)):
+        with pytest.raises(StoreError) as caught:
+            await call
+        shown += [str(caught.value), repr(caught.value), repr(caught.value.__cause__)]
+    await retriever.aclose()
+    with pytest.raises(StoreError) as caught:
+        await retriever("keys")
+    assert not [text for text in (*shown, str(caught.value)) if "s3cret" in text]
+
+
+@pytest.mark.asyncio_only
+async def test_a_plan_never_carries_a_password(monkeypatch):
+    with pytest.raises(ArgumentError, match="must not contain a password"):
+        await prepare_ingest(from_mapping({}, name="notes"), store=SECRET, embedder="light")
+    monkeypatch.setenv("KB_PASSWORD", "s3cret")
+    assert b"s3cret" not in pickle.dumps(CorpusAddress(ADDRESS, "notes"))
+
+
+@pytest.mark.asyncio_only
+async def test_an_address_without_a_corpus_opens_nothing():
+    with pytest.raises(ArgumentError, match=r"address of a database.*after '#'"):
+        await open_corpus("postgresql://db.example/kb")
+    with pytest.raises(ArgumentError, match="is on a server and has no file"):
+        corpus_path("postgresql://db.example/kb#notes")
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("options", [{"durability": "full"}, {"durability": "normal"}, {"repair": True}])
+async def test_what_is_for_files_is_refused_for_a_server(options):
+    with pytest.raises(ArgumentError, match=r"are for a corpus file, not for 'postgresql://db\.example/kb#notes'"):
+        await build(from_mapping({}, name="notes"), store="postgresql://db.example/kb", **options)
+    if options.get("durability") == "full":
+        with pytest.raises(ArgumentError, match="durability is for a corpus file"):
+            await open_corpus("postgresql://db.example/kb#notes", **options)
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_of_many_is_named_after_its_address_too():
+    async with build(from_mapping({"a": "b"}, name="notes"), store=MemoryStore(), embedder="light") as corpus:
+        with pytest.raises(ArgumentError, match="notes"):  # two corpora of one name
+            await discover([corpus, "postgresql://db.example/kb#notes"], "b")
+
+
+async def test_a_damaged_registry_does_not_hide_a_file(tmp_path):
+    home().mkdir(parents=True)
+    (home() / "registry.json").write_text("{")
+    assert locate("notes").place == home() / "corpora" / "notes.airw"
+    with pytest.raises(CorpusNotFound):
+        await open_corpus("notes")
