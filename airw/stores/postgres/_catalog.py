@@ -26,6 +26,8 @@ SELECT corpus.oid IS NOT NULL AS exists,
     pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
     extension.extversion AS version,
     home.nspname::text AS home,
+    EXISTS (SELECT FROM pg_catalog.pg_class
+        WHERE relnamespace = corpus.oid AND relname = 'record' AND relkind = 'p') AS is_partitioned,
     pg_catalog.has_schema_privilege('public', home.oid, 'CREATE') AS is_open,
     (SELECT pg_catalog.array_agg(type.typname::text || ' ' || type.oid::text)
         FROM pg_catalog.pg_type type
@@ -64,6 +66,7 @@ class CorpusState:
         version: The format of its tables; `None` if it is not a corpus.
         home: The schema of the extension `vector`; `None` if the database does not have it.
         types: The numbers of the types of the extension.
+        is_partitioned: Whether the rows of its tables are on other servers.
         is_public_open: Whether each role may create functions in the schema `public`.
     """
 
@@ -71,6 +74,7 @@ class CorpusState:
     version: int | None
     home: str | None
     types: dict[str, int]
+    is_partitioned: bool
     is_public_open: bool
 
 
@@ -110,6 +114,7 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
         int(number) if is_corpus else None,
         row["home"],
         {name: int(oid) for name, oid in types.items()},
+        row["is_partitioned"],
         bool(row["is_public_open"]),
     )
 

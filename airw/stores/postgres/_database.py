@@ -24,6 +24,7 @@ from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_o
 from airw.stores.postgres._pool import ConnectionPool, close, connect, finish
 from airw.stores.postgres._replicas import Replicas
 from airw.stores.postgres._schema import quote, schema_of
+from airw.stores.postgres._sharding import hold_readers
 from airw.stores.postgres.addresses import hide_password
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Database:
         self.schema = schema_of(corpus)
         self.place = f"corpus {short_repr(corpus)} on {self.address}"
         self._pool: ConnectionPool | None = None
-        self._is_closed = False
+        self._is_closed = self._is_partitioned = False
         self._locks = self._lost_locks = 0  # blocks of `lock_builder`, and those that have lost their lock
 
     @property
@@ -107,7 +108,7 @@ class Database:
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
         self._pool = self._make_pool(self._dsn, path, prepare_connection)
         self._pool.adopt(connection)
-        self._is_closed = False
+        self._is_closed, self._is_partitioned = False, state.is_partitioned
         if self._replica_dsns:
             pools = [self._make_pool(dsn, path, prepare_connection) for dsn in self._replica_dsns]
             replicas = Replicas(self._pool, pools, self._max_lag)
@@ -208,6 +209,8 @@ class Database:
             nonlocal is_committing
             await connection.execute(begin)
             result = await work(connection)
+            if self._is_partitioned:
+                await hold_readers(connection)
             is_committing = True
             await connection.execute("COMMIT")
             if self._replicas is not None:
