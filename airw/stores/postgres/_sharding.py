@@ -1,4 +1,4 @@
-"""Tables of one corpus on several servers, by the function of Citus or any other with its name."""
+"""Tables of one corpus on several servers, spread by Citus or by what does the same."""
 
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
