@@ -15,7 +15,7 @@ from airw.policies import (
     ReverseDependency,
     Scored,
 )
-from airw.stores import PostgresStore
+from airw.stores import MemoryStore, PostgresStore
 from airw.testing import CAPABILITIES, StoreSuite
 from airw.testing.changes import put
 from tests.support.artifact_corpora import EIGHTHS, corpus_of, graph_of, item, walk_all
@@ -112,3 +112,31 @@ async def test_a_server_that_dies_in_a_walk_is_an_error_until_it_is_back():
         assert len(await store.artifact_ids()) == 60
         await store.apply([put(f"new {number}") for number in range(9)])
         assert len(await store.artifact_ids()) == 69
+
+
+BREAK_COMMIT = """
+CREATE FUNCTION airw_broken.refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$;
+CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON airw_broken.record
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION airw_broken.refuse();
+"""
+
+
+async def test_a_server_that_fails_at_the_commit_leaves_a_part_which_the_same_write_completes():
+    """PostgreSQL's foreign tables have no commit in two phases."""
+    node, (old, new) = get_cluster().nodes[1], [[put(f"{at}", f"text {v} {at}") for at in range(30)] for v in "ab"]
+    async with open_store("broken") as store, MemoryStore() as expected:
+        await store.apply(old)
+        await expected.apply(new)
+        node.execute(BREAK_COMMIT)
+        with pytest.raises(StoreError):
+            await store.apply(new)
+        texts = {records[0].text for records in await store.records_of([str(at) for at in range(30)])}
+        assert {text[:6] for text in texts} == {"text a", "text b"}
+        node.execute("DROP FUNCTION airw_broken.refuse CASCADE")
+        await store.apply(new)
+        names = await expected.artifact_ids()
+        assert await store.records_of(names) == await expected.records_of(names)
+        # Words of the lost version remain in the counts until all texts are indexed again.
+        for language in (None, "en"):
+            await store.set_language(language)
+        assert await store.term_statistics(["text a b 7"]) == await expected.term_statistics(["text a b 7"])
