@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         refuse_password,
         split_corpus,
     )
+    from airw.stores.postgres.dialect import PostgresDialect
     from airw.stores.postgres.store import PostgresStore
     from airw.stores.sqlite.durability import DURABILITIES, Durability
     from airw.stores.sqlite.files import check_file, copy_file, repair_file
@@ -29,6 +30,7 @@ else:
                 "refuse_password",
                 "split_corpus",
             ],
+            "postgres.dialect": ["PostgresDialect"],
             "postgres.store": ["PostgresStore"],
             "sqlite.durability": ["DURABILITIES", "Durability"],
             "sqlite.files": ["check_file", "copy_file", "repair_file"],
@@ -40,6 +42,7 @@ __all__ = [
     "DURABILITIES",
     "Durability",
     "MemoryStore",
+    "PostgresDialect",
     "PostgresStore",
     "SqliteStore",
     "check_file",

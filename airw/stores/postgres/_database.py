@@ -281,7 +281,9 @@ class Database:
         connection = await self._connect()
         try:
             with translate_errors(self.place):
-                await read_state(connection, self.schema, self.place)
+                state = await read_state(connection, self.schema, self.place)
+                path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
+                await connection.execute("SELECT pg_catalog.set_config('search_path', $1, false)", path)
                 return await work(connection)
         finally:
             await close(connection)

@@ -17,8 +17,7 @@ from airw._base.vectors import exact_scores, unit_rows
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._changes import check_width
 from airw.stores._indexes.dense_index import check_queries
-from airw.stores.postgres import _filter_sql
-from airw.stores.postgres._filter_sql import Parameters
+from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
 from airw.stores.postgres._vector_index import WIDTH, KnownIndex, drop_indexes
@@ -84,7 +83,7 @@ class _Scope:
             scope.condition = scope.near = f"v.kind = ANY ({kinds})"
             of_records.append(f"r.kind = ANY ({kinds})")
         if wanted.filter is not None:
-            matches = _filter_sql.compile_filter(wanted.filter, "r.fields", parameters)
+            matches = compile_filter(wanted.filter, "r.fields", parameters)
             of_records.append(matches)
             joined = "r.artifact_id = v.artifact_id AND r.number = v.number"
             scope.tables = f"embedding v JOIN record r ON {joined}"
@@ -236,8 +235,11 @@ def _best_artifacts(scope: _Scope, wide: str, limit: str) -> str:
     """Return SQL for the records of the best artifacts that may be the best of their artifact."""
     return f"""SELECT {_COLUMNS} FROM (
         SELECT v.*, v.value <#> query.aim AS distance, best.distance AS least FROM (
-            SELECT v.artifact_id, min(v.value <#> query.aim) AS distance FROM {scope.tables}
-            WHERE {wide} AND {scope.condition} GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best,
+            -- Without OFFSET, whole rows with their vectors would be sorted.
+            SELECT v.artifact_id, min(v.distance) AS distance FROM (
+                SELECT v.artifact_id, v.value <#> query.aim AS distance FROM {scope.tables}
+                WHERE {wide} AND {scope.condition} OFFSET 0) v
+            GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best,
         {scope.tables} WHERE v.artifact_id = best.artifact_id AND {scope.condition}) v
         WHERE distance <= least + query.margin"""
 

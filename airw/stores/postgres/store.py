@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_limit, check_number, check_strings
 from airw._base.overriding import override
+from airw.errors import StoreError
 from airw.protocols import (
     ArtifactVectors,
     BestRecords,
@@ -27,6 +28,8 @@ from airw.stores.postgres import _links, _records, _runs, _settings, _vectors, _
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
 from airw.stores.postgres._sharding import Sharding, check_sharding, distribute_tables
+from airw.stores.postgres._vector_index import KnownIndex, describe_index, refresh_index
+from airw.stores.postgres.dialect import PostgresDialect
 from airw.values import (
     ArtifactChange,
     Direction,
@@ -61,13 +64,16 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         max_connections: int = 10,
         language: Language | None = "en",
         sharding: Sharding = "schema",
+        dialect: PostgresDialect | None = None,
     ) -> None:
         check_server_address("dsn", dsn)
         for replica in check_strings("replicas", replicas):
             check_server_address("replicas", replica)
+        self._near = KnownIndex(PostgresDialect() if dialect is None else dialect)
         self._database = Database(
             dsn,
             corpus,
+            settings=self._near.dialect.settings,
             max_connections=check_count("max_connections", max_connections, least=1),
             replicas=replicas,
             max_lag=check_number("max_lag", max_lag, least=0.01),
@@ -87,6 +93,7 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         max_connections: int = 10,
         language: Language | None = "en",
         sharding: Sharding = "schema",
+        dialect: PostgresDialect | None = None,
     ) -> Self:
         """Open the store of an existing corpus; close it with `aclose`.
 
@@ -104,6 +111,7 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
             max_connections=max_connections,
             language=language,
             sharding=sharding,
+            dialect=dialect,
         )
         await store._open(create=create)
         return store
@@ -258,6 +266,26 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
         async with self._database.lock_builder(timeout):
             yield
+        # Without the lock, as this may take minutes.
+        if self._database.is_open:
+            await self._refresh_index()
+
+    async def _refresh_index(self) -> None:
+        try:
+            await self._database.maintain(lambda c: refresh_index(c, self._near.dialect))
+        except StoreError as error:
+            message = f"searches are slower than they could be, because the vector index cannot be made ({error})"
+            warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+    async def describe_index(self) -> str:
+        """Return in one line how vectors are searched, and why.
+
+        All of them are compared, or an approximate index finds the nearest.
+
+        Raises:
+            StoreError: If the store is closed, or the server fails.
+        """
+        return await self._database.read(lambda c: describe_index(c, self._near.dialect))
 
     @override
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
@@ -293,9 +321,8 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        return await self._database.read(
-            lambda c: _vectors.search(c, queries, k, filter, surfaces, per_artifact=per_artifact)
-        )
+        wanted = _vectors.VectorSearch(k, filter, surfaces, per_artifact)
+        return await self._database.read(lambda c: _vectors.search(c, self._near, queries, wanted))
 
     @override
     async def best_of(
