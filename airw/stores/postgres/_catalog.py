@@ -23,6 +23,7 @@ _NOT_INSTALLED = ("58P01", "0A000")
 # could call instead of PostgreSQL's own.
 _STATE = """
 SELECT corpus.oid IS NOT NULL AS exists,
+    pg_catalog.has_schema_privilege(corpus.oid, 'USAGE') AS is_usable,
     pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
     extension.extversion AS version,
     home.nspname::text AS home,
@@ -105,6 +106,11 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
         raise StoreError(f"{place}: the server is PostgreSQL {major}; use version {_OLDEST_SERVER} or later")
     row = await connection.fetchrow(_STATE, schema)
     _check_extension(row, place)
+    if row["exists"] and not row["is_usable"]:
+        raise StoreError(
+            f"{place}: this role may not use it; its owner runs: GRANT USAGE ON SCHEMA {one_line(quote(schema))} TO "
+            "this_role, and grants it the tables"
+        )
     comment = row["comment"] or ""
     number = comment.removeprefix(_MARK)
     is_corpus = comment.startswith(_MARK) and number.isdecimal() and number.isascii()

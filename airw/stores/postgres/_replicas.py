@@ -78,7 +78,10 @@ class Replicas:
         self._is_checking = False
 
     async def note_position(self, connection: "Session") -> None:
-        """Read nothing older than this moment from a standby; the connection is one to the primary."""
+        """Read nothing older than this moment from a standby.
+
+        The connection is one to the primary.
+        """
         self._is_position_known = False
         with suppress(Exception):  # what was saved is saved; the next check tells where the log was at the latest
             row = await connection.fetchrow(_WRITTEN)

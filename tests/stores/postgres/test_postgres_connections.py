@@ -1,4 +1,4 @@
-"""What a store on a server does with its connections: opening, waiting, locking, cancelling, closing."""
+"""Connections of a store on a server: opening, waiting, locking, cancelling, closing."""
 
 import asyncio
 import gc
