@@ -148,7 +148,7 @@ class PostgresServer:
         while self._process.poll() is None:
             with suppress(OSError):
                 lines = pid_file.read_text().splitlines()
-                if lines[0] == str(self._process.pid) and lines[-1].strip() == "ready":
+                if lines and lines[0] == str(self._process.pid) and lines[-1].strip() == "ready":
                     return True
             assert time.monotonic() < deadline, f"the server does not start: {self.read_log()}"
             time.sleep(0.01)

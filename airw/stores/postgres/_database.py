@@ -98,23 +98,26 @@ class Database:
                     state = await self._create(connection, state, prepare, create=create)
                 check_format(state, self.place)
                 await _register(connection, state)
+            self._prepare_pools(connection, state)
+            if self._replicas is not None:
+                await self._replicas.note_position(connection)
         except BaseException:
             connection.terminate()
             raise
 
-        async def prepare_connection(connection: "Session") -> None:
+    def _prepare_pools(self, connection: "Session", state: CorpusState) -> None:
+        """Make the pool of the primary, with its first connection, and those of the replicas."""
+
+        async def prepare(connection: "Session") -> None:
             await _register(connection, state)
 
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
-        self._pool = self._make_pool(self._dsn, path, prepare_connection)
-        self._pool.adopt(connection)
-        self._is_closed, self._is_partitioned = False, state.is_partitioned
+        pool = self._make_pool(self._dsn, path, prepare)
         if self._replica_dsns:
-            pools = [self._make_pool(dsn, path, prepare_connection) for dsn in self._replica_dsns]
-            replicas = Replicas(self._pool, pools, self._max_lag)
-            with translate_errors(self.place):
-                await self._pool.run(replicas.note_position)
-            self._replicas = replicas
+            pools = [self._make_pool(dsn, path, prepare) for dsn in self._replica_dsns]
+            self._replicas = Replicas(pool, pools, self._max_lag)
+        pool.adopt(connection)
+        self._pool, self._is_closed, self._is_partitioned = pool, False, state.is_partitioned
 
     def _make_pool(self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]") -> ConnectionPool:
         return ConnectionPool(hide_password(dsn), self._options(dsn, path), self._most, prepare)
@@ -162,7 +165,7 @@ class Database:
             StoreBusy: If all connections are busy for too long.
             StoreError: If the store is closed, or the server fails.
         """
-        pool = self._get_pool()
+        self._get_pool()
         call = _in_snapshot(work) if snapshot else work
         if self._replicas is not None and not latest and not self._locks:
             replica = await self._replicas.choose()
@@ -172,42 +175,50 @@ class Database:
                         return await replica.pool.run(call)
                 except StoreError:
                     replica.note_failure()  # the primary answers, or has the same error
-        try:
-            with translate_errors(self.place):
-                return await pool.run(call)
-        except StoreError as error:
-            if not isinstance(error, ConnectionLost) and not is_outdated_plan(error):
-                raise
-            if self._is_closed:
-                raise
-        deadline = anyio.current_time() + _RESTART_WITHIN
+        return await self._call(call, lambda: True)
+
+    async def _call(self, call: "Callable[[Session], Awaitable[R]]", may_repeat: Callable[[], bool]) -> R:
+        """Return `call(connection)`; if the connection was lost and it may, call once more.
+
+        A server that restarts is waited for, since nothing was sent to it.
+        """
+        pool = self._get_pool()
+        has_failed, deadline = False, None
         while True:
             try:
                 with translate_errors(self.place):
-                    return await pool.run(call, fresh=True)
+                    return await pool.run(call, fresh=has_failed)
             except ServerUnreachable as error:
-                if not error.may_return or anyio.current_time() > deadline:
+                deadline = deadline or anyio.current_time() + _RESTART_WITHIN
+                if not error.may_return or self._is_closed or anyio.current_time() > deadline:
                     raise
-            await anyio.sleep(_RETRY_EVERY)
+                await anyio.sleep(_RETRY_EVERY)
+            except StoreError as error:
+                is_lost = isinstance(error, ConnectionLost) or is_outdated_plan(error)
+                if has_failed or not is_lost or not may_repeat() or self._is_closed:
+                    raise
+                has_failed = True
 
     async def write(self, work: "Callable[[Session], Awaitable[R]]") -> R:
         """Return `work(connection)`, called in one transaction, while no other writer is in one.
 
-        It is never called twice: whoever writes decides what to do after an error.
+        It is never called twice: whoever writes decides what to do after an error. Only what comes before it, the start
+        of the transaction, is tried again.
 
         Raises:
             StoreBusy: If other writers hold the corpus for ten seconds, or all connections are busy.
             StoreError: If the store is closed, the lock of a builder was lost, or the server fails.
         """
-        pool = self._get_pool()
+        self._get_pool()
         if self._lost_locks:
             raise StoreError(f"{self.place}: the builder has lost its lock with its connection; start again")
         begin = begin_locked(lock_key("writer", self.schema))
-        is_committing = False
+        has_begun = is_committing = False
 
         async def run(connection: "Session") -> R:
-            nonlocal is_committing
+            nonlocal has_begun, is_committing
             await connection.execute(begin)
+            has_begun = True
             result = await work(connection)
             if self._is_partitioned:
                 await hold_readers(connection)
@@ -219,8 +230,7 @@ class Database:
             return result
 
         try:
-            with translate_errors(self.place):
-                return await pool.run(run)
+            return await self._call(run, lambda: not has_begun)
         except ConnectionLost as error:
             if is_committing:
                 raise StoreError(

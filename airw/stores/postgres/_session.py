@@ -19,7 +19,7 @@ class Session(Connection):  # type: ignore[misc, unused-ignore]
     already known.
     """
 
-    __slots__ = ("_known_types",)
+    __slots__ = ("_keeps_statements", "_known_types")
 
     async def register_vectors(self, schema: str, types: Mapping[str, int]) -> None:
         """Take and return values of the type `vector` as bytes.
@@ -28,8 +28,14 @@ class Session(Connection):  # type: ignore[misc, unused-ignore]
             schema: The schema of the extension.
             types: The number of each of its types.
         """
-        self._known_types = types
+        self._known_types, self._keeps_statements = types, True
         await register_codec(self, schema)
+        self._keeps_statements = False
+
+    def _drop_local_statement_cache(self) -> None:
+        # What was prepared before returns no vectors, and closing it would cost a round trip.
+        if not getattr(self, "_keeps_statements", False):
+            super()._drop_local_statement_cache()
 
     async def _introspect_type(self, typename: str, schema: str) -> Any:
         known: Mapping[str, int] = getattr(self, "_known_types", {})

@@ -52,7 +52,57 @@ if TYPE_CHECKING:
 
 
 class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper):
-    """A `Store` in a schema of a PostgreSQL database, for several machines."""
+    """A `Store` in a schema of a PostgreSQL database, safe to share between machines.
+
+    The server needs PostgreSQL 14 or later, with the extension `vector` (pgvector 0.8 or later). The corpus "notes" is
+    the schema "airw_notes", so many corpora share a database. The store runs on asyncio only, because asyncpg does.
+    It needs the extra `postgres`.
+
+    A reader sees only complete writes, also those of other processes, from its next call on, and never waits for a
+    writer. Writers of a corpus take turns; a write that waits ten seconds for others raises `StoreBusy`. So does a call
+    that waits ten seconds for one of the `max_connections`, and a server that takes no more connections. `writing` has
+    one more connection. A cancelled call is cancelled on the server, too, and its changes are undone.
+
+    A read whose connection is lost is made once more, and waits up to five seconds for a server that restarts. A write
+    is not: after an error, it is saved whole or not at all, and it does no harm to write the same again. What has
+    returned is saved as the server's `synchronous_commit` says. A builder that loses its connection loses its lock; its
+    next write raises `StoreError`.
+
+    Reads go to `replicas` in turn: servers that stream the changes of the primary. One is used while it has all changes
+    that are older than `max_lag`. It also needs all that this store has written, and all that was saved when the
+    store was opened. One that is gone or too far behind is passed over and tried again later, without an error.
+    Inside `writing`, all reads go to the primary.
+
+    Sessions keep statements prepared, and settings. So connect to the server itself, or through a pooler that keeps
+    sessions; PgBouncer's transaction mode does not.
+
+    Args:
+        dsn: The address of the database, such as `postgresql://user:$NAME@host:5432/database`. `$NAME` is the
+            environment variable that has the password. Without a password, it comes from `PGPASSWORD` or `~/.pgpass`.
+            No error shows it. The parameters `host`, `port`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`,
+            `application_name` and `target_session_attrs` may follow after `?`. The server's certificate and name are
+            verified, unless its host is this machine or `sslmode` asks for less.
+        corpus: The name of the corpus, of at most 58 bytes and without case. If the database does not have it, entering
+            the store creates it, and the extension if the role may.
+        replicas: The addresses of standby servers.
+        max_lag: The seconds that a standby may be behind.
+        max_connections: The number of connections to each server.
+        language: The language of the texts in a new corpus: `"en"`, or `None` for words as they are. A corpus that
+            exists keeps its own; `set_language` changes it.
+        sharding: How a new corpus is spread over the servers of a cluster: `"schema"` keeps it on one of them, `"rows"`
+            on all.
+
+    Raises:
+        ArgumentError: If an argument cannot be used, or a part of an address is not known.
+        StoreCorrupt: On opening, if the schema is not a corpus, or is from a newer version.
+        StoreError: On opening, if the server cannot be reached or used, or the event loop is not asyncio.
+
+    Example:
+        ```python
+        async with PostgresStore("postgresql://ada:$KB_PASSWORD@db.example/kb", "notes") as store:
+            [ranking] = await store.search_text(["keys"], k=10)
+        ```
+    """
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """Servers that restart, are killed, or are gone, and what was saved before."""
 
 import re
+from functools import partial
 
 import anyio
 import numpy as np
@@ -58,12 +59,16 @@ async def test_reads_go_on_over_a_restart(server, store):
     await store.counts()
     server.restart()
     assert (await store.counts())["artifacts"] == 1
-    server.kill()
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as group:
-            group.start_soon(store.counts)  # it waits a little for the server
-            await anyio.sleep(0.3)
-            server.start()
+    for call in (store.counts, partial(store.set_config, {"a": 1})):
+        server.kill()
+        await anyio.sleep(0.05)  # the connections notice
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as group:
+                group.start_soon(call)  # it waits a little for the server
+                await anyio.sleep(0.3)
+                server.start()
+    server.restart()
+    await store.set_config({"a": 2})
     assert await store.artifact_ids() == ["a00001"]
 
 
