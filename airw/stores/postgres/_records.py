@@ -41,7 +41,7 @@ async def records_of(
     found = await c.fetch(
         f"""SELECT requested.id AS name, {_RECORD}
         FROM unnest($1::text[]) WITH ORDINALITY AS requested (id, place)
-        JOIN artifact ON artifact.id = requested.id
+        JOIN artifact ON artifact.id = requested.id AND artifact.id = ANY($1)
         LEFT JOIN LATERAL (
             SELECT * FROM record WHERE record.artifact_id = requested.id AND ($2::text[] IS NULL OR kind = ANY($2))
             ORDER BY number LIMIT $3::bigint

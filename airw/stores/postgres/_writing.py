@@ -107,8 +107,15 @@ async def write_rows(c: "Connection", rows: NewRows, removals: Sequence[str]) ->
 
 async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> None:
     await _vectors.prepare_insert(c, rows.puts, vectors)
-    count = len(rows.records)
-    last = await c.fetchval("SELECT setval('record_number', nextval('record_number') + $1::bigint - 1)", count)
+    count, ids = len(rows.records), keep_storable({record.id for record in rows.records})
+    last, is_taken = await c.fetchrow(
+        """SELECT setval('record_number', nextval('record_number') + $1::bigint - 1),
+        EXISTS (SELECT FROM record WHERE id = ANY($2::text[]))""",
+        count,
+        ids,
+    )
+    if is_taken or len(ids) < count:
+        raise StoreError("puts contains two records with the same id; create ids with Record.make_id")
     numbers = range(last - count + 1, last + 1)
     columns = zip(numbers, rows.records, rows.metadata, rows.fields, strict=True)
     await c.copy_records_to_table(

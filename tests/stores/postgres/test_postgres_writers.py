@@ -1,0 +1,122 @@
+"""Several processes write to a corpus on a server, and some are killed: artifacts stay whole."""
+
+import subprocess
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from airw._base.concurrency import in_thread
+from airw.errors import StoreError
+from airw.stores import MemoryStore, SqliteStore
+from airw.testing.changes import put
+from tests.stores.postgres.test_postgres_histories import expect_alike
+from tests.stores.test_stores import REFUSED, content
+from tests.support.postgres import fresh_store, server_dsn
+from tests.support.stored import change
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
+
+WRITER = """
+import sys
+import anyio
+from airw.stores.postgres.store import PostgresStore
+from tests.support.stored import change
+
+async def main(dsn, corpus, number, steps):
+    async with await PostgresStore.open(dsn, corpus) as store:
+        print("open", flush=True)
+        sys.stdin.readline()  # all begin together
+        for step in range(int(steps)):
+            # The five artifacts of a step are also written by others.
+            names = [f"{(step * 7 + each) % 40}" for each in range(5)]
+            version = f"{number}.{step}"
+            same = {"version": version, "records": 4, "links": names[:1]}
+            changes = [change(name, f"{name} w{version}", **same) for name in names]
+            await store.apply(changes, removals=[f"{step % 50}"])
+
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+def start_writer(stack, corpus, number, steps):
+    command = [sys.executable, "-c", WRITER, server_dsn(), corpus, str(number), str(steps)]
+    process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+    stack.callback(process.kill)
+    return process
+
+
+def change_of(name, version):
+    """Return the artifact that a writer stored."""
+    step = int(version.split(".")[1])
+    return change(name, f"{name} w{version}", version=version, records=4, links=[f"{step * 7 % 40}"])
+
+
+async def test_artifacts_stay_whole_while_processes_write_and_one_is_killed():
+    async with fresh_store() as store:
+        with ExitStack() as stack:
+            writers = [start_writer(stack, store._database.schema.removeprefix("airw_"), at, 40) for at in range(3)]
+            for writer in writers:
+                await in_thread(writer.stdout.readline)
+            for writer in writers:
+                writer.stdin.write("\n")
+                writer.stdin.flush()
+            seen = set()
+            while any(writer.poll() is None for writer in writers):
+                if len(seen) > 30:
+                    writers[0].kill()
+                for records in await store.records_of([f"{name}" for name in range(40)]):
+                    if records is not None:
+                        name, version = records[0].text.split(" w")
+                        assert [record.text for record in records] == [f"{name} w{version}"] * 4
+                        assert [record.surface_index for record in records] == [0, 1, 2, 3]
+                        seen.add(version)
+            assert writers[0].wait() < 0 == writers[1].wait() == writers[2].wait()
+        entries = await store.ledger()
+        async with MemoryStore() as fresh:
+            await fresh.apply([change_of(entry.artifact_id, entry.version) for entry in entries])
+            expect_alike([await content(fresh), await content(store)])
+        assert {version.split(".")[0] for version in seen} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize(("bad", "message"), REFUSED)
+async def test_a_change_that_cannot_be_stored_is_refused_in_the_words_of_a_file(bad, message, tmp_path):
+    async def refuse(store):
+        await store.apply([put("kept", "kept one"), put("other", "other")])
+        before = await content(store)
+        with pytest.raises(StoreError, match=message) as caught:
+            await store.apply([put("good", "three"), bad], removals=["other"])
+        assert await content(store) == before
+        return str(caught.value)
+
+    async with SqliteStore(tmp_path / "corpus.airw") as in_file, fresh_store() as on_server:
+        assert await refuse(in_file) == await refuse(on_server)
+
+
+async def test_records_with_one_id_in_two_writes_are_refused():
+    async with fresh_store() as store:
+        await store.apply([put("a", "x")])
+        [record] = put("a", "x").records
+        with pytest.raises(StoreError, match="make_id"):
+            await store.apply([replace(put("b", "x"), records=[replace(record, artifact_id="b")])])
+        await store.apply([replace(put("b", "x"), records=[replace(record, artifact_id="b")])], removals=["a"])
+        assert await store.artifact_ids() == ["b"]
+
+
+async def test_texts_and_metadata_with_control_characters_come_back_as_they_were():
+    text, metadata = "a\0b\1\2\3\ud7ff", {"k\0": ["\0", {"\1": "\2"}], "x": 1e300, "y": -0.0, "z": True}
+    async with fresh_store() as store:
+        await store.apply([put("a", text, metadata=metadata)])
+        [[record]] = await store.records_of(["a"])
+        assert (record.text, repr(record.metadata)) == (text, repr(metadata))
+        assert await store.matching([("k\0", "\0"), ("k\0", {"\1": "\2"}), ("z", 1), ("y", 0)]) == [["a"]] * 4
+
+
+async def test_settings_with_any_key_come_back():
+    async with fresh_store() as store:
+        for key in ("", "a\0b", "\1", "é"):
+            await store.set_calibration(key, {"key": key, "n": 1.0})
+        assert await store.calibration() == {key: {"key": key, "n": 1.0} for key in ("", "a\0b", "\1", "é")}
+        with pytest.raises(StoreError, match="unpaired surrogate"):
+            await store.set_calibration("\ud800", {})
