@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
@@ -11,27 +11,43 @@ from airw._base.messages import short_repr
 from airw.errors import StoreError
 from airw.stores._changes import check_changes, encode_metadata
 from airw.stores.postgres import _link_writing, _vectors, _words
+from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_jsonb, encode_numbers, encode_texts
 from airw.stores.postgres._field_json import to_fields
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import encode_vectors
-from airw.values import ArtifactChange, Extraction, Language, Record
+from airw.values import ArtifactChange, Extraction, Language, LedgerEntry
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+_Columns: TypeAlias = dict[str, list[bytes]]
 
 _LONGEST_ID = 2_000  # bytes in UTF-8; a key of an index has at most 2,704
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class NewRows:
-    """The rows of checked artifacts, ready to be inserted."""
+    """The rows of checked artifacts, ready to be inserted.
+
+    Args:
+        puts: The artifacts.
+        vectors: The vectors of all records; `None` if there are none.
+        artifacts: The columns of the table `artifact`.
+        records: Those of the table `record`, without the numbers.
+        embeddings: Those of the table `embedding`, without the numbers.
+        record_ids: The ids of all records.
+        texts: The texts of all records.
+        words: The words of these texts.
+        extractions: The links and names of each artifact.
+    """
 
     puts: Sequence[ArtifactChange] = ()
     vectors: Floats | None = None
-    encoded: list[bytes] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
-    metadata: list[str] = field(default_factory=list)
-    fields: list[str] = field(default_factory=list)
+    artifacts: _Columns = field(default_factory=dict)
+    records: _Columns = field(default_factory=dict)
+    embeddings: _Columns = field(default_factory=dict)
+    record_ids: Sequence[str] = ()
+    texts: Sequence[str] = ()
     words: _words.TextWords | None = None
     extractions: dict[str, Extraction] = field(default_factory=dict)
 
@@ -52,14 +68,40 @@ async def prepare(puts: Sequence[ArtifactChange], language: Language | None) -> 
 def _prepare(puts: Sequence[ArtifactChange], language: Language | None) -> NewRows:
     rows = NewRows(puts, check_changes(puts))
     _check_lengths(puts)
-    if rows.vectors is not None:
-        rows.encoded = encode_vectors(rows.vectors)
-    rows.records = [record for change in puts for record in change.records]
-    rows.metadata = encode_metadata(puts)
-    rows.fields = [*map(to_fields, rows.metadata)]
-    rows.words = _words.analyse([record.text for record in rows.records], language)
     rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
+    rows.artifacts = _encode_artifacts([change.entry for change in puts])
+    if rows.vectors is None:
+        return rows
+    records = [record for change in puts for record in change.records]
+    rows.record_ids, rows.texts = [record.id for record in records], [record.text for record in records]
+    metadata = encode_metadata(puts)
+    shared = {
+        "artifact_id": encode_texts([record.artifact_id for record in records]),
+        "kind": encode_texts([record.surface_kind for record in records]),
+        "idx": encode_numbers([record.surface_index for record in records]),
+    }
+    ids = encode_texts(rows.record_ids)
+    rows.records = {
+        **shared,
+        "id": ids,
+        "text": encode_texts(rows.texts),
+        "metadata": encode_texts(metadata),
+        "fields": encode_jsonb(map(to_fields, metadata)),
+    }
+    rows.embeddings = {**shared, "record_id": ids, "value": encode_bytes(encode_vectors(rows.vectors))}
+    rows.words = _words.analyse(rows.texts, language)
     return rows
+
+
+def _encode_artifacts(entries: Sequence[LedgerEntry]) -> _Columns:
+    return {
+        "id": encode_texts([entry.artifact_id for entry in entries]),
+        "version": encode_texts([entry.version for entry in entries]),
+        "embedder_id": encode_texts([entry.embedder_id for entry in entries]),
+        "strategy_id": encode_texts([entry.strategy_id for entry in entries]),
+        "extractor_id": encode_texts([entry.extractor_id for entry in entries]),
+        "source": encode_texts([entry.source for entry in entries]),
+    }
 
 
 def _check_lengths(puts: Sequence[ArtifactChange]) -> None:
@@ -94,11 +136,7 @@ async def write_rows(c: "Connection", rows: NewRows, removals: Sequence[str]) ->
         await _words.delete(c, removed)
         for table, column in (("embedding", "artifact_id"), ("record", "artifact_id"), ("artifact", "id")):
             await c.execute(f"DELETE FROM {table} WHERE {column} = ANY($1::text[])", removed)
-    entries = [change.entry for change in rows.puts]
-    await c.copy_records_to_table(
-        "artifact",
-        records=[(e.artifact_id, e.version, e.embedder_id, e.strategy_id, e.extractor_id, e.source) for e in entries],
-    )
+    await copy_columns(c, "artifact", rows.artifacts)
     if rows.vectors is not None:
         await _insert_records(c, rows, rows.vectors)
     if removed or rows.extractions:
@@ -107,7 +145,7 @@ async def write_rows(c: "Connection", rows: NewRows, removals: Sequence[str]) ->
 
 async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> None:
     await _vectors.prepare_insert(c, rows.puts, vectors)
-    count, ids = len(rows.records), keep_storable({record.id for record in rows.records})
+    count, ids = len(rows.record_ids), keep_storable({*rows.record_ids})
     last, is_taken = await c.fetchrow(
         """SELECT setval('record_number', nextval('record_number') + $1::bigint - 1),
         EXISTS (SELECT FROM record WHERE id = ANY($2::text[]))""",
@@ -117,19 +155,7 @@ async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> No
     if is_taken or len(ids) < count:
         raise StoreError("puts contains two records with the same id; create ids with Record.make_id")
     numbers = range(last - count + 1, last + 1)
-    columns = zip(numbers, rows.records, rows.metadata, rows.fields, strict=True)
-    await c.copy_records_to_table(
-        "record",
-        records=[
-            (number, r.id, r.artifact_id, r.surface_kind, r.surface_index, r.text.encode(), metadata, fields)
-            for number, r, metadata, fields in columns
-        ],
-    )
-    await c.copy_records_to_table(
-        "embedding",
-        records=[
-            (number, r.artifact_id, r.id, r.surface_kind, r.surface_index, vector)
-            for number, r, vector in zip(numbers, rows.records, rows.encoded, strict=True)
-        ],
-    )
-    await _words.insert(c, numbers, [record.text for record in rows.records], rows.words)
+    encoded = encode_numbers(numbers)
+    await copy_columns(c, "record", {"number": encoded, **rows.records})
+    await copy_columns(c, "embedding", {"number": encoded, **rows.embeddings})
+    await _words.insert(c, numbers, rows.texts, rows.words)
