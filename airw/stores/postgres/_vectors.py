@@ -233,15 +233,17 @@ def _best_records(scope: _Scope, wide: str, limit: str) -> str:
 
 def _best_artifacts(scope: _Scope, wide: str, limit: str) -> str:
     """Return SQL for the records of the best artifacts that may be the best of their artifact."""
+    # The first OFFSET keeps vectors out of the rows that are grouped. The second keeps the order of the loops: the
+    # planner does not know that a pair of artifact and number has one record, and expects too few rows.
     return f"""SELECT {_COLUMNS} FROM (
-        SELECT v.*, v.value <#> query.aim AS distance, best.distance AS least FROM (
-            -- Without OFFSET, whole rows with their vectors would be sorted.
             SELECT v.artifact_id, min(v.distance) AS distance FROM (
                 SELECT v.artifact_id, v.value <#> query.aim AS distance FROM {scope.tables}
                 WHERE {wide} AND {scope.condition} OFFSET 0) v
-            GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best,
-        {scope.tables} WHERE v.artifact_id = best.artifact_id AND {scope.condition}) v
-        WHERE distance <= least + query.margin"""
+            GROUP BY v.artifact_id ORDER BY 2, 1 LIMIT {limit}) best
+        CROSS JOIN LATERAL (
+            SELECT v.*, v.value <#> query.aim AS distance FROM {scope.tables}
+            WHERE v.artifact_id = best.artifact_id AND {scope.condition} OFFSET 0) v
+        WHERE v.distance <= best.distance + query.margin"""
 
 
 async def _read_ties(

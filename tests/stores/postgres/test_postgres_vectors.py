@@ -1,0 +1,272 @@
+"""Dense search on a PostgreSQL server: exact results, and those of an approximate index."""
+
+from itertools import islice, pairwise
+
+import anyio
+import numpy as np
+import pytest
+
+from airw._base.vectors import unit_rows
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
+from airw.stores import MemoryStore, PostgresDialect
+from airw.values import ArtifactChange, LedgerEntry, Record
+from airw.values.filters import parse_filter
+from tests.support.postgres import fresh_store
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
+
+TOPICS = np.random.default_rng(0).standard_normal((100, 32))
+SMALL = PostgresDialect(exact_rows=1_000, build_settings={"maintenance_work_mem": "64MB"})
+SHARES = {"half": 0.5, "some": 0.05, "few": 0.005}
+
+
+def near_topics(count, seed, dim=32):
+    """Return unit vectors in clusters, as those of texts are."""
+    random = np.random.default_rng(seed)
+    rows = TOPICS[random.integers(0, len(TOPICS), count), :dim] + 0.7 * random.standard_normal((count, dim))
+    return unit_rows(rows, count=count)
+
+
+def batched(items, size):
+    """Return the items in tuples of this size; the last may be shorter."""
+    items = iter(items)
+    return iter(lambda: tuple(islice(items, size)), ())
+
+
+def changes_of(vectors, *, per_artifact=3, first=0):
+    """Return artifacts with these vectors, whose records have the fields of `SHARES`."""
+    random = np.random.default_rng(1)
+    for number, rows in enumerate(batched(range(len(vectors)), per_artifact), first):
+        name = f"a{number:06}"
+        records = [
+            Record(
+                Record.make_id(name, kind := "title" if at == 0 else "chunk", at),
+                name,
+                kind,
+                at,
+                "",
+                {"n": row, **{field: bool(random.random() < share) for field, share in SHARES.items()}},
+            )
+            for at, row in enumerate(rows)
+        ]
+        entry = LedgerEntry(name, "1", "e", "s", record_ids=tuple(record.id for record in records))
+        yield ArtifactChange(entry, records, vectors[[*rows]])
+
+
+async def fill(store, vectors, **options):
+    async with store.writing():
+        for page in batched(changes_of(vectors, **options), 1_000):
+            await store.apply(page)
+
+
+async def search(store, queries, k=10, **options):
+    return [
+        (ranking.record_ids, ranking.artifact_ids, ranking.scores.tolist())
+        for ranking in await store.search_vectors(queries, k, **options)
+    ]
+
+
+async def measure_recall(store, exact, queries, **options):
+    found, wanted = await search(store, queries, **options), await search(exact, queries, **options)
+    assert [len(ids) for ids, _, _ in found] == [len(ids) for ids, _, _ in wanted]
+    for _, _, scores in found:
+        assert all(one >= other for one, other in pairwise(scores))
+    hits = sum(len({*ids} & {*others}) for (ids, _, _), (others, _, _) in zip(found, wanted, strict=True))
+    return hits / max(1, sum(len(ids) for ids, _, _ in wanted))
+
+
+OPTIONS = [
+    {"per_artifact": per_artifact, **scope}
+    for per_artifact in (False, True)
+    for scope in (
+        {},
+        {"surfaces": ["chunk"]},
+        {"surfaces": []},
+        {"filter": parse_filter({"half": True})},
+        {"filter": parse_filter({"$not": {"n": {"$lt": 150}}}), "surfaces": ["title", "nul\0"]},
+    )
+]
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "zero", "nearly equal"])
+async def test_an_exact_search_equals_that_of_other_stores(kind):
+    random = np.random.default_rng(2)
+    rows = random.standard_normal((200, 4))
+    if kind == "equal":
+        rows = np.sign(rows)
+    elif kind == "zero":
+        rows[20:] = 0
+    elif kind == "nearly equal":
+        rows = rows[random.integers(0, 3, len(rows))] + 1e-7 * random.random(rows.shape)
+    vectors = unit_rows(rows, count=len(rows))
+    queries = np.concatenate([near_topics(2, 3, dim=4), vectors[:2], np.zeros((1, 4), np.float32)])
+    async with fresh_store() as store, MemoryStore() as exact:
+        for each in (store, exact):
+            assert await search(each, queries) == [([], [], [])] * 5
+            await fill(each, vectors)
+        for options in OPTIONS:
+            for k in (0, 1, 7, 40, 1_000):
+                assert await search(store, queries, k, **options) == await search(exact, queries, k, **options)
+        assert await search(store, queries[:0]) == []
+
+
+async def test_queries_that_do_not_fit_are_errors():
+    async with fresh_store() as store:
+        with pytest.raises(EmbedderError, match="NaN"):
+            await store.search_vectors(np.full((1, 3), np.nan, np.float32), 1)
+        with pytest.raises(ArgumentError, match="shape"):
+            await store.search_vectors(np.zeros(3, np.float32), 1)
+        await fill(store, near_topics(10, 1))
+        wide = np.zeros((1, 33), np.float32)
+        for call in (
+            store.search_vectors(wide, 0, surfaces=[]),
+            store.best_of(wide[0], []),
+            store.similarities(wide[0], []),
+        ):
+            with pytest.raises(EmbedderMismatch, match="33 wide, but the stored vectors are 32 wide"):
+                await call
+
+
+async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
+    vectors, queries = near_topics(8_000, 4), near_topics(50, 5)
+    async with fresh_store(dialect=SMALL) as store, MemoryStore() as exact:
+        await fill(store, vectors[:900])
+        assert await store.describe_index() == "all 900 vectors are compared; an index is made above 1000"
+        for each in (store, exact):
+            await fill(each, vectors)
+        assert await store.describe_index() == "an index of halfvec finds the nearest of 8000 vectors"
+        for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
+            assert await measure_recall(store, exact, queries, **options) >= 0.98, options
+        for field in SHARES:
+            for per_artifact in (False, True):
+                options = {"filter": parse_filter({field: True}), "per_artifact": per_artifact}
+                assert await measure_recall(store, exact, queries, **options) >= 0.98, options
+        # All that match are few, or none, or more are wanted than an index is asked for.
+        few = parse_filter({"n": {"$in": [5, 6, 7]}})
+        for options in ({"filter": few}, {"filter": parse_filter({"n": -1})}, {"k": 3_000}):
+            assert await search(store, queries[:2], **options) == await search(exact, queries[:2], **options)
+
+
+async def test_an_index_follows_the_size_and_width_of_the_corpus():
+    async with fresh_store(dialect=SMALL) as store, fresh_store(dialect=SMALL) as other:
+        vectors = near_topics(1_500, 6)
+        await fill(store, vectors)
+        assert "an index of halfvec" in await store.describe_index()
+        # New and changed artifacts are found.
+        new = near_topics(30, 7)
+        await store.apply([*changes_of(new, first=10_000)])
+        assert [ids for _, ids, _ in await search(store, new[:1], 1)] == [["a010000"]]
+        # It is kept until the corpus has halved.
+        names = [f"a{number:06}" for number in range(500)]
+        for count, text in ((200, "an index of halfvec"), (400, "all 330 vectors are compared")):
+            async with store.writing():
+                await store.apply([], removals=names[:count])
+            assert text in await store.describe_index()
+        # All artifacts are replaced by those of another embedder in one change.
+        await fill(other, vectors)
+        wide = near_topics(1_500, 8, dim=16)
+        async with other.writing():
+            await other.apply([*changes_of(wide)])
+        assert "an index of halfvec" in await other.describe_index()
+        assert [ids for _, ids, _ in await search(other, wide[:1], 1)] == [["a000000"]]
+        with pytest.raises(EmbedderMismatch):
+            await search(other, vectors[:1])
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        PostgresDialect(exact_rows=500, element="vector", max_width=2_000),
+        PostgresDialect(exact_rows=500, index=None),
+        PostgresDialect(
+            exact_rows=500,
+            index="CREATE INDEX {name} ON embedding USING ivfflat ((value::vector({width})) vector_ip_ops)",
+            distance="({value}::vector({width})) <#> {query}",
+            settings={"ivfflat.probes": "100"},
+        ),
+    ],
+    ids=["vector", "none", "ivfflat"],
+)
+async def test_the_results_do_not_depend_on_the_dialect(dialect):
+    vectors, queries = near_topics(1_200, 9), near_topics(10, 10)
+    async with fresh_store(dialect=dialect) as store, MemoryStore() as exact:
+        for each in (store, exact):
+            await fill(each, vectors)
+        expected = "no index" if dialect.index is None else f"an index of {dialect.element}"
+        assert expected in await store.describe_index()
+        for options in OPTIONS:
+            assert await search(store, queries, **options) == await search(exact, queries, **options)
+
+
+async def test_vectors_too_wide_for_an_index_are_compared():
+    vectors = unit_rows(np.random.default_rng(11).standard_normal((12, 4_096)), count=12)
+    async with fresh_store(dialect=PostgresDialect(exact_rows=0)) as store, MemoryStore() as exact:
+        for each in (store, exact):
+            await fill(each, vectors)
+        assert "wider than the 4000 of an index of halfvec" in await store.describe_index()
+        assert await search(store, vectors[:2]) == await search(exact, vectors[:2])
+
+
+async def test_an_index_that_cannot_be_made_is_a_warning():
+    dialect = PostgresDialect(exact_rows=10, index="CREATE INDEX {name} ON embedding USING nothing (value)")
+    async with fresh_store(dialect=dialect) as store:
+        with pytest.warns(RuntimeWarning, match="the vector index cannot be made"):
+            await fill(store, near_topics(30, 12))
+        assert "as there is no index yet" in await store.describe_index()
+        assert len((await search(store, near_topics(1, 13)))[0][0]) == 10
+
+
+async def test_others_read_and_write_while_an_index_is_made():
+    vectors = near_topics(6_000, 14)
+    async with fresh_store(dialect=SMALL) as store:
+        answered = 0
+        async with anyio.create_task_group() as group:
+
+            async def read():
+                nonlocal answered
+                number = 50_000
+                while True:
+                    await search(store, vectors[:1])
+                    await store.apply([*changes_of(vectors[:1], first=number)])
+                    answered, number = answered + 1, number + 1
+
+            async with store.writing():
+                for page in batched(changes_of(vectors), 1_000):
+                    await store.apply(page)
+                group.start_soon(read)
+                await anyio.sleep(0.05)
+                before = answered
+            assert answered > before + 1
+            group.cancel_scope.cancel()
+        assert "an index of halfvec" in await store.describe_index()
+
+
+async def test_best_records_of_many_artifacts_equal_those_of_other_stores():
+    vectors = near_topics(900, 15)
+    async with fresh_store() as store, MemoryStore() as exact:
+        for each in (store, exact):
+            await fill(each, vectors)
+        ids = [*(f"a{number:06}" for number in range(0, 300, 2)), "absent", "nul\0", "a000000"]
+        records = [*(Record.make_id(name, "chunk", 1) for name in ids[:-3]), "absent", "\ud800"]
+        for surfaces in (None, ["title"], []):
+            ours, theirs = [await each.best_of(vectors[0], ids, surfaces=surfaces) for each in (store, exact)]
+            assert ours.record_ids == theirs.record_ids
+            np.testing.assert_allclose(ours.scores, theirs.scores, atol=1e-6)
+        ours, theirs = [await each.similarities(vectors[0], records) for each in (store, exact)]
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+        np.testing.assert_array_equal(*[await each.vectors(records) for each in (store, exact)])
+        ours, theirs = [await each.vectors_of(ids) for each in (store, exact)]
+        assert ours.record_ids == theirs.record_ids
+        np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+
+
+def test_a_dialect_with_sql_that_cannot_be_used_is_an_error():
+    for options, message in (
+        ({"distance": "{value} <#> $1"}, "distance must contain {query}"),
+        ({"index": "CREATE INDEX"}, "index must contain {name}"),
+        ({"index": "CREATE INDEX {name} ({column})"}, "index must be SQL with"),
+        ({"exact_rows": -1}, "exact_rows"),
+        ({"settings": {"a": 1}}, "settings"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            PostgresDialect(**options)
