@@ -56,19 +56,25 @@ TABLES = (
         PRIMARY KEY (artifact_id, number)
     )""",
     "CREATE INDEX embedding_by_record ON embedding (record_id)",
-    # One row: the numbers of records, and of words in all texts, and the language that these are analysed for.
-    """CREATE TABLE text_state (
+    # The words of texts in runs, see `_word_runs`: which records contain each, packed, and what runs there are.
+    """CREATE TABLE posting (
+        code integer NOT NULL,
+        run bigint NOT NULL,
+        part integer NOT NULL,
+        directory bytea NOT NULL,
+        entries bytea NOT NULL,
+        PRIMARY KEY (code, run, part)
+    )""",
+    "CREATE INDEX posting_by_run ON posting (run)",
+    # Numbers are hard to compress, and soon read without.
+    "ALTER TABLE posting ALTER directory SET STORAGE EXTERNAL, ALTER entries SET STORAGE EXTERNAL",
+    """CREATE TABLE text_run (
+        first bigint PRIMARY KEY,
+        last bigint NOT NULL,
         records bigint NOT NULL,
         words bigint NOT NULL,
-        language text
-    )""",
-    # How often each word is in each record, and how many words the record has.
-    """CREATE TABLE posting (
-        word text COLLATE "C" NOT NULL,
-        number bigint NOT NULL,
-        count integer NOT NULL,
-        length integer NOT NULL,
-        PRIMARY KEY (word, number) INCLUDE (count, length)
+        pairs bigint NOT NULL,
+        depth integer NOT NULL
     )""",
     # An edge is with its start. `is_covered` is true for nearly all edges within the corpus: they are read from the
     # first two indexes alone, in the order of `neighbors`. A link without an edge, one to another corpus or to its own

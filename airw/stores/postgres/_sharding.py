@@ -18,7 +18,7 @@ DISTRIBUTION = {
     "artifact": "id",
     "record": "artifact_id",
     "embedding": "artifact_id",
-    "posting": "number",
+    "posting": "code",
     "link": "artifact_id",
     "name": "artifact_id",
 }

@@ -1,27 +1,58 @@
-"""Words of texts on a PostgreSQL server: which records contain each, and BM25 over them."""
+"""Words of texts on a PostgreSQL server: BM25 over the index of `_word_runs`.
 
-import hashlib
-from collections import Counter
+The server finds the rows of the index that contain the words of a query. The scores are computed here, as in the other
+stores and from the same numbers, so that they are equal to the last bit. Then the server names the best records.
+"""
+
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, StoreError
-from airw.stores.postgres import _filter_sql
+from airw.errors import ArgumentError, StoreCorrupt, StoreError
+from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
+from airw.stores.postgres._filter_sql import Parameters, compile_filter
+from airw.stores.postgres._texts import keep_storable
+from airw.stores.postgres._word_runs import (
+    COLUMNS,
+    Blocks,
+    Pairs,
+    Row,
+    Run,
+    TextWords,
+    analyse,
+    count_records,
+    drop_records,
+    find_group,
+    find_keys,
+    hash_words,
+    list_codes,
+    merge_runs,
+    pack_rows,
+    split_runs,
+)
 from airw.values import Analyser, Language, Ranking, TermCounts, check_language, formula_of
 from airw.values.filters import Filter
-from airw.values.term_counts import K1, B
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-_LONGEST_KEY = 256  # bytes of a word that is its own key; an index of PostgreSQL refuses keys above 2,700
 _MANY_LETTERS = 5_000  # of queries, that take about a millisecond to analyse
+_MANY_BYTES = 100_000  # of rows of the index, that take about a millisecond to score
 _PAGE = 1_000  # texts that are indexed again at a time
+_GROWTH = 16  # factor by which more records are named while too few of them pass
+_FIRST = 16  # records per result that are named at first if some may not pass
+_ATTEMPTS = 10  # of a search while others remove the records it finds
+_STATE = """(
+    SELECT (SELECT value FROM setting WHERE kind = 'language' AND key = '') AS language,
+        coalesce(sum(records), 0)::bigint AS records, coalesce(sum(words), 0)::bigint AS words FROM text_run
+) AS state"""
 
 
 @dataclass(slots=True)
@@ -34,142 +65,211 @@ class KnownLanguage:
     value: Language | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TextWords:
-    """The words of some texts.
+class TextScope(NamedTuple):
+    """Which records to rank, and how.
 
     Args:
-        language: The language they were analysed for.
-        counts: How often each text contains each of its words.
+        k: The largest number of results per query.
+        filter: A condition on the metadata of records.
+        surfaces: The surface kinds to rank; `None` for all.
+        per_artifact: Whether to rank artifacts, each by its best record.
     """
 
-    language: Language | None
-    counts: Sequence[Mapping[str, int]]
+    k: int
+    filter: Filter | None
+    surfaces: Sequence[str] | None
+    per_artifact: bool
 
-
-def analyse(texts: Sequence[str], language: Language | None) -> TextWords:
-    """Return the words of texts; a thread should do it for more than a few."""
-    return TextWords(language, [Counter(words) for words in Analyser(language).split(texts)])
+    @property
+    def passes_all(self) -> bool:
+        """True if each record with a score is a result of its own."""
+        return self.filter is None and self.surfaces is None and not self.per_artifact
 
 
 async def create_state(c: "Connection", language: Language | None) -> None:
     """Set the language of a new corpus."""
-    await c.execute("INSERT INTO text_state VALUES (0, 0, $1)", language)
-
-
-async def search(
-    c: "Connection",
-    known: KnownLanguage,
-    queries: Sequence[str],
-    k: int,
-    *,
-    filter: Filter | None,
-    surfaces: Sequence[str] | None,
-    per_artifact: bool,
-    statistics: TermCounts | None,
-) -> list[Ranking]:
-    """Return the best records or artifacts of each query; see `TermStatistics.search_text`."""
-    while True:
-        language = known.value
-        words_by_query = await _query_terms(queries, language)
-        parameters, asked = _filter_sql.Parameters(), _add_words(words_by_query)
-        if statistics is not None and isinstance(statistics, TermCounts) and statistics.analyser == Analyser(language):
-            _check_statistics(statistics, words_by_query, formula_of(Analyser(language)))
-            asked[-1][:] = [statistics.frequencies[word] for words in words_by_query for word in words]
-        columns = [
-            parameters.add(values, f"{type}[]")
-            for values, type in zip(asked, ("int", "text", "float8", "bigint"), strict=True)
-        ]
-        totals = (
-            parameters.add(getattr(statistics, "records", None), "bigint"),
-            parameters.add(getattr(statistics, "words", None), "bigint"),
-        )
-        conditions = ["true"] if filter is None else [_filter_sql.compile_filter(filter, "record.fields", parameters)]
-        if surfaces is not None:
-            conditions.append(f"record.kind = ANY({parameters.add([*surfaces], 'text[]')})")
-        sql = _search_sql(columns, totals, " AND ".join(conditions), parameters.add(max(k, 0), "bigint"), per_artifact)
-        rows = await c.fetch(sql, *parameters.values)
-        if _follow(known, rows[0]["language"] if rows else "missing") == language:
-            break
-    if statistics is not None:
-        _check_statistics(statistics, words_by_query, formula_of(Analyser(language)))
-    found = {row["query"]: row for row in rows}
-    rankings = []
-    for place in range(len(words_by_query)):
-        row = found.get(place)
-        scores = np.array((row and row["scores"]) or [], np.float64)
-        limit = row["best"] if row is not None and k > 0 else 0.0
-        rankings.append(Ranking((row and row["ids"]) or [], (row and row["artifact_ids"]) or [], scores, limit or 0.0))
-    return rankings
-
-
-def _search_sql(columns: Sequence[str], totals: tuple[str, str], condition: str, k: str, per_artifact: bool) -> str:  # noqa: FBT001
-    order = "score DESC, artifact_id, idx, number"
-    pick = f"SELECT *, row_number() OVER (PARTITION BY query ORDER BY {order}) AS rank FROM scored"
-    if per_artifact:
-        pick = f"""SELECT *, row_number() OVER (PARTITION BY query ORDER BY {order}) AS rank FROM (
-            SELECT DISTINCT ON (query, artifact_id) * FROM scored ORDER BY query, artifact_id, {order}
-        ) AS best_of_artifact"""
-    return f"""WITH state AS MATERIALIZED (
-        SELECT coalesce({totals[0]}, records)::float8 AS records, coalesce({totals[1]}, words)::float8 AS words,
-            language
-        FROM text_state
-    ), asked AS MATERIALIZED (
-        SELECT query, place, word, repeats, coalesce(
-            given, (SELECT count(*) FROM posting WHERE posting.word = asked.word)
-        )::float8 AS frequency
-        FROM unnest({", ".join(columns)}) WITH ORDINALITY AS asked (query, word, repeats, given, place)
-    ), weighed AS MATERIALIZED (
-        SELECT asked.*, CASE WHEN frequency > 0
-            THEN repeats * ln(1 + (records - frequency + 0.5) / (frequency + 0.5)) ELSE 0 END AS weight,
-            CASE WHEN state.words > 0 THEN state.words / records ELSE 1 END AS average
-        FROM asked, state
-    ), summed AS (
-        SELECT query, number, sum(weight * (
-            count * {K1 + 1} / (count + {K1} * (1 - {B} + {B} * length / average))
-        ) ORDER BY place) AS score
-        FROM weighed JOIN posting ON posting.word = weighed.word
-        GROUP BY query, number
-    ), scored AS (
-        SELECT query, score, record.number, id, artifact_id, idx FROM summed JOIN record USING (number)
-        WHERE {condition}
-    ), best AS (
-        SELECT query, array_agg(id ORDER BY rank) AS ids, array_agg(artifact_id ORDER BY rank) AS artifact_ids,
-            array_agg(score ORDER BY rank) AS scores
-        FROM ({pick}) AS ranked WHERE rank <= {k} GROUP BY query
-    ), bound AS (
-        SELECT query, sum(weight * {K1 + 1} ORDER BY place) AS best FROM weighed GROUP BY query
-    )
-    SELECT language, bound.query, bound.best, ids, artifact_ids, scores
-    FROM state LEFT JOIN (bound LEFT JOIN best USING (query)) ON true"""
-
-
-async def count_terms(c: "Connection", known: KnownLanguage, queries: Sequence[str]) -> TermCounts:
-    """Return the counts behind the scores of queries; see `TermStatistics.term_statistics`."""
-    while True:
-        language = known.value
-        words_by_query = await _query_terms(queries, language)
-        words = sorted({word for words in words_by_query for word in words})
-        row = await c.fetchrow(
-            """SELECT language, records, words, ARRAY(
-                SELECT (SELECT count(*) FROM posting WHERE posting.word = asked.word)
-                FROM unnest($1::text[]) WITH ORDINALITY AS asked (word, place) ORDER BY place
-            ) AS frequencies FROM text_state""",
-            [_to_key(word) for word in words],
-        )
-        if _follow(known, row["language"] if row else "missing") == language:
-            break
-    repeats: dict[str, int] = {}
-    for each in words_by_query:
-        repeats.update({word: max(count, repeats.get(word, 1)) for word, count in each.items() if count > 1})
-    frequencies = dict(zip(words, row["frequencies"], strict=True))
-    return TermCounts(formula_of(Analyser(language)), row["records"], row["words"], frequencies, repeats)
+    await c.execute("INSERT INTO setting VALUES ('language', '', $1)", json.dumps(language))
 
 
 async def read_language(c: "Connection") -> Language | None:
     """Return the language of the texts."""
-    row = await c.fetchrow("SELECT language FROM text_state")
-    return _check_stored(row[0] if row else "missing")
+    value = await c.fetchval("SELECT value FROM setting WHERE kind = 'language' AND key = ''")
+    return _parse_language(value)
+
+
+async def search(
+    c: "Connection", known: KnownLanguage, queries: Sequence[str], scope: TextScope, statistics: TermCounts | None
+) -> list[Ranking]:
+    """Return the best records or artifacts of each query; see `TermStatistics.search_text`."""
+    for _ in range(_ATTEMPTS):
+        words_by_query, state, rows = await _read_rows(c, known, queries)
+        if statistics is None:
+            records, words, frequencies = state["records"], state["words"], None
+        else:
+            _check_statistics(statistics, words_by_query, formula_of(Analyser(known.value)))
+            records, words, frequencies = statistics.records, statistics.words, statistics.frequencies
+        if scope.k <= 0 or not any(words_by_query):
+            return [Ranking([], [], np.empty(0), 0.0) for _ in words_by_query]
+        is_long = sum(len(row[4]) for row in rows) > _MANY_BYTES
+        searches = await offload_if(is_long, _Scores, rows, words_by_query, records, words, frequencies)
+        rankings = await _rank(c, searches, scope, is_long=is_long)
+        if rankings is not None:
+            return rankings
+    raise StoreError("search_text: others remove the records that were found again and again; try later")
+
+
+async def count_terms(c: "Connection", known: KnownLanguage, queries: Sequence[str]) -> TermCounts:
+    """Return the counts behind the scores of queries; see `TermStatistics.term_statistics`."""
+    words_by_query, state, rows = await _read_rows(
+        c, known, queries, columns="code, run, part, directory, NULL AS entries"
+    )
+    words = sorted({word for words in words_by_query for word in words})
+    repeats: dict[str, int] = {}
+    for each in words_by_query:
+        repeats.update({word: max(count, repeats.get(word, 1)) for word, count in each.items() if count > 1})
+    frequencies = dict(zip(words, count_records([row[3] for row in rows], hash_words(words)), strict=True))
+    return TermCounts(formula_of(Analyser(known.value)), state["records"], state["words"], frequencies, repeats)
+
+
+async def _read_rows(
+    c: "Connection", known: KnownLanguage, queries: Sequence[str], columns: str = ", ".join(COLUMNS)
+) -> tuple[list[dict[str, int]], Any, list[Row]]:
+    """Return the words of each query, the state of the corpus, and the rows with the words."""
+    while True:
+        language = known.value
+        words_by_query = await _query_terms(queries, language)
+        codes = list_codes(hash_words({word for words in words_by_query for word in words}))
+        found = await c.fetch(
+            f"SELECT language, records, words, {columns} FROM {_STATE} LEFT JOIN posting ON code = ANY($1::integer[])",
+            codes,
+        )
+        known.value = _parse_language(found[0]["language"])
+        if known.value == language:
+            rows = [tuple(row[3:]) for row in found if row[3] is not None]
+            return words_by_query, found[0], rows
+
+
+class _Scores:
+    """The scores of all records with a word of some queries.
+
+    Args:
+        rows: The rows of the index that contain the words.
+        words_by_query: The words of each query, and how often it has each.
+        records: The number of records of the corpus, or of several.
+        words: The number of words in them.
+        frequencies: In how many of them each word is; `None` for this corpus alone.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        words_by_query: Sequence[Mapping[str, int]],
+        records: int,
+        words: int,
+        frequencies: Mapping[str, int] | None,
+    ) -> None:
+        blocks = Blocks(rows)
+        # Rows of the scorer are numbers of records without the gaps between runs.
+        self._runs, starts = np.unique(blocks.runs, return_index=True)
+        self._bases = np.zeros(len(self._runs), np.int64)
+        spans = np.maximum.reduceat(blocks.offsets, starts) + 1 if len(starts) else np.empty(0, np.int64)
+        self._bases[1:] = np.cumsum(spans)[:-1]
+        self._scorer = RowScorer(int(spans.sum()))
+        postings = dict[str, tuple[Postings, NDArray[np.float64]]]()
+        names = sorted({word for each in words_by_query for word in each})
+        for name, code in zip(names, hash_words(names), strict=True):
+            places = blocks.find(int(code))
+            bases = self._bases[np.searchsorted(self._runs, blocks.runs[places])]
+            numbers = (bases + blocks.offsets[places]).astype(np.int32)
+            found = Postings(numbers, blocks.counts[places].astype(np.int32))
+            postings[name] = found, blocks.lengths[places].astype(np.float64)
+        self.queries: list[list[Word]] = []
+        for each in words_by_query:
+            query = []
+            for name, repeats in each.items():
+                found, lengths = postings[name]
+                frequency = len(found.rows) if frequencies is None else frequencies[name]
+                word = Word(found, Weighing.of(frequency, records, words, repeats), partial(_get_lengths, lengths))
+                word.score_all()
+                query.append(word)
+            self.queries.append(query)
+
+    def find_best(self, query: int, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the numbers of the `depth` best records and all that tie, with their scores."""
+        rows, scores = self._scorer.find_best(self.queries[query], depth, None)
+        if len(rows) > depth:
+            keep = np.flatnonzero(scores >= np.partition(scores, -depth)[-depth])
+            rows, scores = rows[keep], scores[keep]
+        runs = np.searchsorted(self._bases, rows, "right") - 1
+        return self._runs[runs] + rows - self._bases[runs], scores
+
+
+def _get_lengths(lengths: NDArray[np.float64], _: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return the lengths of the records of a word; they are asked for only for all of them."""
+    return lengths
+
+
+async def _rank(c: "Connection", scores: _Scores, scope: TextScope, *, is_long: bool) -> list[Ranking] | None:
+    """Return the ranking of each query; `None` if a record was removed meanwhile."""
+    depth = scope.k if scope.passes_all else scope.k * _FIRST
+    names, found = dict[int, tuple[str, int, int, str] | None](), dict[int, list[Any]]()
+    while open_queries := [query for query in range(len(scores.queries)) if query not in found]:
+        best = {query: await offload_if(is_long, scores.find_best, query, depth) for query in open_queries}
+        numbers = {number for each, _ in best.values() for number in each.tolist()}
+        if not await _read_names(c, names, numbers - names.keys(), scope):
+            return None
+        for query, (each, values) in best.items():
+            ranked = _put_in_order(each.tolist(), values.tolist(), names, scope)
+            if len(ranked) >= scope.k or len(each) < depth:
+                found[query] = ranked[: scope.k]
+        depth *= _GROWTH
+    rankings = []
+    for query, words in enumerate(scores.queries):
+        ids, artifact_ids = [row[-1] for row in found[query]], [row[1] for row in found[query]]
+        values = np.array([-row[0] for row in found[query]], np.float64)
+        rankings.append(Ranking(ids, artifact_ids, values, sum(word.limit for word in words)))
+    return rankings
+
+
+async def _read_names(
+    c: "Connection", names: dict[int, tuple[str, int, int, str] | None], numbers: Iterable[int], scope: TextScope
+) -> bool:
+    """Add the names of these records, `None` for one that is not to be ranked.
+
+    Returns:
+        Whether all of them are still there.
+    """
+    wanted, parameters = sorted(numbers), Parameters()
+    if not wanted:
+        return True
+    condition = f"record.number = ANY({parameters.add(wanted, 'bigint[]')})"
+    tests = [] if scope.filter is None else [compile_filter(scope.filter, "record.fields", parameters)]
+    if scope.surfaces is not None:
+        tests.append(f"record.kind = ANY({parameters.add(keep_storable(scope.surfaces), 'text[]')})")
+    rows = await c.fetch(
+        f"SELECT number, artifact_id, idx, id, {' AND '.join(tests) or 'true'} AS passes FROM record WHERE {condition}",
+        *parameters.values,
+    )
+    for number, artifact_id, index, id, passes in rows:
+        names[number] = (artifact_id, index, number, id) if passes else None
+    return len(rows) == len(wanted)
+
+
+def _put_in_order(
+    numbers: Sequence[int],
+    scores: Sequence[float],
+    names: Mapping[int, tuple[str, int, int, str] | None],
+    scope: TextScope,
+) -> list[tuple[float, str, int, int, str]]:
+    """Return negative scores and names, best first."""
+    pairs = zip(numbers, scores, strict=True)
+    ranked = sorted((-score, *name) for number, score in pairs if (name := names[number]) is not None)
+    if not scope.per_artifact:
+        return ranked
+    best = dict[str, tuple[float, str, int, int, str]]()
+    for row in ranked:
+        best.setdefault(row[1], row)
+    return [*best.values()]
 
 
 async def insert(c: "Connection", numbers: Sequence[int], texts: Sequence[str], words: TextWords | None = None) -> None:
@@ -177,7 +277,7 @@ async def insert(c: "Connection", numbers: Sequence[int], texts: Sequence[str], 
 
     Args:
         c: A connection in the transaction of a writer.
-        numbers: The number of each record.
+        numbers: The number of each record, ascending; higher than all before.
         texts: The text of each.
         words: What `analyse` returned for the texts. They are analysed again if the corpus has another language.
     """
@@ -186,9 +286,34 @@ async def insert(c: "Connection", numbers: Sequence[int], texts: Sequence[str], 
     language = await read_language(c)
     if words is None or words.language != language:
         words = await in_thread(analyse, texts, language)
-    rows, total = await in_thread(_to_rows, numbers, words)
-    await c.copy_records_to_table("posting", records=rows, columns=["word", "number", "count", "length"])
-    await c.execute("UPDATE text_state SET records = records + $1, words = words + $2", len(numbers), total)
+    await _add(c, np.array(numbers, np.int64), words)
+
+
+async def _add(c: "Connection", numbers: NDArray[np.int64], words: TextWords) -> None:
+    """Write the runs of new records, merged with others."""
+    pairs = words.pairs._replace(numbers=numbers[words.pairs.numbers])
+    new = dict(await in_thread(split_runs, pairs, numbers, words.lengths))
+    runs = [*await _read_runs(c), *new]
+    # Merge in memory before the first row is written, so that a merged run is written once.
+    gone = list[int]()
+    while (group := find_group(runs)) is not None:
+        old = [run for run in runs[group] if run not in new]
+        rows = await _take_rows(c, "run = ANY($1::bigint[])", [run.first for run in old]) if old else []
+        gone += [run.first for run in old]
+        parts = [new.pop(run) for run in runs[group] if run in new]
+        merged = merge_runs(runs[group])
+        new[merged] = await in_thread(_join, rows, parts)
+        runs[group] = [merged]
+    if gone:
+        await c.execute("DELETE FROM text_run WHERE first = ANY($1::bigint[])", gone)
+    await c.copy_records_to_table("text_run", records=[*new], columns=Run._fields)
+    rows = [row for run, each in new.items() for row in await in_thread(pack_rows, run, each)]
+    await _copy_rows(c, rows)
+
+
+def _join(rows: Sequence[Row], parts: Sequence[Pairs]) -> Pairs:
+    """Return the pairs of rows of the index, and of other parts."""
+    return Pairs.join([Blocks(rows).to_pairs(), *parts])
 
 
 async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
@@ -196,19 +321,51 @@ async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
 
     The records must still be there.
     """
-    rows = await c.fetch("SELECT number, text FROM record WHERE artifact_id = ANY($1::text[])", artifact_ids)
-    if not rows:
+    found = await c.fetch("SELECT number, text FROM record WHERE artifact_id = ANY($1::text[])", artifact_ids)
+    if not found:
         return
-    numbers, texts = [row[0] for row in rows], [row[1].decode() for row in rows]
-    words = await in_thread(analyse, texts, await read_language(c))
-    postings, total = await in_thread(_to_rows, numbers, words)
-    await c.execute(
-        """DELETE FROM posting USING unnest($1::text[], $2::bigint[]) AS gone (word, number)
-        WHERE posting.word = gone.word AND posting.number = gone.number""",
-        [row[0] for row in postings],
-        [row[1] for row in postings],
+    found = sorted(found)
+    texts, language, runs = [row[1].decode() for row in found], await read_language(c), await _read_runs(c)
+    words = await in_thread(analyse, texts, language)
+    numbers = np.array([row[0] for row in found], np.int64)
+    changes, keys = await in_thread(_find_changes, runs, numbers, words)
+    # All parts 0 that contain a word of a removed record, and the parts with its number.
+    rows = await _take_rows(
+        c,
+        "(code, run, part) IN (SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[]))"
+        " AND run = ANY($4::bigint[])",
+        *keys,
+        [run.first for run in changes],
     )
-    await c.execute("UPDATE text_state SET records = records - $1, words = words - $2", len(numbers), total)
+    changed, count = await in_thread(drop_records, rows, numbers)
+    if count != len(words.pairs.words):
+        # Another version of the library cut other words: look at all rows.
+        rest = await _take_rows(c, "run = ANY($1::bigint[])", [run.first for run in changes])
+        changed += (await in_thread(drop_records, rest, numbers))[0]
+    await _copy_rows(c, changed)
+    await c.execute("DELETE FROM text_run WHERE first = ANY($1::bigint[])", [run.first for run in changes])
+    await c.copy_records_to_table("text_run", records=[run for run in changes if run.records], columns=Run._fields)
+
+
+def _find_changes(
+    runs: Sequence[Run], numbers: NDArray[np.int64], words: TextWords
+) -> tuple[list[Run], tuple[list[int], ...]]:
+    """Return the runs that change if these records go, and the keys of the rows that contain their words.
+
+    Args:
+        runs: All runs.
+        numbers: The numbers of the records, ascending.
+        words: The words of their texts.
+    """
+    changes, keys = list[Run](), list[NDArray[np.int64]]()
+    at = np.searchsorted(np.array([run.first for run in runs], np.int64), numbers, "right") - 1
+    for place in np.unique(at).tolist():
+        run, is_here = runs[place], at == place
+        pairs = words.pairs.take(is_here[words.pairs.numbers])
+        records, lengths = run.records - int(is_here.sum()), run.words - int(words.lengths[is_here].sum())
+        changes.append(run._replace(records=records, words=lengths, pairs=run.pairs - len(pairs.words)))
+        keys.append(find_keys(run, pairs._replace(numbers=numbers[pairs.numbers])))
+    return changes, tuple(np.concatenate(keys, axis=1).tolist())
 
 
 async def change_language(c: "Connection", language: Language | None) -> None:
@@ -216,55 +373,47 @@ async def change_language(c: "Connection", language: Language | None) -> None:
     language = check_language(language)
     if await read_language(c) == language:
         return
-    await c.execute("TRUNCATE posting")
-    await c.execute("UPDATE text_state SET records = 0, words = 0, language = $1", language)
-    last = 0
+    # TRUNCATE would make others wait, and find nothing meanwhile.
+    await c.execute("DELETE FROM posting")
+    await c.execute("DELETE FROM text_run")
+    await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(language))
+    last = -1
     while rows := await c.fetch(
         "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
     ):
-        texts = [row[1].decode() for row in rows]
-        await insert(c, [row[0] for row in rows], texts, await in_thread(analyse, texts, language))
+        words = await in_thread(analyse, [row[1].decode() for row in rows], language)
+        await _add(c, np.array([row[0] for row in rows], np.int64), words)
         last = rows[-1][0]
 
 
-def _to_rows(numbers: Sequence[int], words: TextWords) -> tuple[list[tuple[str, int, int, int]], int]:
-    """Return the rows of `posting`, and the number of words in all texts."""
-    rows, total = [], 0
-    for number, counts in zip(numbers, words.counts, strict=True):
-        length = sum(counts.values())
-        total += length
-        rows += [(_to_key(word), number, count, length) for word, count in counts.items()]
-    return rows, total
+async def _read_runs(c: "Connection") -> list[Run]:
+    rows = await c.fetch(f"SELECT {', '.join(Run._fields)} FROM text_run ORDER BY first")
+    return [Run(*row) for row in rows]
 
 
-def _to_key(word: str) -> str:
-    """Return the key of a word in the index: the word itself, or the hash of a long one."""
-    data = word.encode()
-    # No word contains a space, so that a hash never is the key of another word.
-    return word if len(data) <= _LONGEST_KEY else f"sha256 {hashlib.sha256(data).hexdigest()}"
+async def _take_rows(c: "Connection", condition: str, *values: Any) -> list[Row]:
+    """Delete rows of the index, and return them."""
+    rows = await c.fetch(f"DELETE FROM posting WHERE {condition} RETURNING {', '.join(COLUMNS)}", *values)
+    return [tuple(row) for row in rows]
+
+
+async def _copy_rows(c: "Connection", rows: Sequence[Row]) -> None:
+    if rows:
+        await c.copy_records_to_table("posting", records=rows, columns=COLUMNS)
 
 
 async def _query_terms(queries: Sequence[str], language: Language | None) -> list[dict[str, int]]:
     return await offload_if(sum(map(len, queries)) > _MANY_LETTERS, Analyser(language).query_terms, queries)
 
 
-def _add_words(words_by_query: Iterable[Mapping[str, int]]) -> tuple[list[int], list[str], list[int], list[int | None]]:
-    """Return the words of all queries as columns: query, key, number in the query, frequency."""
-    rows = [(query, *item) for query, words in enumerate(words_by_query) for item in words.items()]
-    return [row[0] for row in rows], [_to_key(row[1]) for row in rows], [row[2] for row in rows], [None] * len(rows)
-
-
-def _follow(known: KnownLanguage, stored: object) -> Language | None:
-    """Note the language that the server told, and return it."""
-    known.value = _check_stored(stored)
-    return known.value
-
-
-def _check_stored(stored: object) -> Language | None:
+def _parse_language(value: str | None) -> Language | None:
+    """Return the language in a setting."""
+    if value is None:
+        raise StoreCorrupt("the corpus does not say the language of its texts; build it again")
     try:
-        return check_language(stored)
-    except ArgumentError:
-        raise StoreError("the corpus has texts of a language that this version does not know; update airw") from None
+        return check_language(json.loads(value))
+    except (ValueError, ArgumentError):
+        raise StoreError("the texts are of a language that this version of airw does not know; update it") from None
 
 
 def _check_statistics(statistics: object, words_by_query: Iterable[Iterable[str]], formula: str) -> None:

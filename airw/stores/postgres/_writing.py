@@ -15,6 +15,7 @@ from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_j
 from airw.stores.postgres._field_json import to_fields
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import encode_vectors
+from airw.stores.postgres._word_runs import TextWords, analyse
 from airw.values import ArtifactChange, Extraction, Language, LedgerEntry
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class NewRows:
     embeddings: _Columns = field(default_factory=dict)
     record_ids: Sequence[str] = ()
     texts: Sequence[str] = ()
-    words: _words.TextWords | None = None
+    words: TextWords | None = None
     extractions: dict[str, Extraction] = field(default_factory=dict)
 
 
@@ -89,7 +90,7 @@ def _prepare(puts: Sequence[ArtifactChange], language: Language | None) -> NewRo
         "fields": encode_jsonb(map(to_fields, metadata)),
     }
     rows.embeddings = {**shared, "record_id": ids, "value": encode_bytes(encode_vectors(rows.vectors))}
-    rows.words = _words.analyse(rows.texts, language)
+    rows.words = analyse(rows.texts, language)
     return rows
 
 

@@ -405,18 +405,8 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
     ) -> list[Ranking]:
-        return await self._database.read(
-            lambda c: _words.search(
-                c,
-                self._language,
-                queries,
-                k,
-                filter=filter,
-                surfaces=surfaces,
-                per_artifact=per_artifact,
-                statistics=statistics,
-            )
-        )
+        scope = _words.TextScope(k, filter, surfaces, per_artifact)
+        return await self._database.read(lambda c: _words.search(c, self._language, queries, scope, statistics))
 
     @override
     async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
