@@ -66,7 +66,7 @@ class KnownIndex:
         if self.dialect.explain_exact(width) is not None:
             return f"{WIDTH} AS width"
         name = index_name(self.dialect, width)
-        return f"""{WIDTH} AS width, (SELECT records FROM text_state) AS records,
+        return f"""{WIDTH} AS width, (SELECT sum(records)::bigint FROM text_run) AS records,
             (SELECT last_value FROM record_number) AS last,
             coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{name}')), false) AS has_index"""
 
@@ -111,7 +111,7 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     if dialect.index is None or not await c.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
         return  # or another process creates it just now
     state = await c.fetchrow(
-        f"""SELECT {WIDTH} AS width, coalesce((SELECT records FROM text_state), 0) AS records,
+        f"""SELECT {WIDTH} AS width, coalesce((SELECT sum(records)::bigint FROM text_run), 0) AS records,
         (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain"""
     )
     width, indexes = state["width"], await c.fetch(_INDEXES)

@@ -9,7 +9,7 @@ from tests.support.postgres import fresh_name, fresh_store, get_server, server_d
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
-LOCAL = {"setting", "text_state"}  # a few rows for all: they stay on the server that is asked
+LOCAL = {"setting", "text_run"}  # a few rows for all: they stay on the server that is asked
 
 
 async def test_the_way_must_be_one_that_there_is():
