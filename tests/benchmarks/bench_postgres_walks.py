@@ -23,7 +23,7 @@ from tests.benchmarks.results import run_in_turn
 from tests.support.postgres import PostgresServer
 
 QUESTION = "How fast are walks on a PostgreSQL server?"
-TOPICS, ROUNDS, PAGE = 1_000, 5, 500
+TOPICS, ROUNDS, PAGE = 1_000, 2, 500
 EDGES = {"ids": [("links", "$id")], "a field": [("next", "topic")]}
 # Edges in a field, the work, both policies, and the goal: how many times faster.
 STRATEGIES = [

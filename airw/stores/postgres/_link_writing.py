@@ -1,6 +1,7 @@
-"""Writes links and names on a PostgreSQL server, and resolves links in the same transaction."""
+"""Writes links and names on a PostgreSQL server, and resolves the links at once."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airw._base.concurrency import offload_if
@@ -48,6 +49,9 @@ _COLUMNS = (*LinkRow._fields, "is_covered")
 _Ref = tuple[str, str | None]
 """A reference within the corpus: its name, and the second one if it has one."""
 
+_Meaning = tuple[str | None, LinkState]
+"""What a reference means: its target if it is one artifact, and its state."""
+
 
 class _Carriers(NamedTuple):
     """The artifacts that carry a name in its strongest tier.
@@ -66,6 +70,20 @@ class _Carriers(NamedTuple):
 _NOBODY = _Carriers(FOLDED_TIER, None, 0)
 
 
+class _Changes(NamedTuple):
+    """What a write changes.
+
+    Args:
+        names: The names of the new artifacts.
+        refs: Their references within the corpus.
+        keys: The names that were added, removed or moved to another tier, for a statement.
+    """
+
+    names: set[NameRow]
+    refs: set[_Ref]
+    keys: list[str]
+
+
 async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]) -> None:
     """Remove the links and names of `removed`, insert new ones, and resolve affected links.
 
@@ -74,16 +92,15 @@ async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], 
     """
     await c.execute(_USE_INDEXES)
     old_names = await _delete(c, removed)
-    count = sum(len(each.links) + len(each.names) + 1 for each in extractions.values())
-    new_names, new_refs = await offload_if(count > _FEW_ROWS, _list_names_and_refs, extractions)
-    await c.copy_records_to_table("name", records=new_names, columns=NameRow._fields)
-    # A link of another artifact changes its meaning only if a name in its reference was added, removed or moved to
-    # another tier. In a repeated build that is rare.
-    changed = {key for key, _, _ in old_names ^ new_names}
-    affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, to_keys(changed))} if changed else set()
-    meanings = await _resolve(c, new_refs | affected)
-    if new_refs or any(each.links for each in extractions.values()):
-        rows = await offload_if(count > _FEW_ROWS, _make_rows, extractions, meanings)
+    count = len(old_names) + sum(len(each.links) + len(each.names) + 1 for each in extractions.values())
+    changes = await offload_if(count > _FEW_ROWS, _find_changes, extractions, old_names)
+    await c.copy_records_to_table("name", records=changes.names, columns=NameRow._fields)
+    # A link of another artifact changes its meaning only if a name in its reference has changed. In a repeated build
+    # that is rare.
+    affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, changes.keys)} if changes.keys else set()
+    meanings = await _resolve(c, changes.refs | affected)
+    rows = await offload_if(count > _FEW_ROWS, _make_rows, extractions, meanings)
+    if rows:
         await c.copy_records_to_table("link", records=rows, columns=_COLUMNS)
     if affected:
         await _change_targets(c, [*affected], meanings)
@@ -99,8 +116,8 @@ async def _delete(c: "Connection", artifact_ids: Sequence[str]) -> set[NameRow]:
     return {NameRow(*row) for row in await c.fetch(_DELETE_NAMES, artifact_ids, keys)}
 
 
-def _list_names_and_refs(extractions: Mapping[str, Extraction]) -> tuple[set[NameRow], set[_Ref]]:
-    """Return the names of artifacts, and the references to be resolved."""
+def _find_changes(extractions: Mapping[str, Extraction], old_names: AbstractSet[NameRow]) -> _Changes:
+    """Return what a write changes, if the artifacts that it removes had these names."""
     names = {NameRow(id, 0, id) for id in extractions}
     for id, extraction in extractions.items():
         if extraction.names or extraction.fold_case:
@@ -111,22 +128,32 @@ def _list_names_and_refs(extractions: Mapping[str, Extraction]) -> tuple[set[Nam
         for link in extraction.links
         if link.target_source is None
     }
-    return names, refs
+    return _Changes(names, refs, to_keys(key for key, _, _ in names ^ old_names))
 
 
-async def _resolve(c: "Connection", refs: Collection[_Ref]) -> dict[_Ref, tuple[str | None, LinkState]]:
-    """Return the target and the state of each reference."""
-    if not refs:
-        return {}
+async def _resolve(c: "Connection", refs: AbstractSet[_Ref]) -> dict[_Ref, _Meaning]:
+    """Return what each reference means."""
+    is_long = len(refs) > _FEW_ROWS
+    keys = await offload_if(is_long, _list_keys, refs)
+    rows = await c.fetch(_CARRIERS, keys) if keys else []
+    return await offload_if(is_long, _find_meanings, refs, rows)
+
+
+def _list_keys(refs: AbstractSet[_Ref]) -> list[str]:
+    """Return the names in references, as written and folded, for a statement."""
     names = {name for ref in refs for name in ref if name is not None}
-    names.update([folded for name in names if (folded := fold_differing(name)) is not None])
+    return to_keys(names | {folded for name in names if (folded := fold_differing(name)) is not None})
+
+
+def _find_meanings(refs: AbstractSet[_Ref], rows: Iterable[Sequence[Any]]) -> dict[_Ref, _Meaning]:
+    """Return what each reference means, from the rows of `_CARRIERS`."""
     carriers: dict[str, _Carriers] = {}
     folded_carriers: dict[str, _Carriers] = {}
-    for key, tier, first, count in await c.fetch(_CARRIERS, to_keys(names)):
+    for key, tier, first, number in rows:
         if tier == FOLDED_TIER:
-            folded_carriers[key] = _Carriers(tier, first, count)
+            folded_carriers[key] = _Carriers(tier, first, number)
         if key not in carriers or tier < carriers[key].tier:
-            carriers[key] = _Carriers(tier, first, count)
+            carriers[key] = _Carriers(tier, first, number)
 
     def find(name: str) -> _Carriers:
         return carriers.get(name) or folded_carriers.get(fold_differing(name) or name, _NOBODY)
@@ -134,8 +161,8 @@ async def _resolve(c: "Connection", refs: Collection[_Ref]) -> dict[_Ref, tuple[
     return {ref: _choose([find(name) for name in ref if name is not None]) for ref in refs}
 
 
-def _choose(sides: Iterable[_Carriers]) -> tuple[str | None, LinkState]:
-    """Return the target and the state of a reference, from the carriers of its names.
+def _choose(sides: Iterable[_Carriers]) -> _Meaning:
+    """Return what a reference means, from the carriers of its names.
 
     A name resolves if exactly one artifact carries it. Of two that do, the stronger tier counts, then the first name.
     """
@@ -148,9 +175,7 @@ def _choose(sides: Iterable[_Carriers]) -> tuple[str | None, LinkState]:
     return min(resolved, key=lambda side: side.tier).first, "resolved"
 
 
-def _make_rows(
-    extractions: Mapping[str, Extraction], meanings: Mapping[_Ref, tuple[str | None, LinkState]]
-) -> list[tuple[Any, ...]]:
+def _make_rows(extractions: Mapping[str, Extraction], meanings: Mapping[_Ref, _Meaning]) -> list[tuple[Any, ...]]:
     """Return the links of artifacts, resolved."""
     rows: list[tuple[Any, ...]] = []
     for id, extraction in extractions.items():
@@ -166,9 +191,7 @@ def _make_rows(
     return rows
 
 
-async def _change_targets(
-    c: "Connection", refs: Sequence[_Ref], meanings: Mapping[_Ref, tuple[str | None, LinkState]]
-) -> None:
+async def _change_targets(c: "Connection", refs: Sequence[_Ref], meanings: Mapping[_Ref, _Meaning]) -> None:
     """Change the stored links with these references whose meaning is another one now."""
     names, or_names = [ref for ref, _ in refs], [or_ref for _, or_ref in refs]
     targets, states = [meanings[ref][0] for ref in refs], [meanings[ref][1] for ref in refs]
