@@ -8,7 +8,7 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw.errors import ArgumentError
 from airw.protocols import BestRecords, StepAnswer
-from airw.testing._store_tools import StoreCase, StoreFixture, artifacts_with_links, diverse_artifacts
+from airw.testing._store_tools import StoreCase, StoreFixture, diverse_artifacts
 from airw.testing.changes import EAST, put, vector_of
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
 from airw.values import Edge, Link, Record
@@ -132,7 +132,7 @@ async def _a_step_without_records_is_empty(fixture: StoreFixture) -> None:
 
 @case(CASES, "read_step", promise="`read_step` refuses a direction, an origin and a limit that do not exist.")
 async def _options_that_do_not_exist_are_refused_in_a_step(fixture: StoreFixture) -> None:
-    store: Any = await fixture.open_store(artifacts_with_links())
+    store: Any = await fixture.open_store([put("a", "one", links=[Link("b")]), put("b", "two")])
     bad: list[dict[str, Any]] = [{"direction": "up"}, {"origins": ["odd"]}, {"limit": -1}, {"max_ends": -1}]
     for options in [*bad, {"max_records": -1}]:
         await expect_refusal(ArgumentError, store.read_step(["a"], None, **options), f"read_step(['a'], {options})")

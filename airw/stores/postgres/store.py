@@ -21,10 +21,12 @@ from airw.protocols import (
     RunKeeper,
     RunRows,
     SchemaReader,
+    StepAnswer,
+    StepReader,
     Store,
     TermStatistics,
 )
-from airw.stores.postgres import _links, _records, _runs, _settings, _vectors, _words, _writing
+from airw.stores.postgres import _links, _records, _runs, _settings, _steps, _vectors, _words, _writing
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
 from airw.stores.postgres._sharding import Sharding, check_sharding, distribute_tables
@@ -51,7 +53,9 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 
-class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper):
+class PostgresStore(
+    Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper, StepReader
+):
     """A `Store` in a schema of a PostgreSQL database, safe to share between machines.
 
     The server needs PostgreSQL 14 or later, with the extension `vector` (pgvector 0.8 or later). The corpus "notes" is
@@ -435,6 +439,28 @@ class PostgresStore(Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceRe
     ) -> list[list[Edge]]:
         links = LinkFilter(types=types, exclude=exclude, origins=origins)
         return await self._database.read(lambda c: _links.neighbors(c, ids, direction, links, limit))
+
+    @override
+    async def read_step(
+        self,
+        ids: Sequence[str],
+        query: Floats | None,
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+        hit_ids: Sequence[str] = (),
+        known_ids: Sequence[str] = (),
+        max_ends: int = 0,
+        max_records: int = 0,
+        with_vectors: bool = False,
+    ) -> StepAnswer:
+        links = LinkFilter(types=types, exclude=exclude, origins=origins)
+        reads = (hit_ids, known_ids, max_ends, max_records, with_vectors)
+        request = _steps.StepRequest(ids, query, direction, links, limit, *reads)
+        return await self._database.read(lambda c: _steps.read_step(c, request))
 
     @override
     async def resolve(self, refs: Sequence[str]) -> list[list[str]]:

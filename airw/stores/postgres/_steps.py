@@ -1,0 +1,191 @@
+"""A step of a walk in one statement: edges, best records, and their scores."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.checks import check_choice, check_count, check_limit
+from airw._base.concurrency import offload_if
+from airw.protocols import ArtifactVectors, BestRecords, StepAnswer
+from airw.stores._indexes.dense_index import check_queries
+from airw.stores.postgres._links import _EDGES, _ORDER, _make_edges, edge_parameters, select_edges
+from airw.stores.postgres._records import _make_records
+from airw.stores.postgres._texts import keep_storable
+from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
+from airw.stores.postgres._vectors import _WIDTH
+from airw.values import DIRECTIONS, Direction, LinkFilter, Record
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+_FEW = 500  # edges and artifacts that are made in less than a millisecond
+_EDGE, _COMPARED, _RECORD, _VECTOR = range(4)  # the parts of the answer
+
+# `{ids}` are the artifacts in order, `{query}` is null for first records, and `{width}` is that of the query.
+_STEP = f"""
+    WITH asked AS (SELECT id, place FROM unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place)),
+    edge AS MATERIALIZED (
+        SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {_ORDER}) AS place, link.*
+        FROM ({{edges}}) AS link JOIN asked ON asked.id = link.near
+    ),
+    -- 1. The artifacts to compare: those asked for, and then the ends.
+    compared AS MATERIALIZED (
+        SELECT id, 0 AS place FROM unnest ({{hits}}::text[]) AS hit (id)
+        UNION ALL
+        (SELECT far, min(place) FROM edge
+        WHERE corpus IS NULL AND {{ends}}::bigint > 0
+            AND NOT EXISTS (SELECT FROM unnest ({{hits}}::text[] || {{known}}::text[]) AS other (id) WHERE id = far)
+        GROUP BY far ORDER BY min(place) LIMIT {{ends}}::bigint)
+    ),
+    -- 2. The best record of each, or the first one.
+    best AS MATERIALIZED (
+        SELECT DISTINCT ON (artifact_id) artifact_id, record_id, number, value <#> {{query}}::vector AS distance
+        FROM embedding
+        WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared))
+            AND ({{query}}::vector IS NULL OR {_WIDTH} = {{width}}::integer)
+        ORDER BY artifact_id, value <#> {{query}}::vector, CASE WHEN {{query}}::vector IS NOT NULL THEN idx END, number
+    ),
+    -- 3. Those of hits, and of the nearest ends of each artifact.
+    carried AS MATERIALIZED (
+        SELECT best.artifact_id, best.number FROM best JOIN compared ON id = artifact_id WHERE place = 0
+        UNION
+        SELECT artifact_id, number FROM (
+            SELECT best.artifact_id, best.number,
+                row_number() OVER (PARTITION BY own.owner ORDER BY best.distance, own.place) AS rank
+            FROM (SELECT owner, far, min(place) AS place FROM edge WHERE corpus IS NULL GROUP BY owner, far) AS own
+            JOIN best ON best.artifact_id = own.far JOIN compared ON compared.id = own.far AND compared.place > 0
+            WHERE {{records}}::bigint > 0
+        ) AS near WHERE rank <= {{records}}::bigint
+    )
+    -- 4. Parts that are unlike share the columns of a row.
+    SELECT {_EDGE} AS part, *, NULL::bigint[] AS places, NULL::bytea[] AS bytes
+    FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")})
+        AS of_artifact (name, texts, ids, kinds, flags, others, numbers)
+    UNION ALL
+    SELECT {_COMPARED}, {_WIDTH}::text, NULL, array_agg(id), array_agg(record_id), NULL, NULL, array_agg(distance),
+        NULL, NULL
+    FROM (SELECT * FROM compared LEFT JOIN best ON artifact_id = id ORDER BY place) AS found
+    UNION ALL
+    SELECT {_RECORD}, NULL, array_agg(metadata::text), array_agg(id), array_agg(kind), NULL, array_agg(artifact_id),
+        NULL, array_agg(idx), array_agg(text)
+    FROM record JOIN carried USING (artifact_id, number)
+    WHERE artifact_id = ANY (ARRAY (SELECT artifact_id FROM carried))
+    UNION ALL
+    SELECT {_VECTOR}, NULL, array_agg(artifact_id), array_agg(record_id), NULL, NULL, NULL, NULL,
+        NULL, array_agg(vector_send(value))
+    FROM (
+        SELECT artifact_id, record_id, value FROM embedding
+        WHERE {{has_vectors}}::boolean AND artifact_id = ANY (ARRAY (SELECT id FROM compared))
+        ORDER BY artifact_id, number
+    ) AS own"""
+_OF_EDGES = slice(1, 8)  # the columns of `_EDGES` in a row
+_PARAMETERS = ("ids", "query", "width", "hits", "known", "ends", "records", "has_vectors")
+
+
+class StepRequest(NamedTuple):
+    """The request of a step; see `StepReader.read_step`.
+
+    Args:
+        ids: The artifacts whose edges are read.
+        query: The vector of the query; `None` for first records.
+        direction: The direction of the edges.
+        links: The filter of the edges.
+        limit: The most edges per artifact.
+        hit_ids: Artifacts to compare, whose records are read.
+        known_ids: Ends that are not compared.
+        max_ends: The most ends to compare.
+        max_records: The most records of ends per artifact.
+        with_vectors: Whether vectors are read.
+    """
+
+    ids: Sequence[str]
+    query: Floats | None
+    direction: Direction
+    links: LinkFilter
+    limit: int | None
+    hit_ids: Sequence[str]
+    known_ids: Sequence[str]
+    max_ends: int
+    max_records: int
+    with_vectors: bool
+
+
+@lru_cache
+def _make_statement(direction: Direction, is_limited: bool) -> str:  # noqa: FBT001
+    first = 6 if is_limited else 5  # after the parameters of the edges
+    names = {name: f"${number}" for number, name in enumerate(_PARAMETERS, first)}
+    return _STEP.format(edges=select_edges(direction, is_limited=is_limited), **names)
+
+
+async def read_step(c: "Connection", request: StepRequest) -> StepAnswer:
+    """Return the edges of artifacts, and the best records of these and of the other ends."""
+    check_choice("direction", request.direction, DIRECTIONS)
+    check_limit(request.limit)
+    check_count("max_ends", request.max_ends)
+    check_count("max_records", request.max_records)
+    query, limit = request.query, request.limit
+    if query is not None:
+        query = check_queries(query[None], None)[0]
+    rows = await c.fetch(
+        _make_statement(request.direction, limit is not None),
+        *edge_parameters(request.ids, request.links),
+        *([] if limit is None else [limit]),
+        keep_storable(dict.fromkeys(request.ids)),
+        None if query is None else encode_vectors(query[None])[0],
+        None if query is None else len(query),
+        keep_storable(dict.fromkeys(request.hit_ids)),
+        keep_storable(request.known_ids),
+        request.max_ends,
+        request.max_records,
+        request.with_vectors,
+    )
+    parts = {row["part"]: row for row in rows}
+    if query is not None:
+        width = parts[_COMPARED]["name"]
+        check_queries(query[None], None if width is None else int(width))
+    size = sum(len(row["ids"] or ()) for row in rows)
+    return await offload_if(size > _FEW, _make_answer, request, rows, parts)
+
+
+def _make_answer(request: StepRequest, rows: Sequence[Any], parts: dict[int, Any]) -> StepAnswer:
+    """Return an answer, made of the rows of its parts."""
+    edges = [row[_OF_EDGES] for row in rows if row["part"] == _EDGE]
+    # 1. The compared artifacts that the server knows; hits come in any order, ends in that of the edges.
+    found = parts[_COMPARED]
+    columns = (found["ids"] or (), found["kinds"] or (), found["numbers"] or ())
+    best = {id: (record_id, distance) for id, record_id, distance in zip(*columns, strict=True)}
+    artifact_ids = list(dict.fromkeys([*request.hit_ids, *best]))
+    nothing = (None, None)
+    record_ids = [best.get(id, nothing)[0] for id in artifact_ids]
+    distances = [best.get(id, nothing)[1] for id in artifact_ids]
+    scores = np.array([np.nan if distance is None else -distance for distance in distances], np.float32)
+    # 2. Their records and vectors.
+    record_of = {record.id: record for record in _to_records(parts[_RECORD])}
+    return StepAnswer(
+        _make_edges(request.ids, edges),
+        artifact_ids,
+        BestRecords(record_ids, scores),
+        [None if record_id is None else record_of.get(record_id) for record_id in record_ids],
+        _make_vectors(artifact_ids, parts) if request.with_vectors else None,
+    )
+
+
+def _to_records(row: Any) -> list[Record]:
+    columns = [row[name] or () for name in ("ids", "others", "kinds", "places", "bytes", "texts")]
+    return _make_records([*zip(*columns, strict=True)])
+
+
+def _make_vectors(artifact_ids: Sequence[str], parts: dict[int, Any]) -> ArtifactVectors:
+    """Return the vectors of artifacts; they come by artifact, and each in the order of its records."""
+    row = parts[_VECTOR]
+    owners, record_ids, values = (row[name] or () for name in ("texts", "ids", "bytes"))
+    rows_of: dict[str, list[int]] = {}
+    for number, owner in enumerate(owners):
+        rows_of.setdefault(owner, []).append(number)
+    rows = [rows_of.get(id, []) for id in artifact_ids]
+    ids = [[record_ids[number] for number in own] for own in rows]
+    stored = [values[number] for own in rows for number in own]
+    return ArtifactVectors(ids, decode_vectors(stored, int(parts[_COMPARED]["name"] or 0)))
