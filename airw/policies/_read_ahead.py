@@ -17,7 +17,7 @@ MAX_ENDS = 1_000
 """The most ends that one call compares; those of a hub that are more take a second call."""
 
 MAX_START = 64
-"""The most artifacts of a start that are read with what follows them, before it is known which are committed."""
+"""The most artifacts whose records are read before it is known whether they are committed."""
 
 _OTHER_METHODS = ("neighbors", "best_of", "get_records", "records_of", "vectors_of")
 

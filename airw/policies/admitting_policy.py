@@ -175,7 +175,9 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         new_values = [value for values in values_of.values() for value in values]
         artifacts = await find_artifacts(new_values, require(store, "matching", self._name, "edges=..."))
         memory.last_neighbors = dict.fromkeys(id for ids in artifacts.values() for id in ids)
-        return [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
+        neighbors = [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
+        await self._read_found(state, committed, neighbors, store)
+        return neighbors
 
     def _admit(self, state: WalkState[B], frontier: Frontier) -> NDArray[np.intp]:
         """Return the positions to admit: the whole start, or the `adjacent_k` nearest of a step."""

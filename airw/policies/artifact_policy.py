@@ -258,7 +258,25 @@ class ArtifactPolicy(Policy[A]):
         }
         matcher = require(store, "matching", self._name, "edges=...")
         artifacts.update(await find_artifacts(list(new_values.values()), matcher))
-        return [to_nodes(entry.node.id, values_of[entry.node.id], artifacts) for entry in committed]
+        neighbors = [to_nodes(entry.node.id, values_of[entry.node.id], artifacts) for entry in committed]
+        await self._read_found(state, committed, neighbors, store)
+        return neighbors
+
+    async def _read_found(
+        self,
+        state: WalkState[A],
+        committed: Sequence[CommittedNode],
+        neighbors: Sequence[Sequence[ArtifactNode]],
+        store: Walkable,
+    ) -> None:
+        """Read the records of a few new artifacts in one call if the store can."""
+        ids = dict.fromkeys(node.id for nodes in neighbors for node in nodes)
+        options, memory = self._read_options, state.memory
+        is_known = state.visited.__contains__ if options.with_vectors else memory.has_record
+        new_ids = [id for id in ids if not is_known(id)]
+        is_few = 0 < len(new_ids) <= MAX_START
+        if is_few and reads_steps(store.store) and not self._is_counting(state, committed):
+            await self._read_ahead(state, [], new_ids, store)
 
     async def _field_values(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges

@@ -1,4 +1,4 @@
-"""Walks over a store that reads a whole step in one call equal walks over one that does not."""
+"""Walks are the same, whether or not the store reads a whole step in one call."""
 
 import pytest
 from hypothesis import given, settings

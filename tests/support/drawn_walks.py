@@ -1,4 +1,4 @@
-"""Walks drawn at random, over a store that reads a whole step in one call and over one that does not."""
+"""Walks drawn at random, over stores that do and do not read a whole step in one call."""
 
 import re
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ async def walk_of(policy, store, *, has_events, **options):
 
 
 async def compare_with_and_without_steps(draw, make_store=StepStore):
-    """Check that walks over a drawn corpus tell the same, whether or not the store reads steps."""
+    """Check that walks tell the same, whether or not the store reads steps."""
     async with make_store() as store:
         await store.apply(draw_changes(draw))
         for _ in range(4):

@@ -179,7 +179,7 @@ def _to_records(row: Any) -> list[Record]:
 
 
 def _make_vectors(artifact_ids: Sequence[str], parts: dict[int, Any]) -> ArtifactVectors:
-    """Return the vectors of artifacts; they come by artifact, and each in the order of its records."""
+    """Return the vectors of artifacts, each with those of its records in their order."""
     row = parts[_VECTOR]
     owners, record_ids, values = (row[name] or () for name in ("texts", "ids", "bytes"))
     rows_of: dict[str, list[int]] = {}
