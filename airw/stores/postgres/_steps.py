@@ -15,7 +15,7 @@ from airw.stores.postgres._links import _EDGES, _ORDER, _make_edges, edge_parame
 from airw.stores.postgres._records import _make_records
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
-from airw.stores.postgres._vectors import _WIDTH
+from airw.stores.postgres._vector_index import WIDTH
 from airw.values import DIRECTIONS, Direction, LinkFilter, Record
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _STEP = f"""
         SELECT DISTINCT ON (artifact_id) artifact_id, record_id, number, value <#> {{query}}::vector AS distance
         FROM embedding
         WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared))
-            AND ({{query}}::vector IS NULL OR {_WIDTH} = {{width}}::integer)
+            AND ({{query}}::vector IS NULL OR {WIDTH} = {{width}}::integer)
         ORDER BY artifact_id, value <#> {{query}}::vector, CASE WHEN {{query}}::vector IS NOT NULL THEN idx END, number
     ),
     -- 3. Those of hits, and of the nearest ends of each artifact.
@@ -65,7 +65,7 @@ _STEP = f"""
     FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")})
         AS of_artifact (name, texts, ids, kinds, flags, others, numbers)
     UNION ALL
-    SELECT {_COMPARED}, {_WIDTH}::text, NULL, array_agg(id), array_agg(record_id), NULL, NULL, array_agg(distance),
+    SELECT {_COMPARED}, {WIDTH}::text, NULL, array_agg(id), array_agg(record_id), NULL, NULL, array_agg(distance),
         NULL, NULL
     FROM (SELECT * FROM compared LEFT JOIN best ON artifact_id = id ORDER BY place) AS found
     UNION ALL
