@@ -96,7 +96,12 @@ class Location(NamedTuple):
 
     def name_in(self, config: dict[str, Any]) -> str:
         """Return the name of the corpus with these settings."""
-        return self.name or str(config.get("name", self.default_name))
+        if self.name is not None:
+            return self.name
+        stored = str(config.get("name", self.default_name))
+        # An address names the corpus itself, but names are compared without case.
+        is_other = isinstance(self.place, CorpusAddress) and stored.casefold() != self.place.name.casefold()
+        return self.default_name if is_other else stored
 
     @property
     def default_name(self) -> str:

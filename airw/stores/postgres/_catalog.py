@@ -234,7 +234,8 @@ async def list_schemas(connection: "Session") -> list[str]:
         SCHEMA_PREFIX,
         _MARK,
     )
-    return sorted(row["name"].removeprefix(SCHEMA_PREFIX) for row in rows)
+    names = (row["name"].removeprefix(SCHEMA_PREFIX) for row in rows)
+    return sorted(name for name in names if "~" not in name)  # of an unfinished copy
 
 
 async def take_lock(connection: "Session", key: int, seconds: float) -> bool:

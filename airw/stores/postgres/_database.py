@@ -298,6 +298,21 @@ class Database:
         finally:
             await close(connection)
 
+    @asynccontextmanager
+    async def hold_connection(self) -> "AsyncIterator[Session]":
+        """Yield a connection of its own, outside a transaction, and close it afterwards.
+
+        Raises:
+            StoreError: If the server cannot be reached, or fails in the block.
+        """
+        connection = await self._connect()
+        try:
+            with translate_errors(self.place):
+                await _register(connection, await read_state(connection, self.schema, self.place))
+                yield connection
+        finally:
+            await close(connection)
+
     async def exists(self) -> bool:
         """Return whether the database has this corpus; the store need not be open."""
         connection = await self._connect()

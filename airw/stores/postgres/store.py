@@ -3,8 +3,10 @@
 import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
+
+import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_limit, check_number, check_strings
@@ -14,6 +16,7 @@ from airw.protocols import (
     ArtifactVectors,
     BestRecords,
     ChangeFinder,
+    ContentReader,
     FirstSurfaceReader,
     FirstSurfaces,
     IngestRun,
@@ -24,9 +27,10 @@ from airw.protocols import (
     StepAnswer,
     StepReader,
     Store,
+    StoreContent,
     TermStatistics,
 )
-from airw.stores.postgres import _links, _records, _runs, _settings, _steps, _vectors, _words, _writing
+from airw.stores.postgres import _copying, _links, _records, _runs, _settings, _steps, _vectors, _words, _writing
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
 from airw.stores.postgres._sharding import Sharding, check_sharding, distribute_tables
@@ -53,8 +57,19 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 
+_CLEANUP_TIMEOUT = 10.0  # seconds
+
+
 class PostgresStore(
-    Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, TermStatistics, LanguageKeeper, StepReader
+    Store,
+    RunKeeper,
+    ChangeFinder,
+    SchemaReader,
+    FirstSurfaceReader,
+    TermStatistics,
+    LanguageKeeper,
+    StepReader,
+    ContentReader,
 ):
     """A `Store` in a schema of a PostgreSQL database, safe to share between machines.
 
@@ -216,6 +231,49 @@ class PostgresStore(
         """
         await self.aclose()
         await self._database.drop()
+
+    @override
+    def hold_content(self) -> AbstractAsyncContextManager[StoreContent]:
+        return _copying.hold_content(self._database)
+
+    @classmethod
+    @asynccontextmanager
+    async def replace_corpus(
+        cls, dsn: str, corpus: str, *, replace: bool = False, language: Language | None = "en"
+    ) -> AsyncIterator[Self]:
+        """Yield an empty store, which takes the place of a corpus at the end of the block.
+
+        It does so in one step, and if that or the block fails, nothing has changed. Readers see either the
+        old corpus or the new one. Builders of the corpus wait.
+
+        Args:
+            dsn: The address of the database.
+            corpus: The name of the corpus, which need not exist.
+            replace: Whether a corpus that exists is replaced.
+            language: The language of the texts.
+
+        Raises:
+            StoreBusy: If a builder holds the lock of the corpus for more than 30 seconds.
+            StoreError: If the corpus exists and `replace` is false, or the server cannot be reached.
+        """
+        target, copy = cls(dsn, corpus), cls(dsn, _copying.name_copy(corpus), language=language)
+        async with target.writing():
+            if not replace and await target.exists():
+                raise StoreError(f"{target._database.place} exists; pass replace=True to replace it")
+            await copy._discard_copy()  # that a killed process has left
+            try:
+                # The lock of the copy is of no use here, but when it is released, its indexes are complete.
+                async with copy, copy.writing():
+                    yield copy
+                await _copying.put_in_place(copy._database, target._database)
+            except BaseException:
+                with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True), suppress(StoreError):
+                    await copy._discard_copy()
+                raise
+
+    async def _discard_copy(self) -> None:
+        if await self.exists():
+            await self._database.drop()
 
     async def __aenter__(self) -> Self:
         if not self._database.is_open:

@@ -54,7 +54,7 @@ def _read_artifacts(connection: "sqlite3.Connection", ids: Sequence[str]) -> lis
     vectors, extractions = _read_vectors(connection, ids), _read_extractions(connection, ids)
     none = np.empty((0, 0), np.float32)
     return [
-        ArtifactChange(entry, records, vectors.get(id, none), extractions.get(id, Extraction()))
+        ArtifactChange(entry, records, vectors.get(id, none), extractions[id])
         for id, entry, records in zip(
             ids, ledger(connection, ids), records_of(connection, ids, None, None), strict=True
         )
@@ -77,7 +77,7 @@ def _read_vectors(connection: "sqlite3.Connection", ids: Sequence[str]) -> dict[
 
 
 def _read_extractions(connection: "sqlite3.Connection", ids: Sequence[str]) -> dict[str, Extraction]:
-    """Return the links and names of each artifact that has any."""
+    """Return the links and names of each artifact."""
     links: dict[str, list[Link]] = {}
     names: dict[str, list[tuple[str, int]]] = {}
     for id, *link in connection.execute(
@@ -91,4 +91,4 @@ def _read_extractions(connection: "sqlite3.Connection", ids: Sequence[str]) -> d
         [keys_json(ids)],
     ):
         names.setdefault(id, []).append((key, tier))
-    return {id: make_extraction(id, links.get(id, []), names.get(id, [])) for id in {*links, *names}}
+    return {id: make_extraction(id, links.get(id, []), names.get(id, [])) for id in ids}

@@ -49,9 +49,42 @@ async def copy_file(source: Path, target: Path, *, replace: bool = False) -> Non
         StoreError: If the target exists and `replace` is false, or a file cannot be read or written.
     """
     source, target = await in_thread(_check_paths, source, target)
-    async with _prepare_target(target, replace=replace) as partial:
+    async with replace_file(target, replace=replace) as partial:
         await _run_until_cancelled(_copy_pages, source, partial)
         await in_thread(_copy_segments, source, target)
+
+
+@asynccontextmanager
+async def replace_file(target: Path, *, replace: bool = False) -> AsyncIterator[Path]:
+    """Yield the path of a partial file, which takes the place of a corpus.
+
+    It does so at the end of the block, in one step. Builders of the corpus wait.
+
+    Args:
+        target: The file; its folder must exist.
+        replace: Whether a file that exists is replaced.
+
+    Raises:
+        StoreBusy: If a builder holds the lock of the target for more than 30 seconds.
+        StoreError: If the target exists and `replace` is false, or is not a corpus, or cannot be written.
+    """
+    target = await in_thread(target.absolute)
+    lock = target.with_name(target.name + "-lock")
+    has_lock = lock.exists()
+    async with SqliteStore(target).writing():
+        try:
+            await in_thread(_check_target, target, replace)
+            partial = await in_thread(_prepare_partial, target)
+            try:
+                yield partial
+                await in_thread(_copy_segments, partial, target)
+                await in_thread(_put_in_place, partial, target, None)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await in_thread(_remove_partial, partial)
+        finally:
+            if not has_lock:
+                lock.unlink(missing_ok=True)
 
 
 async def check_file(path: Path, *, only_if_changed: bool = False) -> list[str]:
@@ -128,26 +161,6 @@ async def _write_changes(store: SqliteStore, changes: Sequence[ArtifactChange]) 
         # One of them has a value that airw never writes: find it.
         return [id for change in changes for id in await _write_changes(store, [change])]
     return []
-
-
-@asynccontextmanager
-async def _prepare_target(target: Path, *, replace: bool) -> AsyncIterator[Path]:
-    """Lock the target, yield the path of a partial file, and put that in place."""
-    lock = target.with_name(target.name + "-lock")
-    has_lock = lock.exists()
-    async with SqliteStore(target).writing():
-        try:
-            await in_thread(_check_target, target, replace)
-            partial = await in_thread(_prepare_partial, target)
-            try:
-                yield partial
-                await in_thread(_put_in_place, partial, target, None)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await in_thread(_remove_partial, partial)
-        finally:
-            if not has_lock:
-                lock.unlink(missing_ok=True)
 
 
 def _check_paths(source: Path, target: Path) -> tuple[Path, Path]:

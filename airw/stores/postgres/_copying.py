@@ -1,0 +1,123 @@
+"""Copying whole corpora out of a PostgreSQL server and into one."""
+
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.concurrency import in_thread
+from airw.protocols import StoreContent
+from airw.stores._link_rows import make_extraction
+from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
+from airw.stores.postgres._database import Database
+from airw.stores.postgres._keys import prefix_of, to_prefixes
+from airw.stores.postgres._records import artifact_ids, ledger, records_of
+from airw.stores.postgres._schema import quote
+from airw.stores.postgres._settings import read_settings
+from airw.stores.postgres._vector_codec import decode_vectors
+from airw.stores.postgres._words import read_language
+from airw.values import ArtifactChange, Extraction, Link
+
+if TYPE_CHECKING:
+    from airw.stores.postgres._session import Session
+
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_VECTORS = "SELECT artifact_id, number, value FROM embedding WHERE artifact_id = ANY ($1::text[])"
+_LINKS = f"""
+    SELECT artifact_id, position, ref, type, origin, target_source, file, line, or_ref, coalesce(weight, 1)
+    FROM link WHERE {prefix_of("artifact_id")} = ANY ($1::text[])"""
+_NAMES = f"SELECT artifact_id, key, tier FROM name WHERE {prefix_of('artifact_id')} = ANY ($1::text[])"
+_BYTES_OF_DIGEST = 4
+_LONGEST_START = 40  # characters of a name that the name of its unfinished copy begins with
+
+
+@asynccontextmanager
+async def hold_content(database: Database) -> AsyncIterator[StoreContent]:
+    """Yield the content of a corpus; its snapshot ends with the block."""
+    # A connection of its own, as a copy may take long.
+    async with database.hold_connection() as connection:
+        await connection.execute(_BEGIN)
+        config = await read_settings(connection, "config")
+        calibrations = await read_settings(connection, "calibration")
+        language, ids = await read_language(connection), await artifact_ids(connection)
+
+        async def read(ids: Sequence[str]) -> list[ArtifactChange]:
+            return await _read_artifacts(connection, ids)
+
+        yield StoreContent(config.get("", {}), calibrations, language, ids, read)
+
+
+async def _read_artifacts(c: "Session", ids: Sequence[str]) -> list[ArtifactChange]:
+    """Return artifacts as they were written."""
+    entries, records = await ledger(c, ids), await records_of(c, ids, None, None)
+    vector_rows, prefixes = await c.fetch(_VECTORS, list(ids)), to_prefixes(ids)
+    link_rows, name_rows = await c.fetch(_LINKS, prefixes), await c.fetch(_NAMES, prefixes)
+
+    def make() -> list[ArtifactChange]:
+        vectors, extractions = _group_vectors(vector_rows), _group_extractions(ids, link_rows, name_rows)
+        none = np.empty((0, 0), np.float32)
+        return [
+            ArtifactChange(entry, found, vectors.get(id, none), extractions[id])
+            for id, entry, found in zip(ids, entries, records, strict=True)
+            if entry is not None and found is not None
+        ]
+
+    return await in_thread(make)
+
+
+def _group_vectors(rows: Sequence[Sequence[Any]]) -> dict[str, Floats]:
+    """Return the vectors of each artifact, in the order of its records."""
+    values: dict[str, list[bytes]] = {}
+    for id, _, value in sorted(rows, key=lambda row: row[1]):
+        values.setdefault(id, []).append(value)
+    return {id: decode_vectors(each, (len(each[0]) - 4) // 4) for id, each in values.items()}
+
+
+def _group_extractions(
+    ids: Sequence[str], link_rows: Sequence[Sequence[Any]], name_rows: Sequence[Sequence[Any]]
+) -> dict[str, Extraction]:
+    """Return the links and names of each artifact; rows may be of other artifacts, too."""
+    links: dict[str, list[Link]] = {}
+    names: dict[str, list[tuple[str, int]]] = {}
+    for id, _, *link in sorted(link_rows, key=lambda row: row[1]):
+        links.setdefault(id, []).append(Link(*link))
+    for id, key, tier in name_rows:
+        names.setdefault(id, []).append((key, tier))
+    return {id: make_extraction(id, links.get(id, []), names.get(id, [])) for id in ids}
+
+
+def name_copy(corpus: str) -> str:
+    """Return the name under which a copy is written before it takes its place.
+
+    No corpus can have this name.
+
+    Example:
+        >>> name_copy("notes") == name_copy("Notes"), name_copy("notes")[:6]
+        (True, 'notes~')
+    """
+    name = corpus.casefold()
+    digest = hashlib.blake2b(name.encode(), digest_size=_BYTES_OF_DIGEST).hexdigest()
+    return f"{name[:_LONGEST_START]}~{digest}"
+
+
+async def put_in_place(copy: Database, target: Database) -> None:
+    """Give the schema of a copy the name of the target, in one transaction.
+
+    The schema of the target is dropped. The caller holds the lock of the builder of both. Open stores go on with the
+    new schema at their next call.
+
+    Raises:
+        StoreBusy: If calls hold the old schema for too long.
+        StoreCorrupt: If the schema of the target is not a corpus.
+        StoreError: If the server cannot be reached, or the role may not do this.
+    """
+    async with target.hold_connection() as connection:
+        state = await read_state(connection, target.schema, target.place)
+        if state.exists:
+            check_format(state, target.place)
+        await connection.execute(begin_locked(lock_key("writer", target.schema)))
+        drop = f"DROP SCHEMA {quote(target.schema)} CASCADE; " if state.exists else ""
+        await connection.execute(f"{drop}ALTER SCHEMA {quote(copy.schema)} RENAME TO {quote(target.schema)}; COMMIT")

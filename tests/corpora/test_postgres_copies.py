@@ -1,0 +1,195 @@
+"""Copies between files and servers are equal, and whole or absent at every moment."""
+
+import contextlib
+
+import anyio
+import numpy as np
+import pytest
+
+from airw.corpora import build, copy_corpus, home, locate, open_corpus, register, restore_corpus
+from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreError
+from airw.sources import from_mapping
+from airw.stores import PostgresStore, SqliteStore
+from airw.testing._store_tools import artifacts_with_names, calls_about, diverse_artifacts
+from airw.testing.changes import put
+from tests.support.postgres import fresh_name, get_server, server_dsn
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
+
+SETTINGS = {"name": "notes", "embedder": "light", "embedder_id": "e", "dim": 8, "own": {"nested": [1, None, "é"]}}
+CALIBRATIONS = {"hybrid": {"min_score": 0.25, "k": 3}, "built dense": {"weights": {"dense": 1.5}}}
+
+
+def artifacts():
+    names = {change.entry.artifact_id: change for change in artifacts_with_names()}
+    others = [change for change in diverse_artifacts() if change.entry.artifact_id not in names]
+    # A server keeps ids of up to 2,000 bytes.
+    return [change for change in (*others, *names.values()) if len(change.entry.artifact_id.encode()) <= 2_000]
+
+
+@contextlib.asynccontextmanager
+async def new_name():
+    name = fresh_name("copy")
+    try:
+        yield name
+    finally:
+        for each in await PostgresStore.list_corpora(server_dsn()):
+            if each.startswith(name):
+                await PostgresStore.remove(server_dsn(), each)
+
+
+@pytest.fixture
+async def name():
+    async with new_name() as name:
+        yield name
+
+
+async def fill(store):
+    await store.apply(artifacts())
+    await store.set_config(SETTINGS)
+    for key, value in CALIBRATIONS.items():
+        await store.set_calibration(key, value)
+
+
+async def answers(store):
+    """Return what every method of a store answers about all artifacts."""
+    calls = calls_about(artifacts())
+    methods = [method for method in calls if hasattr(store, method)]
+    found = {f"{method}{call}": await call.run(store, method) for method in methods for call in calls[method]}
+    return found | {
+        "config": await store.config(),
+        "calibration": await store.calibration(),
+        "language": await store.language(),
+    }
+
+
+def assert_equal(ours, theirs, *, exactly):
+    assert ours.keys() >= theirs.keys() - {key for key in theirs if key.startswith("neighbor_columns")}
+    for call in ours.keys() & theirs.keys():
+        if exactly or not call.startswith(("search", "best_of", "similarities")):
+            np.testing.assert_equal(ours[call], theirs[call], err_msg=call)
+
+
+async def contents(store):
+    async with store.hold_content() as content:
+        changes = await content.read(content.artifact_ids)
+        return (content.config, content.calibrations, content.language), [
+            (c.entry, list(c.records), np.asarray(c.vectors).tobytes(), c.extraction) for c in changes
+        ]
+
+
+@pytest.mark.parametrize("language", ["en", None])
+async def test_a_copy_to_a_server_and_back_equals_the_first_file_in_every_method(name, language, tmp_path):
+    first, back = tmp_path / "notes.airw", tmp_path / "back.airw"
+    async with SqliteStore(first, language=language) as store:
+        await fill(store)
+        before, content = await answers(store), await contents(store)
+    address = f"{server_dsn()}#{name}"
+    assert str(await copy_corpus(first, address)) == address
+    async with await PostgresStore.open(server_dsn(), name) as store:
+        assert_equal(await answers(store), before, exactly=False)
+        assert await contents(store) == content
+    assert await copy_corpus(address, back) == back
+    async with await SqliteStore.open(back) as store:
+        assert_equal(await answers(store), before, exactly=True)
+        assert await contents(store) == content
+
+
+async def test_a_copy_from_a_server_to_a_server_is_equal(name):
+    async with PostgresStore(server_dsn(), name, language=None) as store:
+        await fill(store)
+        before = await contents(store)
+    other = f"{name}.other"
+    await copy_corpus(f"{server_dsn()}#{name}", f"{server_dsn()}#{other}")
+    async with await PostgresStore.open(server_dsn(), other) as store:
+        assert await contents(store) == before
+
+
+async def test_a_target_that_exists_is_replaced_only_on_request(name, tmp_path):
+    source, address = from_mapping({"a": "signing keys"}, name="notes"), f"{server_dsn()}#{name}"
+    async with (
+        build(source, store=tmp_path / "a.airw", embedder="light"),
+        build(from_mapping({"b": "bread"}, name=name), store=address, embedder="light") as old,
+    ):
+        with pytest.raises(StoreError, match="exists; pass replace=True"):
+            await copy_corpus(tmp_path / "a.airw", address)
+        with pytest.raises(ArgumentError, match="same corpus"):
+            await copy_corpus(address, address, replace=True)
+        assert await old.store.artifact_ids() == ["b"]
+        await copy_corpus(tmp_path / "a.airw", address, replace=True)
+        # A store that is open goes on with the new corpus.
+        assert await old.store.artifact_ids() == ["a"]
+        assert [hit.artifact_id for hit in await old.search("keys")] == ["a"]
+    with pytest.raises(CorpusNotFound):
+        await copy_corpus(f"{server_dsn()}#{name}.none", tmp_path / "none.airw")
+    assert not list(tmp_path.glob("none*"))
+
+
+async def test_a_copy_that_fails_or_is_cancelled_leaves_the_target_as_it_was(name, tmp_path, monkeypatch):
+    address = f"{server_dsn()}#{name}"
+    many = from_mapping({f"n{number:04}": f"text {number}" for number in range(2_000)}, name=name)
+    async with build(many, store=tmp_path / "a.airw", embedder="light"):
+        pass
+    async with build(from_mapping({"b": "bread"}, name=name), store=address, embedder="light"):
+        pass
+    seconds, cancelled = 0.02, 0
+    while True:
+        with anyio.move_on_after(seconds) as scope:
+            await copy_corpus(tmp_path / "a.airw", address, replace=True)
+        async with open_corpus(address) as corpus:
+            ids = await corpus.store.artifact_ids()
+        if not scope.cancelled_caught:
+            break
+        assert ids == ["b"] or len(ids) == 2_000  # cancelled after the last step
+        seconds, cancelled = 1.5 * seconds, cancelled + 1
+    assert (len(ids), cancelled > 2) == (2_000, True)
+    schemas = await get_server().fetch("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'airw%~%'")
+    assert not schemas
+    target = tmp_path / "back.airw"
+    async with PostgresStore(server_dsn(), name).writing():
+        with pytest.raises(StoreBusy):
+            async with PostgresStore(server_dsn(), name).writing(timeout=0.05):
+                pass
+        # Reading a corpus needs no lock.
+        await copy_corpus(address, target)
+    assert target.exists()
+    assert not list(tmp_path.glob("*partial*"))
+
+
+async def test_what_a_killed_copy_left_is_replaced_and_never_listed(name, tmp_path):
+    from airw.stores.postgres._copying import name_copy
+
+    async with SqliteStore(tmp_path / "a.airw") as store:
+        await store.apply([put("a", "text")])
+    async with PostgresStore(server_dsn(), name_copy(name)) as left:
+        await left.apply([put("left", "text")])
+    assert not [each for each in await PostgresStore.list_corpora(server_dsn()) if "~" in each]
+    await copy_corpus(tmp_path / "a.airw", f"{server_dsn()}#{name}")
+    async with await PostgresStore.open(server_dsn(), name) as store:
+        assert await store.artifact_ids() == ["a"]
+
+
+async def test_a_copy_shows_one_moment_while_others_write(name, tmp_path):
+    async with PostgresStore(server_dsn(), name) as store:
+        await store.apply([put(f"n{number:04}", f"text {number}") for number in range(600)])
+        async with store.hold_content() as content:
+            first = await content.read(content.artifact_ids[:256])
+            await store.apply([], removals=content.artifact_ids)
+            rest = await content.read(content.artifact_ids[256:])
+    assert len(first) + len(rest) == 600
+    assert all(change.records for change in rest)
+
+
+async def test_a_corpus_is_restored_where_its_name_leads(name, tmp_path):
+    await register(name, "notes", root=tmp_path, embedder="light", store=server_dsn())
+    async with build(from_mapping({"a": "signing keys"}, name="notes"), store=tmp_path / "a.airw", embedder="light"):
+        pass
+    assert await restore_corpus(name, tmp_path / "a.airw") == locate(name).place
+    async with open_corpus(name) as corpus:
+        assert (corpus.name, await corpus.store.artifact_ids()) == (name, ["a"])
+        await corpus.delete(["a"])
+    backup = await copy_corpus(name, f"{server_dsn()}#{name}.backup")
+    await restore_corpus(name, str(backup))
+    await restore_corpus("local", f"{server_dsn()}#{name}")
+    async with open_corpus(home() / "corpora" / "local.airw") as corpus:
+        assert await corpus.store.artifact_ids() == []
