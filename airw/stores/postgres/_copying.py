@@ -13,7 +13,7 @@ from airw.protocols import StoreContent
 from airw.stores._link_rows import make_extraction
 from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
 from airw.stores.postgres._database import Database
-from airw.stores.postgres._keys import prefix_of, to_prefixes
+from airw.stores.postgres._keys import prefix_of, to_keys
 from airw.stores.postgres._records import artifact_ids, ledger, records_of
 from airw.stores.postgres._schema import quote
 from airw.stores.postgres._settings import read_settings
@@ -53,7 +53,7 @@ async def hold_content(database: Database) -> AsyncIterator[StoreContent]:
 async def _read_artifacts(c: "Session", ids: Sequence[str]) -> list[ArtifactChange]:
     """Return artifacts as they were written."""
     entries, records = await ledger(c, ids), await records_of(c, ids, None, None)
-    vector_rows, prefixes = await c.fetch(_VECTORS, list(ids)), to_prefixes(ids)
+    vector_rows, prefixes = await c.fetch(_VECTORS, list(ids)), to_keys(ids)
     link_rows, name_rows = await c.fetch(_LINKS, prefixes), await c.fetch(_NAMES, prefixes)
 
     def make() -> list[ArtifactChange]:
