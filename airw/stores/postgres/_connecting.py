@@ -2,6 +2,7 @@
 
 import os
 import ssl
+import sys
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Any
@@ -16,7 +17,8 @@ _PARAMETERS = (
     *("application_name", "target_session_attrs"),
 )
 _MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
-_DEFAULT_HOSTS = ("/run/postgresql", "/var/run/postgresql", "/tmp", "localhost")  # noqa: S108 - where servers put sockets
+_SOCKETS = ("/run/postgresql", "/var/run/postgresql", "/tmp")  # noqa: S108 - where servers put their sockets
+_DEFAULT_HOSTS = ("localhost",) if sys.platform == "win32" else (*_SOCKETS, "localhost")
 _SETTINGS = {
     "application_name": "airw",
     # A statement that was planned while its table was small would read all of the large one.
@@ -43,11 +45,15 @@ def check_server_address(parameter: str, dsn: object) -> str:
     return address
 
 
-def connect_options(dsn: str) -> dict[str, Any]:
+def connect_options(dsn: str, *, is_replica: bool = False) -> dict[str, Any]:
     """Return the arguments of `asyncpg.connect` for an address.
 
     The server's certificate is verified, also its name, unless its host is this machine, or the address has another
-    `sslmode`.
+    `sslmode`. Of several hosts, the one that is the primary server at that time is taken.
+
+    Args:
+        dsn: The address.
+        is_replica: Take any of several hosts.
 
     Raises:
         ArgumentError: If a part of the address is not known.
@@ -68,8 +74,9 @@ def connect_options(dsn: str) -> dict[str, Any]:
     options |= {name: value for name, value in known.items() if value}
     if "application_name" in parameters:
         options["server_settings"]["application_name"] = parameters["application_name"]
-    if "target_session_attrs" in parameters:
-        options["target_session_attrs"] = parameters["target_session_attrs"]
+    wanted = parameters.get("target_session_attrs")
+    if wanted is not None or len(hosts) > 1:
+        options["target_session_attrs"] = wanted or ("any" if is_replica else "primary")
     return options
 
 

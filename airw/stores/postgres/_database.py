@@ -114,13 +114,16 @@ class Database:
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
         pool = self._make_pool(self._dsn, path, prepare)
         if self._replica_dsns:
-            pools = [self._make_pool(dsn, path, prepare) for dsn in self._replica_dsns]
+            pools = [self._make_pool(dsn, path, prepare, is_replica=True) for dsn in self._replica_dsns]
             self._replicas = Replicas(pool, pools, self._max_lag)
         pool.adopt(connection)
         self._pool, self._is_closed, self._is_partitioned = pool, False, state.is_partitioned
 
-    def _make_pool(self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]") -> ConnectionPool:
-        return ConnectionPool(hide_password(dsn), self._options(dsn, path), self._most, prepare)
+    def _make_pool(
+        self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]", *, is_replica: bool = False
+    ) -> ConnectionPool:
+        options = self._options(dsn, path, is_replica=is_replica)
+        return ConnectionPool(hide_password(dsn), options, self._most, prepare)
 
     async def _create(
         self,
@@ -139,8 +142,8 @@ class Database:
         await create_schema(connection, self.schema, self.place, prepare)
         return await read_state(connection, self.schema, self.place)
 
-    def _options(self, dsn: str, path: str) -> dict[str, Any]:
-        options = connect_options(dsn)
+    def _options(self, dsn: str, path: str, *, is_replica: bool = False) -> dict[str, Any]:
+        options = connect_options(dsn, is_replica=is_replica)
         options["server_settings"] = {**options["server_settings"], **self._settings, "search_path": path}
         return options
 

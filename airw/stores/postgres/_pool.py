@@ -135,8 +135,7 @@ class ConnectionPool:
         for connection in self._busy:
             connection.terminate()
         idle, self._idle = self._idle, []
-        for connection in idle:
-            await close(connection)
+        await asyncio.gather(*map(close, idle))
 
     def abandon(self) -> bool:
         """End all connections without an event loop, and return whether any was open."""

@@ -99,8 +99,9 @@ class PostgresStore(
         dsn: The address of the database, such as `postgresql://user:$NAME@host:5432/database`. `$NAME` is the
             environment variable that has the password. Without a password, it comes from `PGPASSWORD` or `~/.pgpass`.
             No error shows it. The parameters `host`, `port`, `sslmode`, `sslrootcert`, `sslcert`, `sslkey`,
-            `application_name` and `target_session_attrs` may follow after `?`. The server's certificate and name are
-            verified, unless its host is this machine or `sslmode` asks for less.
+            `application_name` and `target_session_attrs` may follow after `?`. Several hosts are separated by commas:
+            the primary server among them is used, also after another has taken over. The server's certificate and name
+            are verified, unless its host is this machine or `sslmode` asks for less.
         corpus: The name of the corpus, of at most 58 bytes and without case. If the database does not have it, entering
             the store creates it, and the extension if the role may.
         replicas: The addresses of standby servers.
@@ -110,6 +111,7 @@ class PostgresStore(
             exists keeps its own; `set_language` changes it.
         sharding: How a new corpus is spread over the servers of a cluster: `"schema"` keeps it on one of them, `"rows"`
             on all.
+        dialect: The approximate index of vectors, for servers that name it otherwise; the default is pgvector's.
 
     Raises:
         ArgumentError: If an argument cannot be used, or a part of an address is not known.

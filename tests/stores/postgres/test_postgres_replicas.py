@@ -150,6 +150,24 @@ async def test_reads_go_on_for_a_while_when_the_primary_is_gone():
             assert await store.config() == {}
 
 
+async def test_a_standby_that_takes_over_is_found_among_several_hosts():
+    with PostgresServer() as primary, PostgresServer(copy_of=primary) as standby:
+        both = f"postgresql://postgres@/postgres?host={standby.folder},{primary.folder}"
+        async with PostgresStore(both, "moved") as store:
+            await store.set_config({"a": 1})
+            [row] = await primary.fetch("SELECT pg_current_wal_lsn() AS position")
+            caught_up = "SELECT pg_last_wal_replay_lsn() >= $1 AS is_done"
+            deadline = anyio.current_time() + 5
+            while not (await standby.fetch(caught_up, row["position"]))[0]["is_done"]:
+                assert anyio.current_time() < deadline
+                await anyio.sleep(0.01)
+            primary.kill()
+            await standby.execute("SELECT pg_promote()")
+            assert await store.config() == {"a": 1}
+            await store.set_config({"a": 2})
+            assert await store.config() == {"a": 2}
+
+
 def test_replicas_are_a_list_of_addresses():
     with pytest.raises(ArgumentError, match="replicas"):
         PostgresStore("postgresql://localhost/db", "notes", replicas="postgresql://localhost/db")
