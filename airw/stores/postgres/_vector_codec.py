@@ -18,7 +18,7 @@ _HEADER = 4  # bytes before the numbers: the width and an unused one, of two byt
 
 
 async def register_codec(connection: "Connection", schema: str) -> None:
-    """Make a connection take and return values of the type `vector`, and arrays of them, as bytes.
+    """Make a connection take and return values of the type `vector` as bytes.
 
     Args:
         connection: The connection.

@@ -76,7 +76,7 @@ class KnownIndex:
             self._seen[width] = _Seen(row["has_index"], row["records"] or 0, row["last"])
 
     def sample(self, width: int) -> tuple[list[int], int]:
-        """Return numbers near which records are looked at, and how many matches mean that many records match."""
+        """Return numbers of a sample of records, and how many of them match a common filter."""
         seen = self._seen[width]
         least = max(_RARE, min(_FEW / max(1, seen.records), 1.0)) * _SAMPLE
         return (_FRACTIONS * seen.last).astype(np.int64).tolist(), int(np.ceil(least))
@@ -102,7 +102,9 @@ async def drop_indexes(c: "Connection") -> None:
 
 
 async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
-    """Create the index if the corpus has grown enough, and drop what is of no use; others read and write meanwhile.
+    """Create the index if the corpus has grown enough, and drop what is of no use.
+
+    Others read and write meanwhile.
 
     Args:
         c: A connection of its own, which is in no transaction.

@@ -50,7 +50,7 @@ class _ScoredRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class VectorSearch:
+class DenseRequest:
     """What is searched for, the same for all queries of a call."""
 
     k: int
@@ -76,7 +76,7 @@ class _Scope:
     sampled: str = ""
 
     @classmethod
-    def of(cls, wanted: VectorSearch, parameters: Parameters) -> "_Scope":
+    def of(cls, wanted: DenseRequest, parameters: Parameters) -> "_Scope":
         scope, of_records = cls(), []
         if wanted.surfaces is not None:
             kinds = parameters.add(keep_storable(wanted.surfaces), "text[]")
@@ -110,7 +110,7 @@ async def prepare_insert(c: "Connection", puts: Sequence[ArtifactChange], vector
         await drop_indexes(c)
 
 
-async def search(c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch) -> list[Ranking]:
+async def search(c: "Connection", known: KnownIndex, queries: Floats, wanted: DenseRequest) -> list[Ranking]:
     """Return the `k` best records or artifacts of each query."""
     queries = check_queries(queries, None)
     width = queries.shape[1]
@@ -138,7 +138,7 @@ async def search(c: "Connection", known: KnownIndex, queries: Floats, wanted: Ve
     return await _search_all(c, known, queries, wanted)
 
 
-def _find_depth(known: KnownIndex, wanted: VectorSearch) -> int | None:
+def _find_depth(known: KnownIndex, wanted: DenseRequest) -> int | None:
     """Return how many rows to ask an index for; `None` if comparing all is better."""
     least = 2.0 * wanted.k * (known.crowding if wanted.per_artifact else 1)
     # With a filter, the last rows that an index finds are worse than some that it passes by.
@@ -147,9 +147,9 @@ def _find_depth(known: KnownIndex, wanted: VectorSearch) -> int | None:
 
 
 def _is_enough(
-    rows: "Sequence[Record]", kept: Sequence[_ScoredRow], wanted: VectorSearch, asked: tuple[int, bool, float]
+    rows: "Sequence[Record]", kept: Sequence[_ScoredRow], wanted: DenseRequest, asked: tuple[int, bool, float]
 ) -> bool:
-    """Return whether these rows answer a query, whose `asked` are its depth, `is_common` and margin."""
+    """Return whether rows answer a query; `asked` are its depth, `is_common` and margin."""
     depth, is_common, margin = asked
     if is_common:
         return len(kept) == wanted.k
@@ -165,7 +165,7 @@ def _note_crowding(known: KnownIndex, groups: "Sequence[Sequence[Record]]") -> N
 
 
 async def _ask_index(
-    c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch, depth: int
+    c: "Connection", known: KnownIndex, queries: Floats, wanted: DenseRequest, depth: int
 ) -> "list[Record]":
     """Return what the index finds; if few records match, all of them compared."""
     parameters, width = Parameters(), queries.shape[1]
@@ -197,15 +197,21 @@ async def _ask_index(
     return rows
 
 
-async def _search_all(c: "Connection", known: KnownIndex, queries: Floats, wanted: VectorSearch) -> list[Ranking]:
+async def _search_all(
+    c: "Connection", known: KnownIndex, queries: Floats, wanted: DenseRequest, *, with_ties: bool = False
+) -> list[Ranking]:
     """Return the rankings of an exact search."""
     k, width = max(wanted.k, 0), queries.shape[1]
     parameters, margins = Parameters(), [_find_margin(query) for query in queries]
     vectors = parameters.add(encode_vectors(queries), "vector[]")
     bounds = parameters.add(margins, "float8[]")
-    limit = parameters.add(k + _SPARE if k else 0, "bigint")
+    limit = parameters.add(k if with_ties or not k else k + _SPARE, "bigint")
     wide = f"known.width = {parameters.add(width, 'integer')}"
-    best = (_best_artifacts if wanted.per_artifact else _best_records)(_Scope.of(wanted, parameters), wide, limit)
+    scope = _Scope.of(wanted, parameters)
+    if with_ties:
+        best = _best_with_ties(scope, wide, limit, per_artifact=wanted.per_artifact)
+    else:
+        best = (_best_artifacts if wanted.per_artifact else _best_records)(scope, wide, limit)
     rows = await c.fetch(
         f"""SELECT known.*, found.* FROM (SELECT {known.state_sql(width)}) known LEFT JOIN LATERAL (
             SELECT query.place, near.* FROM unnest({vectors}, {bounds}) WITH ORDINALITY AS query (aim, margin, place)
@@ -218,9 +224,10 @@ async def _search_all(c: "Connection", known: KnownIndex, queries: Floats, wante
     for query, group, margin in zip(queries, _group(rows, len(queries)), margins, strict=True):
         kept = _keep_best(_score_rows(query, group), wanted)
         count = len({row["artifact_id"] for row in group}) if wanted.per_artifact else len(group)
-        is_cut = k > 0 and count == k + _SPARE
+        is_cut = not with_ties and k > 0 and count == k + _SPARE
         if is_cut and _may_miss(group, kept, margin, per_artifact=wanted.per_artifact):
-            kept = _keep_best(_score_rows(query, await _read_ties(c, query, kept, margin, wanted)), wanted)
+            # Rare. All again, as what is found at two moments does not fit together.
+            return await _search_all(c, known, queries, wanted, with_ties=True)
         rankings.append(_to_ranking(kept))
     return rankings
 
@@ -232,7 +239,7 @@ def _best_records(scope: _Scope, wide: str, limit: str) -> str:
 
 
 def _best_artifacts(scope: _Scope, wide: str, limit: str) -> str:
-    """Return SQL for the records of the best artifacts that may be the best of their artifact."""
+    """Return SQL for records of the best artifacts that may be their best ones."""
     # The first OFFSET keeps vectors out of the rows that are grouped. The second keeps the order of the loops: the
     # planner does not know that a pair of artifact and number has one record, and expects too few rows.
     return f"""SELECT {_COLUMNS} FROM (
@@ -246,29 +253,25 @@ def _best_artifacts(scope: _Scope, wide: str, limit: str) -> str:
         WHERE v.distance <= best.distance + query.margin"""
 
 
-async def _read_ties(
-    c: "Connection", query: Floats, kept: Sequence[_ScoredRow], margin: float, wanted: VectorSearch
-) -> "list[Record]":
-    """Return all rows that may be as good as the worst that is kept.
+def _best_with_ties(scope: _Scope, wide: str, limit: str, *, per_artifact: bool) -> str:
+    """Return SQL for all records that may be as good as the worst that is kept.
 
-    Of equal vectors, these are only as many as can be kept. This is for a shortlist that ends within rows of equal
+    Of equal vectors, these are only as many as can be kept. This is for a shortlist that ends within records of equal
     scores, of which there may be very many.
     """
-    parameters = Parameters()
-    vector, limit = parameters.add(encode_vectors(query[None])[0], "vector"), parameters.add(len(kept), "bigint")
-    farthest = parameters.add(margin - kept[-1].score, "float8")
-    scope = _Scope.of(wanted, parameters)
-    rows: list[Record] = await c.fetch(
-        f"""SELECT {_COLUMNS} FROM (
-            SELECT v.*, v.value <#> {vector} AS distance,
+    where = f"{wide} AND {scope.condition}"
+    cut = f"SELECT v.artifact_id, v.value <#> query.aim AS distance FROM {scope.tables} WHERE {where} OFFSET 0"
+    if per_artifact:
+        cut = f"SELECT min(v.distance) AS distance FROM ({cut}) v GROUP BY v.artifact_id"
+    return f"""SELECT {_COLUMNS} FROM (
+            SELECT v.*,
             row_number() OVER (PARTITION BY v.value ORDER BY v.artifact_id, v.idx, v.number) AS record_place,
             dense_rank() OVER (PARTITION BY v.value ORDER BY v.artifact_id) AS artifact_place,
             row_number() OVER (PARTITION BY v.value, v.artifact_id ORDER BY v.idx, v.number) AS own_place
-            FROM {scope.tables} WHERE v.value <#> {vector} <= {farthest} AND {scope.condition}) v
-        WHERE record_place <= {limit} OR (artifact_place <= {limit} AND own_place = 1)""",
-        *parameters.values,
-    )
-    return rows
+            FROM (SELECT v.*, v.value <#> query.aim AS distance FROM {scope.tables} WHERE {where} OFFSET 0) v
+            WHERE v.distance <= query.margin + (SELECT max(cut.distance) FROM
+                (SELECT near.distance FROM ({cut}) near ORDER BY near.distance LIMIT {limit}) cut)) v
+        WHERE record_place <= {limit} OR (artifact_place <= {limit} AND own_place = 1)"""
 
 
 def _find_margin(query: Floats) -> float:
@@ -297,7 +300,7 @@ def _score_rows(query: Floats, rows: "Sequence[Record]") -> list[_ScoredRow]:
     ]
 
 
-def _keep_best(rows: Sequence[_ScoredRow], wanted: VectorSearch) -> list[_ScoredRow]:
+def _keep_best(rows: Sequence[_ScoredRow], wanted: DenseRequest) -> list[_ScoredRow]:
     """Return the `k` best rows, or the best rows of the `k` best artifacts."""
     ranked = sorted(rows, key=lambda row: row.rank)
     if wanted.per_artifact:
@@ -325,7 +328,7 @@ def _to_ranking(rows: Sequence[_ScoredRow]) -> Ranking:
 async def best_of(
     c: "Connection", query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None
 ) -> BestRecords:
-    """Return the best record of each artifact; `None` and NaN for an artifact without records."""
+    """Return the best record of each artifact; `None` and NaN if it has no records."""
     query = check_queries(query[None], None)[0]
     rows = await c.fetch(
         f"""SELECT known.width, best.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (

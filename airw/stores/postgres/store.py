@@ -435,7 +435,7 @@ class PostgresStore(
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
     ) -> list[Ranking]:
-        wanted = _vectors.VectorSearch(k, filter, surfaces, per_artifact)
+        wanted = _vectors.DenseRequest(k, filter, surfaces, per_artifact)
         return await self._database.read(lambda c: _vectors.search(c, self._near, queries, wanted))
 
     @override
