@@ -1,4 +1,4 @@
-"""The approximate index of the vectors: what a store knows of it, and how it is made and dropped.
+"""The approximate index of the vectors: how it is made, dropped and known.
 
 HNSW is from Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
 Small World graphs", IEEE TPAMI, 2018.
@@ -32,7 +32,7 @@ _INDEXES = f"""SELECT name.relname AS name, index.indisvalid AS is_valid FROM pg
 
 
 class _Seen(NamedTuple):
-    """What the last answer of the server told: whether there is an index, and of how many records."""
+    """The state of the index at the last answer of the server."""
 
     has_index: bool
     records: int
@@ -87,7 +87,10 @@ class KnownIndex:
 
 
 def index_name(dialect: PostgresDialect, width: int) -> str:
-    """Return the name of the index of vectors of this width; another statement has another name."""
+    """Return the name of the index of vectors of this width.
+
+    An index that is created with other SQL has another name.
+    """
     return f"{_PREFIX}{width}_{zlib.crc32(_create_sql(dialect, width, '').encode()):08x}"
 
 

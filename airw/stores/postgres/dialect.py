@@ -1,4 +1,4 @@
-"""The SQL of an approximate vector index, which differs between servers that speak as PostgreSQL does."""
+"""The SQL of an approximate vector index, which differs between servers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _DISTANCE = "({value}::{element}({width})) <#> {query}::{element}({width})"
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresDialect:
-    """The approximate vector index of a `PostgresStore`: when it is made, and the SQL that makes and uses it.
+    """The approximate vector index of a `PostgresStore`, as SQL and settings.
 
     The defaults are for PostgreSQL with pgvector. Results do not depend on the SQL, beyond the recall of the index:
     the store scores what the index finds again. Use the same dialect wherever a corpus is opened. The SQL is sent as it
@@ -62,7 +62,7 @@ class PostgresDialect:
             "hnsw.scan_mem_multiplier": "4",
         }
     )
-    build_settings: Mapping[str, str] = field(default_factory=lambda: {"maintenance_work_mem": "1GB"})
+    build_settings: Mapping[str, str] = field(default_factory=lambda: {"maintenance_work_mem": "2GB"})
 
     def __post_init__(self) -> None:
         check_count("exact_rows", self.exact_rows)

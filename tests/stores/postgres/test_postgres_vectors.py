@@ -27,7 +27,7 @@ def near_topics(count, seed, dim=32):
     return unit_rows(rows, count=count)
 
 
-def paged(items, size):
+def iterate_pages(items, size):
     """Return the items in tuples of this size; the last may be shorter."""
     items = iter(items)
     return iter(lambda: tuple(islice(items, size)), ())
@@ -36,7 +36,7 @@ def paged(items, size):
 def changes_of(vectors, *, per_artifact=3, first=0):
     """Return artifacts with these vectors, whose records have the fields of `SHARES`."""
     random = np.random.default_rng(1)
-    for number, rows in enumerate(paged(range(len(vectors)), per_artifact), first):
+    for number, rows in enumerate(iterate_pages(range(len(vectors)), per_artifact), first):
         name = f"a{number:06}"
         records = [
             Record(
@@ -55,7 +55,7 @@ def changes_of(vectors, *, per_artifact=3, first=0):
 
 async def fill(store, vectors, **options):
     async with store.writing():
-        for page in paged(changes_of(vectors, **options), 1_000):
+        for page in iterate_pages(changes_of(vectors, **options), 1_000):
             await store.apply(page)
 
 
@@ -231,7 +231,7 @@ async def test_others_read_and_write_while_an_index_is_made():
                     answered, number = answered + 1, number + 1
 
             async with store.writing():
-                for page in paged(changes_of(vectors), 1_000):
+                for page in iterate_pages(changes_of(vectors), 1_000):
                     await store.apply(page)
                 group.start_soon(read)
                 await anyio.sleep(0.05)
