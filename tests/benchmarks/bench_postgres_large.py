@@ -1,6 +1,6 @@
 """A corpus that grows on a PostgreSQL server, beside the same corpus in a file.
 
-It has 10,000 and 100,000 records of 384 dimensions; the benchmark takes minutes. `AIRW_BENCH_ROWS` sets other sizes,
+It has 10,000 and 100,000 records of 384 dimensions; the benchmark takes minutes. `AIRW_BENCH_SIZES` sets other sizes,
 `10000,1000000`. `AIRW_BENCH_DSN` names a server on which the corpora are kept, so that a later run only asks.
 `AIRW_BENCH_SQLITE=0` leaves out the file.
 """
@@ -21,7 +21,7 @@ from airw.values.filters import parse_filter
 from tests.benchmarks.bench_large import DIM, near_topics
 from tests.support.postgres import PostgresServer
 
-SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_ROWS", "10000,100000").split(",")]
+SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_SIZES", "10000,100000").split(",")]
 WITH_SQLITE = os.environ.get("AIRW_BENCH_SQLITE", "1") == "1"
 PAGE, QUERIES, CLIENTS, K = 2_000, 40, 32, 10
 QUESTION = "How does a corpus grow on a PostgreSQL server?"
