@@ -9,7 +9,8 @@ import re
 import unicodedata
 import weakref
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
@@ -93,10 +94,28 @@ class Tokenizer:
         is_complete = self._known is known and len(max(missing, key=len)) <= _LONGEST_KNOWN
         return known if is_complete else ChainMap(found, known)  # without a copy of all that is known
 
+    def count(self, text: str) -> int:
+        """Return the number of words of a prepared text in an index of FTS5.
+
+        Among them are those that `split` leaves out: very long ones, which FTS5 cuts inside a character.
+        """
+        with self._index([text]) as connection:
+            (count,) = connection.execute("SELECT count(*) FROM word").fetchone()
+        return int(count)
+
     def _tokenize(self, parts: Sequence[str]) -> list[Sequence[str]]:
         if not self._stems and all(map(str.isascii, parts)):
             return [_find_words(part) for part in parts]
         words: list[list[str]] = [[] for _ in parts]
+        with self._index(parts) as connection:
+            for row, word in connection.execute("SELECT doc, term FROM word ORDER BY doc, offset"):
+                if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
+                    words[row].append(word)
+        return list(map(tuple, words))
+
+    @contextmanager
+    def _index(self, parts: Sequence[str]) -> "Iterator[sqlite3.Connection]":
+        """Enter with the words of these parts, and of no others, in the table `word`."""
         try:
             connection = self._idle.pop()
         except IndexError:
@@ -105,13 +124,10 @@ class Tokenizer:
         try:
             rows = ((row, part.encode(errors="replace").decode()) for row, part in enumerate(parts))
             connection.executemany("INSERT INTO piece (rowid, text) VALUES (?, ?)", rows)
-            for row, word in connection.execute("SELECT doc, term FROM word ORDER BY doc, offset"):
-                if "\ufffd" not in word:  # else FTS5 cut a long word inside a character, and no query can match it
-                    words[row].append(word)
+            yield connection
         finally:
             connection.execute("ROLLBACK")
             self._idle.append(connection)
-        return list(map(tuple, words))
 
     def _connect(self) -> "sqlite3.Connection":
         import sqlite3

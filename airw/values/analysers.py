@@ -85,6 +85,18 @@ class Analyser:
         """
         return _find_tokenizer(self.tokenizer).split([prepare_text(text) for text in texts])
 
+    def count(self, text: str) -> int:
+        """Return the number of words of a text, by which BM25 measures its length.
+
+        It is that of `terms`, but for a word of more than 32,768 bytes. It counts even if its cut end makes it a word
+        that no query can match.
+
+        Example:
+            >>> Analyser("en").count("An ox, an axe")
+            4
+        """
+        return _find_tokenizer(self.tokenizer).count(prepare_text(text))
+
     def query_terms(self, queries: Sequence[str]) -> list[dict[str, int]]:
         """Return the words of each query that count, and how often it has each.
 

@@ -40,6 +40,7 @@ _DEPTHS = range(0, 17, 2)  # how many bits of a hash can tell the row: so rows a
 _ROW_PAIRS = 256  # pairs in a row, at most on average
 _COMMON = 512  # pairs of a word in a run, above which they are in parts
 _PART_BITS = 10  # a part has the records of 1,024 numbers
+_LONG = 8_192  # letters with at most 32,768 bytes
 _FANOUT = 8  # runs of one size that are merged
 _COUNT_BITS, _LENGTH_BITS = 20, 24  # besides 19 bits of a number, in an entry of 8 bytes
 _DIRECTORY = np.dtype([("word", "<u8"), ("size", "<u4")])
@@ -108,14 +109,23 @@ class TextWords:
 def analyse(texts: Sequence[str], language: Language | None) -> TextWords:
     """Return the words of texts; a thread should do it for more than a few."""
     words_by_text = Analyser(language).split(texts)
-    lengths = np.fromiter(map(len, words_by_text), np.int64, len(texts))
+    sizes = np.fromiter(map(len, words_by_text), np.int64, len(texts))
     places: dict[str, int] = {}
     words = (places.setdefault(word, len(places)) for word in chain.from_iterable(words_by_text))
-    of_texts = np.fromiter(words, np.int64, int(lengths.sum()))
-    keys, counts = np.unique(np.repeat(np.arange(len(texts)), lengths) << 32 | of_texts, return_counts=True)
+    of_texts = np.fromiter(words, np.int64, int(sizes.sum()))
+    keys, counts = np.unique(np.repeat(np.arange(len(texts)), sizes) << 32 | of_texts, return_counts=True)
+    # A length also counts words that are too long for any query; they are very rare.
+    long = [place for place, text in enumerate(texts) if len(text) > _LONG and _has_long_word(text)]
+    lengths = sizes.copy()
+    lengths[long] = [Analyser(language).count(texts[place]) for place in long]
     at = keys >> 32
     hashes = hash_words(places)[keys & 0xFFFFFFFF]
     return TextWords(language, Pairs(hashes, at, counts.astype(np.int64), lengths[at]), lengths)
+
+
+def _has_long_word(text: str) -> bool:
+    """Return whether a word may have more than 32,768 bytes, and be cut inside a character."""
+    return not text.isascii() and max(map(len, text.split()), default=0) > _LONG
 
 
 def hash_words(words: Iterable[str]) -> Hashes:
@@ -202,10 +212,8 @@ def drop_records(rows: Sequence[Row], numbers: Numbers) -> tuple[list[Row], int]
     blocks = Blocks(rows)
     pairs = blocks.to_pairs()
     stay = np.flatnonzero(~np.isin(pairs.numbers, numbers))
-    at = blocks.rows[stay]
-    codes, runs, parts = (
-        np.array(column, np.int64)[at] for column in zip(*(row[:3] for row in blocks.sorted), strict=True)
-    )
+    labels = np.array([row[:3] for row in blocks.sorted], np.int64).reshape(-1, 3)[blocks.rows[stay]]
+    codes, runs, parts = labels.T
     return _pack(codes, runs, parts, pairs.take(stay)), len(pairs.words) - len(stay)
 
 
