@@ -16,7 +16,13 @@ _FEW_ROWS = 500  # rows that are made in less than a millisecond
 
 # Statements about many keys have one index that helps, and a join with the whole texts. Right after a bulk load the
 # server has no statistics and would rather read the table than use an index, so this is forbidden for the transaction.
-_USE_INDEXES = "SET LOCAL enable_seqscan = off"
+# The same statement tells readers that links may have changed; see `max_fan_in`.
+_BEGIN = """
+    WITH changed AS (
+        INSERT INTO setting VALUES ('links', '', to_json(gen_random_uuid()))
+        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value
+    )
+    SELECT set_config('enable_seqscan', 'off', true)"""
 _DELETE_COVERED = "DELETE FROM link WHERE is_covered AND artifact_id = ANY ($1::text[])"
 _DELETE_OTHERS = f"""
     DELETE FROM link USING unnest($1::text[]) AS removed (id)
@@ -90,7 +96,7 @@ async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], 
     The caller has a transaction open, and no other writer has one. New links are resolved before they are inserted, and
     of the others those are changed whose meaning has changed.
     """
-    await c.execute(_USE_INDEXES)
+    await c.execute(_BEGIN)
     old_names = await _delete(c, removed)
     count = len(old_names) + sum(len(each.links) + len(each.names) + 1 for each in extractions.values())
     changes = await offload_if(count > _FEW_ROWS, _find_changes, extractions, old_names)

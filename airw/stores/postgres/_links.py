@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import offload_if
+from airw._base.lru import LruCache
 from airw.stores._link_rows import FOLDED_TIER, fold_differing
 from airw.stores.postgres._keys import prefix_of, to_keys
 from airw.stores.postgres._texts import keep_storable
@@ -108,17 +109,21 @@ _REFERRERS = f"""
     ) AS found GROUP BY kind, corpus, node"""
 _LIST_REFERRERS = _REFERRERS.format(result="array_agg(DISTINCT artifact_id)")
 _COUNT_REFERRERS = _REFERRERS.format(result="count(DISTINCT artifact_id)")
+# Counting takes a second for a million links. So it is done only if links have changed since the value in the cache.
 _MAX_FAN_IN = f"""
-    SELECT coalesce(max(count), 0) FROM (
-        SELECT count(*) AS count FROM (
-            SELECT DISTINCT target_source, coalesce(target, ref) AS node, artifact_id FROM link
-            WHERE (target_source IS NOT NULL OR artifact_id <> coalesce(target, ref))
-                AND NOT (state = 'ambiguous' AND EXISTS (
-                    SELECT FROM name
-                    WHERE {prefix_of("key")} = {prefix_of("link.ref")} AND key = link.ref AND artifact_id = key
-                )) AND ($1::text[] IS NULL OR type = ANY ($1))
-        ) AS referrer GROUP BY target_source, node
-    ) AS node"""
+    SELECT state, CASE WHEN state IS DISTINCT FROM $2 THEN (
+        SELECT coalesce(max(count), 0) FROM (
+            SELECT count(*) AS count FROM (
+                SELECT DISTINCT target_source, coalesce(target, ref) AS node, artifact_id FROM link
+                WHERE (target_source IS NOT NULL OR artifact_id <> coalesce(target, ref))
+                    AND NOT (state = 'ambiguous' AND EXISTS (
+                        SELECT FROM name
+                        WHERE {prefix_of("key")} = {prefix_of("link.ref")} AND key = link.ref AND artifact_id = key
+                    )) AND ($1::text[] IS NULL OR type = ANY ($1))
+            ) AS referrer GROUP BY target_source, node
+        ) AS node
+    ) END
+    FROM (VALUES ((SELECT value::text FROM setting WHERE kind = 'links'))) AS known (state)"""
 
 
 def _candidates(ref: str, folded: str) -> str:
@@ -232,9 +237,14 @@ async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], li
     }
 
 
-async def max_fan_in(c: "Connection", links: LinkFilter) -> int:
-    """Return the largest fan-in of all nodes."""
-    return int(await c.fetchval(_MAX_FAN_IN, _keep_storable(links.types)))
+async def max_fan_in(c: "Connection", cache: LruCache[LinkFilter, tuple[str | None, int]], links: LinkFilter) -> int:
+    """Return the largest fan-in of all nodes, from the cache if no link has changed."""
+    known_state, known = cache.get(links, ("", 0))
+    state, counted = await c.fetchrow(_MAX_FAN_IN, _keep_storable(links.types), known_state)
+    largest = known if counted is None else int(counted)
+    cache.discard(links)
+    cache.get_or_create(links, lambda _: (state, largest))
+    return largest
 
 
 async def list_unresolved(

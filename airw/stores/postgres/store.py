@@ -10,6 +10,7 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_count, check_limit, check_number, check_strings
+from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
 from airw.protocols import (
@@ -151,6 +152,7 @@ class PostgresStore(
         )
         self._language = _words.KnownLanguage(check_language(language))
         self._sharding: Sharding = check_sharding(sharding)
+        self._max_fan_in = LruCache[LinkFilter, tuple[str | None, int]](32)
 
     @classmethod
     async def open(
@@ -536,7 +538,7 @@ class PostgresStore(
 
     @override
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        return await self._database.read(lambda c: _links.max_fan_in(c, LinkFilter(types=types)))
+        return await self._database.read(lambda c: _links.max_fan_in(c, self._max_fan_in, LinkFilter(types=types)))
 
     @override
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:

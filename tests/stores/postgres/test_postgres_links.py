@@ -9,11 +9,12 @@ from hypothesis import given, settings
 
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores.postgres._link_writing import replace_links
+from airw.stores.postgres.store import PostgresStore
 from airw.testing.changes import put
 from airw.values import ArtifactRef, Edge, Extraction, Link, UnresolvedLink
 from tests.stores.internals.test_links import REFS, STEPS, TYPES, changes
 from tests.support.drawing import examples
-from tests.support.postgres import fresh_store
+from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
@@ -97,6 +98,16 @@ async def test_the_largest_weight_of_several_links_counts():
         assert out == [Edge("a", "b", "r", weight=0.85), Edge("a", "c", "r")]
         assert await store.neighbors(["b"], direction="in") == [out[:1]]
         assert await store.unresolved_links() == [UnresolvedLink("a", Link("no", weight=0.25))]
+
+
+async def test_the_largest_fan_in_follows_the_writes_of_others():
+    dsn, name = server_dsn(), fresh_name()
+    async with PostgresStore(dsn, name) as store, PostgresStore(dsn, name) as other:
+        for count in (1, 2, 0, 3):
+            await other.apply([put(each, links=[Link("a")]) for each in "bcd"[:count]], removals="bcd")
+            assert [await store.max_fan_in() for _ in range(2)] == [count] * 2
+            assert await store.max_fan_in(types=["r"]) == 0
+    await drop_corpus(dsn, name)
 
 
 async def test_pages_of_a_build_are_resolved_without_reading_whole_tables():
