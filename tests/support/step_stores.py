@@ -36,20 +36,25 @@ class Plain:
     """A store that passes calls on, and so neither reads steps nor has numbers."""
 
     def __init__(self, store):
-        self._store = store
+        self.store = store
 
     def __getattr__(self, name):
-        return getattr(self._store, name)
+        return getattr(self.store, name)
 
 
 class Trips:
     """Counts the calls of a store, and its round trips: calls that overlap are one."""
 
     def __init__(self, store):
-        self.calls, self.count, self._running = Counter(), 0, 0
+        self.calls, self.count, self._store, self._running = Counter(), 0, store, 0
         for name in METHODS:
             if hasattr(type(store), name):
                 setattr(store, name, self._wrap(name, getattr(store, name)))
+
+    def stop(self):
+        """Count no more."""
+        for name in METHODS:
+            vars(self._store).pop(name, None)
 
     def _wrap(self, name, method):
         async def call(*arguments, **options):

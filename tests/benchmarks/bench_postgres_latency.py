@@ -1,0 +1,119 @@
+"""Walks over a PostgreSQL server that is 5 ms away, beside walks over a file.
+
+Each walk commits 64 artifacts. It runs with one round trip a step, with the three calls of a store that reads no steps,
+and over a `SqliteStore` on this machine. The round trips are counted in a walk of their own.
+"""
+
+from functools import partial
+
+import anyio
+import pytest
+
+from airw import Corpus, embedder_from, traverse
+from airw.policies import (
+    Beam,
+    Eager,
+    LinkWalk,
+    Mmr,
+    PathCoverage,
+    PersonalizedPageRank,
+    ReverseDependency,
+    Scope,
+    Scored,
+)
+from airw.stores import SqliteStore
+from airw.testing.changes import put
+from airw.values import Link
+from tests.benchmarks.bench_start import make_vectors
+from tests.benchmarks.results import run_in_turn
+from tests.support.postgres import fresh_store, get_server
+from tests.support.slow_network import slow_port
+from tests.support.step_stores import Plain, Trips
+
+QUESTION = "What does a server cost that is 5 ms away?"
+COUNT, NODES, ROUNDS = 5_000, 64, 3
+EACH_WAY = 0.0025  # seconds
+POLICIES = {
+    "PathCoverage": PathCoverage(),
+    "Beam": Beam(max_depth=None),
+    "Beam, with a scope": Beam(max_depth=None, scope=Scope(keep={"c": {"$lt": 9}})),
+    "Eager": Eager(select_k=NODES),
+    "Eager, shared fields": Eager(select_k=NODES, edges=[("topic", "topic")]),
+    "Mmr": Mmr(select_k=NODES),
+    "Scored": Scored(select_k=NODES, per_iteration_limit=4),
+    "PersonalizedPageRank": PersonalizedPageRank(),
+    "LinkWalk": LinkWalk(max_depth=None),
+    "LinkWalk, weighted": LinkWalk(max_depth=None, weighted=True),
+    "ReverseDependency": ReverseDependency(seeds=["0", "1"], edge_type="a"),
+}
+
+
+def make_changes(texts, vectors):
+    """Return artifacts with four links each, most of them to artifacts that are near by number."""
+    return [
+        put(
+            str(row),
+            text,
+            metadata={"c": row % 10, "topic": row // 8},
+            vectors=[vector],
+            links=[Link(str((row * step + step) % COUNT), "ab"[step % 2]) for step in (2, 3, 5, 7)],
+        )
+        for row, (text, vector) in enumerate(zip(texts, vectors, strict=True))
+    ]
+
+
+async def walk(corpus, query, policy):
+    """Walk to the end; return the hits and the summary."""
+    async with traverse(query, corpus, policy=policy, node_budget=NODES) as found:
+        hits = [hit.artifact_id async for hit in found]
+    return hits, found.summary
+
+
+async def count_trips(corpus, query, policy):
+    trips = Trips(corpus.store if not isinstance(corpus.store, Plain) else corpus.store.store)
+    _, summary = await walk(corpus, query, policy)
+    trips.stop()
+    return trips.count, summary.steps
+
+
+@pytest.fixture
+def blocking():
+    """Return a function that runs async functions in one event loop."""
+    with anyio.from_thread.start_blocking_portal() as portal:
+        yield portal
+
+
+@pytest.fixture
+def corpora(blocking, make_texts, tmp_path):
+    """Return the same corpus three times, and a query."""
+    texts, vectors = make_texts(COUNT), make_vectors(COUNT)
+    embedder = embedder_from(lambda given: [vectors[7]] * len(given), id="given", dim=vectors.shape[1])
+    changes = make_changes(texts, vectors)
+    server = get_server()
+    with (
+        slow_port(f"{server.folder}/.s.PGSQL.{server.port}", seconds=EACH_WAY) as port,
+        blocking.wrap_async_context_manager(SqliteStore(tmp_path / "corpus.airw")) as local,
+        blocking.wrap_async_context_manager(fresh_store(f"postgresql://postgres@127.0.0.1:{port}/postgres")) as remote,
+    ):
+        for start in range(0, COUNT, 1_000):
+            for store in (local, remote):
+                blocking.call(store.apply, changes[start : start + 1_000])
+        blocking.call(server.execute, "ANALYZE")
+        stores = {"SqliteStore, here": local, "one call a step": remote, "three calls a step": Plain(remote)}
+        yield {name: Corpus("notes", store, embedder) for name, store in stores.items()}, " ".join(texts[7].split()[:4])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_walk(name, corpora, blocking, results):
+    kinds, query = corpora
+    ways = {kind: partial(blocking.call, walk, corpus, query, POLICIES[name]) for kind, corpus in kinds.items()}
+    answers = [way()[0] for way in ways.values()]
+    assert answers[0] == answers[1] == answers[2]
+    for way in ways.values():
+        way()
+    rounds = run_in_turn(ways, rounds=ROUNDS)
+    for kind in ("one call a step", "three calls a step"):
+        trips, steps = blocking.call(count_trips, kinds[kind], query, POLICIES[name])
+        work = f"{name}, {len(answers[0])} hits, {steps} steps, {kind}: {trips} round trips"
+        peers = {"airw": rounds[kind], "SqliteStore, here": rounds["SqliteStore, here"]}
+        results.compare(QUESTION, work, peers, {"SqliteStore, here": None})
