@@ -1,5 +1,6 @@
 """A step of a walk in one statement: edges, best records, and their scores."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,65 +25,70 @@ if TYPE_CHECKING:
 _FEW = 500  # edges and artifacts that are made in less than a millisecond
 _EDGE, _COMPARED, _RECORD, _VECTOR = range(4)  # the parts of the answer
 
-# `{ids}` are the artifacts in order, `{query}` is null for first records, and `{width}` is that of the query.
-_STEP = f"""
-    WITH asked AS (SELECT id, place FROM unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place)),
+# The pieces of the statement; one that is not needed is left out, as planning it would take longer than running it. A
+# name in braces is a parameter.
+_ASKED = f"""
+    asked AS (SELECT id, place FROM unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place)),
     edge AS MATERIALIZED (
         SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {_ORDER}) AS place, link.*
         FROM ({{edges}}) AS link JOIN asked ON asked.id = link.near
-    ),
-    -- 1. The artifacts to compare: those asked for, and then the ends.
-    compared AS MATERIALIZED (
-        SELECT id, 0 AS place FROM unnest ({{hits}}::text[]) AS hit (id)
+    ),"""
+_HITS = "SELECT id, 0 AS place FROM unnest ({hits}::text[]) AS hit (id)"
+_ENDS = """
         UNION ALL
         (SELECT far, min(place) FROM edge
-        WHERE corpus IS NULL AND {{ends}}::bigint > 0
-            AND NOT EXISTS (SELECT FROM unnest ({{hits}}::text[] || {{known}}::text[]) AS other (id) WHERE id = far)
-        GROUP BY far ORDER BY min(place) LIMIT {{ends}}::bigint)
-    ),
-    -- 2. The best record of each, or the first one.
+        WHERE corpus IS NULL
+            AND NOT EXISTS (SELECT FROM unnest ({hits}::text[] || {known}::text[]) AS other (id) WHERE id = far)
+        GROUP BY far ORDER BY min(place) LIMIT {ends}::bigint)"""
+_BEST = f"""
+    known AS MATERIALIZED (SELECT {WIDTH} AS width),
     best AS MATERIALIZED (
         SELECT DISTINCT ON (artifact_id) artifact_id, record_id, number, value <#> {{query}}::vector AS distance
         FROM embedding
+        WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared)) AND (SELECT width FROM known) = {{width}}::integer
+        ORDER BY artifact_id, value <#> {{query}}::vector, idx, number
+    )"""
+_FIRST = f"""
+    known AS MATERIALIZED (SELECT {WIDTH} AS width),
+    best AS MATERIALIZED (
+        SELECT DISTINCT ON (artifact_id) artifact_id, record_id, number, NULL::float8 AS distance FROM embedding
         WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared))
-            AND ({{query}}::vector IS NULL OR {WIDTH} = {{width}}::integer)
-        ORDER BY artifact_id, value <#> {{query}}::vector, CASE WHEN {{query}}::vector IS NOT NULL THEN idx END, number
-    ),
-    -- 3. Those of hits, and of the nearest ends of each artifact.
-    carried AS MATERIALIZED (
-        SELECT best.artifact_id, best.number FROM best JOIN compared ON id = artifact_id WHERE place = 0
+        ORDER BY artifact_id, number
+    )"""
+_OF_HITS = "SELECT best.artifact_id, best.number FROM best JOIN compared ON id = artifact_id WHERE place = 0"
+# The nearest ends of each artifact.
+_OF_ENDS = """
         UNION
         SELECT artifact_id, number FROM (
             SELECT best.artifact_id, best.number,
                 row_number() OVER (PARTITION BY own.owner ORDER BY best.distance, own.place) AS rank
             FROM (SELECT owner, far, min(place) AS place FROM edge WHERE corpus IS NULL GROUP BY owner, far) AS own
             JOIN best ON best.artifact_id = own.far JOIN compared ON compared.id = own.far AND compared.place > 0
-            WHERE {{records}}::bigint > 0
-        ) AS near WHERE rank <= {{records}}::bigint
-    )
-    -- 4. Parts that are unlike share the columns of a row.
-    SELECT {_EDGE} AS part, *, NULL::bigint[] AS places, NULL::bytea[] AS bytes
-    FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")})
-        AS of_artifact (name, texts, ids, kinds, flags, others, numbers)
+        ) AS near WHERE rank <= {records}::bigint"""
+# Parts that are unlike share the columns of a row.
+_FOUND_ROW = f"""
+    SELECT {_COMPARED} AS part, (SELECT width FROM known)::text AS name, NULL::text[] AS texts, array_agg(id) AS ids,
+        array_agg(record_id) AS kinds, NULL::boolean[] AS flags, NULL::text[] AS others,
+        array_agg(distance) AS numbers, NULL::bigint[] AS places, NULL::bytea[] AS bytes
+    FROM (SELECT * FROM compared LEFT JOIN best ON artifact_id = id ORDER BY place) AS found"""
+_EDGE_ROWS = f"""
     UNION ALL
-    SELECT {_COMPARED}, {WIDTH}::text, NULL, array_agg(id), array_agg(record_id), NULL, NULL, array_agg(distance),
-        NULL, NULL
-    FROM (SELECT * FROM compared LEFT JOIN best ON artifact_id = id ORDER BY place) AS found
+    SELECT {_EDGE}, *, NULL, NULL FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")}) AS of_artifact"""
+_RECORD_ROW = f"""
     UNION ALL
     SELECT {_RECORD}, NULL, array_agg(metadata::text), array_agg(id), array_agg(kind), NULL, array_agg(artifact_id),
         NULL, array_agg(idx), array_agg(text)
     FROM record JOIN carried USING (artifact_id, number)
-    WHERE artifact_id = ANY (ARRAY (SELECT artifact_id FROM carried))
+    WHERE artifact_id = ANY (ARRAY (SELECT artifact_id FROM carried))"""
+_VECTOR_ROW = f"""
     UNION ALL
     SELECT {_VECTOR}, NULL, array_agg(artifact_id), array_agg(record_id), NULL, NULL, NULL, NULL,
         NULL, array_agg(vector_send(value))
     FROM (
         SELECT artifact_id, record_id, value FROM embedding
-        WHERE {{has_vectors}}::boolean AND artifact_id = ANY (ARRAY (SELECT id FROM compared))
-        ORDER BY artifact_id, number
+        WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared)) ORDER BY artifact_id, number
     ) AS own"""
 _OF_EDGES = slice(1, 8)  # the columns of `_EDGES` in a row
-_PARAMETERS = ("ids", "query", "width", "hits", "known", "ends", "records", "has_vectors")
 
 
 class StepRequest(NamedTuple):
@@ -113,11 +119,38 @@ class StepRequest(NamedTuple):
     with_vectors: bool
 
 
-@lru_cache
-def _make_statement(direction: Direction, is_limited: bool) -> str:  # noqa: FBT001
-    first = 6 if is_limited else 5  # after the parameters of the edges
-    names = {name: f"${number}" for number, name in enumerate(_PARAMETERS, first)}
-    return _STEP.format(edges=select_edges(direction, is_limited=is_limited), **names)
+class _Shape(NamedTuple):
+    """What a statement depends on besides the values of its parameters."""
+
+    direction: Direction
+    is_limited: bool
+    has_query: bool
+    has_ids: bool
+    has_ends: bool
+    has_records: bool
+    has_vectors: bool
+
+
+@lru_cache(maxsize=128)
+def _make_statement(shape: _Shape) -> tuple[str, tuple[str, ...]]:
+    """Return a statement, and the names of its parameters after those of the edges."""
+    pieces = [
+        "WITH",
+        _ASKED if shape.has_ids else "",
+        f"\n    compared AS MATERIALIZED ({_HITS}{_ENDS if shape.has_ends else ''}),",
+        _BEST if shape.has_query else _FIRST,
+        f",\n    carried AS MATERIALIZED ({_OF_HITS}{_OF_ENDS if shape.has_records else ''})",
+        _FOUND_ROW,
+        _EDGE_ROWS if shape.has_ids else "",
+        _RECORD_ROW,
+        _VECTOR_ROW if shape.has_vectors else "",
+    ]
+    sql = "".join(pieces)
+    names = tuple(dict.fromkeys(name for name in re.findall(r"{(\w+)}", sql) if name != "edges"))
+    first = 1 + shape.has_ids * (4 + shape.is_limited)  # after the parameters of the edges
+    numbers = {name: f"${number}" for number, name in enumerate(names, first)}
+    edges = select_edges(shape.direction, is_limited=shape.is_limited)
+    return sql.format(edges=edges, **numbers), names
 
 
 async def read_step(c: "Connection", request: StepRequest) -> StepAnswer:
@@ -126,22 +159,32 @@ async def read_step(c: "Connection", request: StepRequest) -> StepAnswer:
     check_limit(request.limit)
     check_count("max_ends", request.max_ends)
     check_count("max_records", request.max_records)
-    query, limit = request.query, request.limit
+    ids, query, limit = keep_storable(dict.fromkeys(request.ids)), request.query, request.limit
     if query is not None:
         query = check_queries(query[None], None)[0]
-    rows = await c.fetch(
-        _make_statement(request.direction, limit is not None),
-        *edge_parameters(request.ids, request.links),
-        *([] if limit is None else [limit]),
-        keep_storable(dict.fromkeys(request.ids)),
-        None if query is None else encode_vectors(query[None])[0],
-        None if query is None else len(query),
-        keep_storable(dict.fromkeys(request.hit_ids)),
-        keep_storable(request.known_ids),
-        request.max_ends,
-        request.max_records,
+    has_ends = bool(ids and request.max_ends)
+    has_records = bool(has_ends and request.max_records)
+    shape = _Shape(
+        request.direction,
+        limit is not None,
+        query is not None,
+        bool(ids),
+        has_ends,
+        has_records,
         request.with_vectors,
     )
+    sql, names = _make_statement(shape)
+    values = {
+        "ids": ids,
+        "query": None if query is None else encode_vectors(query[None])[0],
+        "width": None if query is None else len(query),
+        "hits": keep_storable(dict.fromkeys(request.hit_ids)),
+        "known": keep_storable(request.known_ids),
+        "ends": request.max_ends,
+        "records": request.max_records,
+    }
+    of_edges = [*edge_parameters(ids, request.links), *([] if limit is None else [limit])] if ids else []
+    rows = await c.fetch(sql, *of_edges, *(values[name] for name in names))
     parts = {row["part"]: row for row in rows}
     if query is not None:
         width = parts[_COMPARED]["name"]
