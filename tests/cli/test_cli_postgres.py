@@ -1,0 +1,122 @@
+"""Commands on corpora that are on a server, by name and by address."""
+
+import json
+
+import anyio
+import pytest
+
+from airw.corpora import home, list_corpora
+from airw.stores import PostgresStore
+from tests.support.postgres import drop_corpus, fresh_name, server_dsn
+
+SECRET = "postgresql://ada:s3cret@db.example/kb"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["build", ".", "--store", SECRET],
+        ["build", ".", f"--store={SECRET}"],
+        ["register", "x", "notes", "--root", ".", "--store", SECRET],
+        ["search", f"{SECRET}#notes", "keys"],
+        ["copy", "notes", SECRET],
+        ["info", "-c", f"{SECRET}#notes"],
+        ["unknown", SECRET],
+    ],
+)
+def test_a_password_on_the_command_line_is_refused_with_what_to_write(words, output_of):
+    error = r"airw: the command line must not contain a password: write 'postgresql://ada:\$PASSWORD@db.example/kb.*\n"
+    assert output_of(*words, code=2, err=error) == ""
+    assert not home().exists()
+
+
+def test_an_address_is_no_source(output_of):
+    output_of("build", "postgresql://db.example/kb", code=2, err=r"airw: SOURCE is what to index.*--store .*kb`\n")
+
+
+def test_an_unreachable_server_is_one_line(output_of):
+    output_of("search", "postgresql://127.0.0.1:1/kb#notes", "keys", code=2, err=r"airw: .*127.0.0.1:1/kb.*\n")
+    output_of("info", "postgresql://127.0.0.1:1/kb", code=2, err=r"airw: .*add the name of one after '#'.*\n")
+
+
+@pytest.fixture
+def name():
+    name = fresh_name("cli")
+    yield name
+    for suffix in ("", ".copy"):
+        anyio.run(drop_corpus, server_dsn(), name + suffix)
+
+
+@pytest.fixture
+def notes(tmp_path, name):
+    """A folder of linked notes with the name of the corpus."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "keys.md").write_text("# Keys\nRotate the signing keys, see [[bread]] and [[missing]].")
+    (folder / "bread.md").write_text("# Bread\nBake a loaf of bread.")
+    return folder
+
+
+@pytest.mark.slow
+class TestOnAServer:
+    def test_a_folder_is_built_there_and_every_command_finds_it_by_name(self, notes, name, output_of, objects):
+        told = output_of("build", notes, "--store", server_dsn(), "--embedder", "light")
+        assert f"{server_dsn()}#{name} contains 2 documents" in told
+        assert list_corpora()[name].store == server_dsn()
+        assert not (home() / "corpora").exists()
+        assert "0 added, 0 updated, 2 unchanged" in output_of("build", name)
+        [hit] = [each for each in objects("search", "keys", "-k", "1") if each["type"] == "hit"]
+        assert hit["artifact_id"] == "keys.md"
+        assert "keys.md" in output_of("traverse", name, "keys")
+        output_of("discover", name, "signing keys")
+        assert "bread.md" in output_of("link", "tree", "keys.md")
+        assert "bread.md" in output_of("link", "list", name, "keys.md")
+        assert "missing" in output_of("link", "check", name, "-v")
+        assert "Bake" in output_of("context", name, "--note", "bread")
+        assert name in output_of("ls")
+        assert "100.0%" in output_of("coverage", name)
+        assert "2 unchanged" in output_of("maintain", name)
+        assert name in output_of("__complete", "search", name[:3])
+        (notes / "bread.md").unlink()
+        assert "1 removed" in output_of("build", notes)
+        output_of("rm", name)
+        assert not list_corpora()
+        assert name not in anyio.run(PostgresStore.list_corpora, server_dsn())
+
+    def test_an_address_takes_the_place_of_a_name(self, notes, name, output_of, objects, monkeypatch):
+        address = f"{server_dsn()}#{name}"
+        output_of("build", notes, "--name", "other", "--store", address, "--embedder", "light")
+        assert [hit["artifact_id"] for hit in objects("search", address, "bread", "-k", "1") if hit["type"] == "hit"]
+        monkeypatch.setenv("AIRW_CORPUS", address)
+        assert "bread.md" in output_of("link", "tree", "keys.md")
+        output_of("rm", address)
+        output_of("search", address, "bread", code=2, err=f"airw: there is no corpus '{name}' on .*\n")
+        assert "not built yet" in output_of("ls")
+
+    def test_info_shows_the_store_without_secrets(self, notes, name, output_of, objects, monkeypatch):
+        monkeypatch.setenv("KB_PASSWORD", "s3cret")
+        address = server_dsn().replace("postgres@", "postgres:$KB_PASSWORD@")
+        output_of("register", name, "notes", "--root", notes, "--embedder", "light", "--store", address)
+        assert "not built yet" in output_of("info", name)
+        output_of("build", name, "--language", "none")
+        told = output_of("info", name)
+        assert "kind           server (PostgreSQL)" in told
+        assert f"address        {address}#{name}" in told
+        assert "language       none: words as they are" in told
+        [about] = objects("info", name)
+        assert (about["store"], about["path"], about["address"]) == ("server", None, f"{address}#{name}")
+        assert "s3cret" not in told + json.dumps(about) + (home() / "registry.json").read_text()
+        output_of("info", name, "--check", code=2, err=r"airw: --check reads a corpus file; .*\n")
+        output_of("build", name, "--repair", code=2, err=r"airw: durability and .*repair are for a corpus file.*\n")
+
+    def test_copies_go_there_and_back(self, notes, name, tmp_path, output_of):
+        output_of("build", notes, "--embedder", "light")
+        address = f"{server_dsn()}#{name}"
+        assert output_of("copy", name, server_dsn()) == f"copied {name} to {address}\n"
+        output_of("copy", name, server_dsn(), code=2, err=r"airw: .*exists; use --force to replace it\n")
+        output_of("copy", name, server_dsn(), "--force")
+        output_of("copy", address, tmp_path / "back.airw")
+        assert "keys.md" in output_of("search", tmp_path / "back.airw", "keys")
+        output_of("rm", name)
+        assert name in output_of("restore", name, address)
+        assert "keys.md" in output_of("search", name, "keys")
