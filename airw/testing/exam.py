@@ -263,3 +263,11 @@ def _array_difference(got: Any, expected: NDArray[Any], place: str) -> tuple[str
         return None
     position = tuple(wrong[0].tolist())
     return f"{place}{list(position)}", got[position].item(), expected[position].item()
+
+
+if __name__ == "__main__":  # the exam of stores and walks, on a server
+    import sys
+
+    from airw.testing._server_exam import main
+
+    sys.exit(main())

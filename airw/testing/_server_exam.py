@@ -1,0 +1,221 @@
+"""The program `python -m airw.testing.exam`: the exam of stores and walks on a PostgreSQL server."""
+
+import argparse
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+
+import anyio
+
+from airw import policies
+from airw._base.messages import error_text, escape_controls
+from airw.corpora import Corpus, build
+from airw.errors import AirwError
+from airw.links import extractor_from
+from airw.protocols import Store
+from airw.sources import from_mapping
+from airw.stores import MemoryStore, PostgresDialect, PostgresStore, refuse_password
+from airw.testing.exam import Case, Exam, Report, expect_equal
+from airw.testing.stores import CAPABILITIES, StoreSuite
+from airw.walking import WalkPolicy, start_walk
+
+_DIALECTS = {
+    "pgvector": PostgresDialect(),
+    "yugabyte": PostgresDialect(
+        element="vector",
+        max_width=2_000,
+        settings={"hnsw.ef_search": "200"},
+        index="CREATE INDEX NONCONCURRENTLY {name} ON embedding USING ybhnsw ((value::vector({width})) vector_ip_ops)",
+    ),
+}
+# PostgresStore reads whole steps instead of numbers of artifacts.
+_OFFERED = CAPABILITIES.keys() - {"adjacency"}
+_QUERY = "rotate the signing keys of the vault"
+_ABOUT = """Run the exam of stores, and walks of all policies, on a PostgreSQL server that you have.
+
+Each case works in a schema of its own, named airw_exam-…, which is dropped again. Other schemas are not touched. The
+role needs CREATE on the database, and the database the extension vector."""
+_EXAMPLES = """examples:
+  python -m airw.testing.exam postgresql://ada@db.example/scratch
+  python -m airw.testing.exam 'postgresql://ada:$PASSWORD@citus.example/scratch' --sharding rows
+  python -m airw.testing.exam 'postgresql://yugabyte@yb.example:5433/scratch' --dialect yugabyte --only walk
+
+The exit code is 0 if no case failed, 1 if one failed, and 2 if the server cannot be examined."""
+
+Open = Callable[[str], AbstractAsyncContextManager[PostgresStore]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        refuse_password("the command line", arguments.address)
+        dialect = _DIALECTS[arguments.dialect]
+        make = partial(PostgresStore, arguments.address, sharding=arguments.sharding, dialect=dialect)
+        reports = anyio.run(_run, arguments.address, make, arguments.only)
+    except KeyboardInterrupt:
+        return _print_error("interrupted", 130)
+    except AirwError as error:
+        return _print_error(str(error), 2)
+    except Exception as error:  # noqa: BLE001 - a user of the program never sees a traceback
+        return _print_error(error_text(error), 2)
+    for report in reports:
+        print(escape_controls(str(report), multiline=True))  # noqa: T201 - the output of a program
+    return int(any(not report.passed for report in reports))
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(_print_error(f"{message}; see --help", 2))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m airw.testing.exam",
+        description=_ABOUT,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "address", metavar="ADDRESS", help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes"
+    )
+    parser.add_argument(
+        "--sharding", choices=("schema", "rows"), default="schema", help="rows: spread each corpus over all servers"
+    )
+    parser.add_argument(
+        "--dialect", choices=tuple(_DIALECTS), default="pgvector", help="the SQL of the index of vectors"
+    )
+    parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")
+    return parser
+
+
+def _print_error(message: str, code: int) -> int:
+    print(f"exam: {escape_controls(' '.join(message.split()))}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+async def _run(address: str, make: Callable[[str], PostgresStore], only: str) -> list[Report]:
+    """Run all cases and return a report of the stores and one of the walks."""
+    schemas = _Schemas(address, make)
+    await schemas.check()
+    stores = StoreSuite(lambda folder: schemas.open(Path(folder).name), capabilities=_OFFERED)
+    walks = _WalkExam(schemas.open)
+    try:
+        return [await _choose(suite, only).run() for suite in (stores, walks)]
+    finally:
+        with anyio.CancelScope(shield=True):
+            await schemas.drop_all()
+
+
+def _choose(suite: Exam[Any], only: str) -> Exam[Any]:
+    # On the instance: the class of a suite belongs to all.
+    suite.all_cases = [case for case in suite.all_cases if only in case.name]  # type: ignore[misc]
+    return suite
+
+
+class _Schemas:
+    """The corpora that the exam has made on the server."""
+
+    def __init__(self, address: str, make: Callable[[str], PostgresStore]) -> None:
+        self._address, self._make = address, make
+        self._mark = os.urandom(4).hex()
+        self._names: dict[str, str] = {}
+
+    async def check(self) -> None:
+        """Check that the server can be used, before the first case.
+
+        Raises:
+            AirwError: If it cannot.
+        """
+        async with self.open("check"):
+            pass
+
+    @asynccontextmanager
+    async def open(self, key: str) -> AsyncIterator[PostgresStore]:
+        """Yield an open store; the same key means the same corpus."""
+        if key not in self._names:
+            # Cases run one after the other, so nobody needs the earlier ones any more.
+            await self.drop_all()
+            self._names[key] = f"exam-{self._mark}-{key[-24:].casefold()}"
+        async with self._make(self._names[key]) as store:
+            yield store
+
+    async def drop_all(self) -> None:
+        """Drop all schemas that were made."""
+        for key, name in [*self._names.items()]:
+            if await self._make(name).exists():
+                await PostgresStore.remove(self._address, name)
+            del self._names[key]
+
+
+class _WalkExam(Exam[Open]):
+    """Checks that walks on the server are those on a store in memory."""
+
+    subject = "walks"
+    all_cases: ClassVar[Sequence[Case[Any]]]
+
+    def __init__(self, open: Open) -> None:
+        self._open = open
+        self.all_cases = [_make_case(name, policy) for name, policy in _list_policies().items()]  # type: ignore[misc]
+
+    def _offers(self, case: Case[Open]) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def _fixture(self) -> AsyncIterator[Open]:
+        yield self._open
+
+
+def _list_policies() -> dict[str, Callable[[], WalkPolicy]]:
+    """Return a maker of each shipped policy, by its name."""
+    return {
+        "PathCoverage": policies.PathCoverage,
+        "PersonalizedPageRank": policies.PersonalizedPageRank,
+        "Eager": policies.Eager,
+        "Beam": policies.Beam,
+        "Mmr": policies.Mmr,
+        "CollapsedTree": policies.CollapsedTree,
+        "LinkWalk": partial(policies.LinkWalk, roots=["note-00"]),
+        "ReverseDependency": partial(policies.ReverseDependency, seeds=["note-00"], edge_type="next"),
+        "Scored": partial(policies.Scored, scorer=lambda node: -len(node.id)),
+    }
+
+
+def _make_case(name: str, policy: Callable[[], WalkPolicy]) -> Case[Open]:
+    async def check(open: Open) -> None:
+        async with MemoryStore() as memory, open(f"walk-{name}") as server:
+            expected, got = [await _walk(await _build(store), policy()) for store in (memory, server)]
+        expect_equal([hit for hit, _ in got], [hit for hit, _ in expected], "hits")
+        for (hit, score), (_, expected_score) in zip(got, expected, strict=True):
+            if abs(score - expected_score) > 1e-5:
+                raise AssertionError(f"the score of {hit!r}: expected {expected_score}, got {score}")
+
+    return Case(f"walk_of_{name}", f"A walk of {name} finds the same as in memory.", check)
+
+
+async def _build(store: Store) -> Corpus:
+    """Build a small corpus with links in a store."""
+    subjects = ("keys", "bread", "vault", "tyres", "audits", "tides")
+    texts = {
+        f"note-{number:02}": f"how to rotate the {subjects[number % 6]} of house {number // 6}, and sign for it"
+        for number in range(48)
+    }
+
+    def link(name: str, _: object) -> dict[str, list[str]]:
+        number = int(name[-2:])
+        return {"next": [f"note-{(number + 1) % 48:02}"], "related": [f"note-{number * 5 % 48:02}", "missing"]}
+
+    source = from_mapping(texts, name="exam", embedder="light", edge_extractor=extractor_from(link, id="exam"))
+    return await build(source, store=store)
+
+
+async def _walk(corpus: Corpus, policy: WalkPolicy) -> list[tuple[str, float]]:
+    """Return the ids and scores of a walk, in its order."""
+    async with start_walk(_QUERY, corpus, policy) as walk:
+        return [(str(hit.artifact_id), float(hit.score)) async for hit in walk]
