@@ -7,6 +7,7 @@ so has each docstring. What runs:
   must equal what the block prints.
 - `console` blocks: each line that starts with `$ ` runs in a shell; the lines below it must equal its output. A
   command of `airw` alone runs in this process: each start of Python would take longer than most commands.
+- `sql` blocks: `psql` runs them as the superuser of a server that the tests start for the page.
 - `>>>` examples in docstrings.
 
 In expected output `...` matches anything, and times in ms are not compared. No block can be exempted.
@@ -37,6 +38,7 @@ import pytest
 
 import airw
 from airw.cli import main
+from tests.support.postgres import PostgresServer, programs
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -68,7 +70,7 @@ def blocks_of(path: Path, text: str, first_line: int = 1) -> list[Block]:
         expected = textwrap.dedent(after["body"]) if follows else None
         line = first_line + text.count("\n", 0, fence.start("body"))
         found.append(Block(path, line, fence["info"].strip(), textwrap.dedent(fence["body"]), expected))
-    return [block for block in found if block.language.startswith(("py", "console"))]
+    return [block for block in found if block.language.startswith(("py", "console", "sql"))]
 
 
 def same_output(expected: str, printed: str) -> bool:
@@ -146,6 +148,8 @@ class Session:
     def run(self, block: Block) -> None:
         if block.language == "console":
             run_console(block.body)
+        elif block.language == "sql":
+            run_in_shell(f"psql --quiet --set ON_ERROR_STOP=1 --dbname kb <<'END'\n{block.body}END")
         else:
             assert block.language == "python", f"```{block.language} would not run: use plain ```python"
             printed = io.StringIO()
@@ -172,22 +176,40 @@ def library_docstrings() -> list[doctest.DocTest]:
     return [test for module in modules for test in finder.find(module) if test.docstring]
 
 
-def each_page():
-    """Yield the blocks of each page and of each docstring that has any."""
-    for path in PAGES:
-        yield str(path.relative_to(ROOT)), blocks_of(path, path.read_text(encoding="utf-8"))
+def each_page(*, of_server):
+    """Yield the blocks of each page and of each docstring that has any, with a PostgreSQL server or without."""
+    pages = [(str(path.relative_to(ROOT)), blocks_of(path, path.read_text(encoding="utf-8"))) for path in PAGES]
     for test in library_docstrings():
-        yield test.name, blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1)
+        pages.append((test.name, blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1)))
+    for name, blocks in pages:
+        if blocks and any("postgresql://" in block.body for block in blocks) == of_server:
+            yield name, blocks
 
 
-@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in each_page() if blocks])
-def test_page(blocks, tmp_path, monkeypatch):
+def run_page(blocks, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
     session = Session()
     with session.runner:
         session.run_all(blocks)
+
+
+@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in each_page(of_server=False)])
+def test_page(blocks, tmp_path, monkeypatch):
+    run_page(blocks, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in each_page(of_server=True)])
+def test_page_with_a_server(blocks, tmp_path, monkeypatch):
+    with PostgresServer() as server:
+        monkeypatch.setenv("PGHOST", str(server.folder))
+        monkeypatch.setenv("PGUSER", "postgres")
+        monkeypatch.setenv("PATH", os.pathsep.join([str(programs()), os.environ["PATH"]]))
+        if not any("createdb" in block.body for block in blocks):
+            run_in_shell("createdb kb")
+        run_page(blocks, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in library_docstrings() if t.examples])

@@ -121,7 +121,9 @@ class PostgresStore(
 
     Example:
         ```python
-        async with PostgresStore("postgresql://ada:$KB_PASSWORD@db.example/kb", "notes") as store:
+        from airw.stores import PostgresStore
+
+        async with PostgresStore("postgresql:///kb", "notes") as store:
             [ranking] = await store.search_text(["keys"], k=10)
         ```
     """
