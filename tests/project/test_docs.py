@@ -177,11 +177,12 @@ def library_docstrings() -> list[doctest.DocTest]:
 
 
 def each_page(*, of_server):
-    """Yield the blocks of each page and of each docstring that has any, with a PostgreSQL server or without."""
-    pages = [(str(path.relative_to(ROOT)), blocks_of(path, path.read_text(encoding="utf-8"))) for path in PAGES]
+    """Yield the blocks of pages and docstrings that need a server, or of all others."""
+    texts = [(str(path.relative_to(ROOT)), path, path.read_text(encoding="utf-8"), 1) for path in PAGES]
     for test in library_docstrings():
-        pages.append((test.name, blocks_of(Path(test.filename), test.docstring, (test.lineno or 0) + 1)))
-    for name, blocks in pages:
+        texts += [(test.name, Path(test.filename), test.docstring, (test.lineno or 0) + 1)]
+    for name, path, text, first_line in texts:
+        blocks = blocks_of(path, text, first_line)
         if blocks and any("postgresql://" in block.body for block in blocks) == of_server:
             yield name, blocks
 

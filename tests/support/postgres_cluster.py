@@ -1,4 +1,4 @@
-"""Four real PostgreSQL servers that are one: a coordinator, and three nodes that hold the rows.
+"""Four PostgreSQL servers as one: a coordinator, and three nodes that hold the rows.
 
 They are Debian's PostgreSQL 15, whose `postgres_fdw` reaches from server to server, with pgvector as `.ci/pgvector`
 builds it. A copy of the server's programs beside links to its files finds pgvector without installing it. All listen on
@@ -42,7 +42,7 @@ CREATE USER MAPPING FOR PUBLIC SERVER {name} OPTIONS (user '{user}', password_re
 
 @cache
 def get_cluster() -> "Cluster":
-    """Return the cluster of this process, started at the first call; without the servers the test is skipped."""
+    """Return the cluster of this process, started at the first call; or skip the test."""
     if not (INSTALLED["lib"] / "bin" / "postgres").exists() or not (PGVECTOR / "vector.so").exists():
         pytest.skip(f"PostgreSQL {VERSION} with pgvector is missing: run .ci/pgvector")
     folder = Path(tempfile.mkdtemp(prefix="airw-cluster-"))
@@ -146,7 +146,7 @@ class Server:
 
 
 def copy_programs(folder: Path) -> Path:
-    """Copy the programs of the server to a folder, with pgvector among its files, and return their folder."""
+    """Copy the programs of a server, which then finds pgvector; return their folder."""
     copied = {name: folder / name / "postgresql" / VERSION for name in INSTALLED}
     libraries, extensions = copied["lib"] / "lib", copied["share"] / "extension"
     for made, installed in ((libraries, INSTALLED["lib"] / "lib"), (copied["share"], INSTALLED["share"])):

@@ -1,4 +1,4 @@
-"""A corpus whose rows are spread over three servers: the same exam, the same walks, and a server that dies."""
+"""A corpus on three servers: the same exam, the same walks, and a server that dies."""
 
 import pytest
 

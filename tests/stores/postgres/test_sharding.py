@@ -1,4 +1,4 @@
-"""How the tables of a corpus may be spread over the servers of a cluster, tested on one server."""
+"""What tables must be like to be spread over several servers, tested on one."""
 
 import pytest
 
@@ -25,7 +25,7 @@ async def test_rows_need_a_server_that_can_spread_them_and_leave_nothing_behind_
 
 
 async def test_each_table_is_spread_by_a_column_of_its_key_or_is_small():
-    """No server knows the rows of the others, so each can only see to the uniqueness of its own."""
+    """A server does not know the rows of others, so it keeps only its own unique."""
     async with fresh_store() as store:
         rows = await get_server().fetch(
             "SELECT c.relname AS table, k.name AS index, k.columns FROM pg_class c LEFT JOIN LATERAL ("
