@@ -18,6 +18,7 @@ _LOCKED = ("55P03", "40P01")  # a lock was not available in time, or two transac
 _MISSING = ("3F000", "42P01")  # a schema or a table
 _FORBIDDEN = "42501"
 _READ_ONLY = "25006"
+_INTERNAL = "InternalClientError"
 _DAMAGED = ("XX001", "XX002")
 _STARTING = "57P03"  # or stopping
 _ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
@@ -147,7 +148,7 @@ def is_lost(error: BaseException) -> bool:
     # What asyncpg raises by itself has no state. It raises an internal error for a call on a connection that the server
     # has ended between two statements, as long as it has not noticed the end.
     name = type(error).__name__
-    return name == "InternalClientError" or (name == "InterfaceError" and "clos" in str(error))
+    return name == _INTERNAL or (name == "InterfaceError" and "clos" in str(error))
 
 
 def _words(error: Exception, secret: str | None = None) -> str:
@@ -155,6 +156,8 @@ def _words(error: Exception, secret: str | None = None) -> str:
     text = getattr(error, "message", None) or error.args[0] if error.args else ""
     if isinstance(error, OSError) or not isinstance(text, str):
         text = str(error)
+    if type(error).__name__ == _INTERNAL:
+        text = "the server has ended it"  # what asyncpg says is about itself
     if secret:
         text = text.replace(secret, "…")
     return one_line(text) or error_text(error)

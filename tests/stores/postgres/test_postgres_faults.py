@@ -1,5 +1,7 @@
 """Servers that restart, are killed, or are gone, and what was saved before."""
 
+import asyncio
+import gc
 import re
 from functools import partial
 
@@ -110,7 +112,7 @@ async def test_a_write_whose_connection_ends_is_undone_and_never_repeated(server
     with pytest.raises(StoreError, match="the connection was lost"):
         await store._database.write(work)
     assert len(calls) == 1
-    assert await store._database.read(lambda c: c.fetchval("SELECT count(*) FROM setting")) == 0
+    assert await store._database.read(lambda c: c.fetchval("SELECT count(*) FROM setting WHERE kind = 'config'")) == 0
     await store.set_config({"a": 1})
 
 
@@ -132,7 +134,24 @@ async def test_a_connection_lost_at_the_commit_leaves_all_or_nothing(server, sto
         assert (await far.counts())["records"] == 6
 
 
-async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store):
+@pytest.fixture
+async def without_lost_futures():
+    """Ignore that asyncpg forgets a future of its own if it begins a COPY on a connection that has just ended."""
+    loop = asyncio.get_running_loop()
+    handler = loop.get_exception_handler()
+
+    def handle(loop, context):
+        if "connection was closed in the middle" not in str(context.get("exception")):
+            handler(loop, context)
+
+    loop.set_exception_handler(handle)
+    yield
+    gc.collect()
+    await asyncio.sleep(0)
+    loop.set_exception_handler(handler)
+
+
+async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, without_lost_futures):
     saved, unknown, errors = [], [], []
     enough = anyio.Event()
 

@@ -198,6 +198,7 @@ async def test_a_server_of_this_machine_needs_no_certificate(server, certificate
 GRANTS = """
 GRANT USAGE ON SCHEMA "airw_{0}" TO reader, writer;
 GRANT SELECT ON ALL TABLES IN SCHEMA "airw_{0}" TO reader, writer;
+GRANT SELECT ON ALL SEQUENCES IN SCHEMA "airw_{0}" TO reader;
 GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "airw_{0}" TO writer;
 GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA "airw_{0}" TO writer;
 """
