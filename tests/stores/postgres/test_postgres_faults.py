@@ -153,10 +153,12 @@ async def without_lost_futures():
 
 async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, without_lost_futures):
     saved, unknown, errors = [], [], []
-    enough = anyio.Event()
+    enough, killed = anyio.Event(), anyio.Event()
 
     async def write(first):
         for number in range(first, first + 1_000):
+            if killed.is_set():
+                return
             try:
                 await store.apply([change(number)])
             except StoreError as error:
@@ -173,7 +175,9 @@ async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, w
                 group.start_soon(write, first)
             await enough.wait()
             server.kill()
-    server.start()
+            killed.set()
+            await anyio.sleep(0.1)
+            server.start()
     assert all(map(is_one_line, errors))
     ids = {int(id[1:]) for id in await store.artifact_ids()}
     assert set(saved) <= ids <= {*saved, *unknown}
