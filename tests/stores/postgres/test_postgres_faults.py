@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import os
 import re
+import signal
 from functools import partial
 
 import anyio
@@ -232,6 +234,40 @@ async def test_a_builder_that_loses_its_lock_writes_no_more(server, store):
         assert await store.config() == {"a": 1}
     async with store.writing(timeout=0):
         await store.set_config({"a": 3})
+
+
+async def test_a_server_that_hangs_holds_up_no_cancelled_caller_for_long(server, store):
+    backends = []
+
+    async def hang(connection):
+        backends.append(await connection.fetchval("SELECT pg_backend_pid()"))
+        os.kill(backends[-1], signal.SIGSTOP)
+        await connection.fetchval("SELECT 1")
+
+    try:
+        with anyio.fail_after(4), anyio.move_on_after(0.2):
+            await store._database.read(hang)
+        assert (await store.counts())["artifacts"] == 0  # on another connection
+    finally:
+        for backend in backends:
+            os.kill(backend, signal.SIGCONT)
+
+
+async def test_a_server_that_does_not_answer_is_a_typed_error(monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._pool._CONNECT_WITHIN", 0.2)
+
+    async def listen(reader, writer):
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    async with silent:
+        with pytest.raises(StoreError, match="does not answer") as caught:
+            await PostgresStore.open(f"postgresql://ada:hunter2@127.0.0.1:{port}/db", "notes")
+        await asyncio.sleep(0.05)
+    assert is_one_line(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 async def test_a_full_server_is_busy_with_a_hint():

@@ -1,4 +1,4 @@
-"""Passwords are never shown, certificates are verified, and a role may do only what it was granted."""
+"""Passwords are never shown, certificates are verified, roles need few rights."""
 
 import logging
 import pickle
@@ -41,7 +41,7 @@ async def roles(server):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """For each name, the context of a server with a certificate for it, and the file of its authority."""
+    """For each name, the context of a server with its certificate, and its authority."""
     folder = tmp_path_factory.mktemp("certificates")
 
     def make(name):
