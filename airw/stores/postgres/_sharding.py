@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import anyio
-import asyncpg
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreBusy, StoreError
@@ -49,10 +48,12 @@ async def distribute_tables(connection: "Connection") -> None:
     Raises:
         StoreError: If the database has no such function.
     """
+    from asyncpg import UndefinedFunctionError  # here, as the extra may be missing
+
     for table, column in DISTRIBUTION.items():
         try:
             await connection.execute("SELECT create_distributed_table($1::text::regclass, $2::text)", table, column)
-        except asyncpg.UndefinedFunctionError as error:
+        except UndefinedFunctionError as error:
             message = "sharding='rows' needs the extension citus in the database, or its create_distributed_table"
             raise StoreError(message) from error
 
@@ -67,12 +68,14 @@ async def hold_readers(connection: "Connection") -> None:
     Raises:
         StoreBusy: If reads run for longer than ten seconds.
     """
+    from asyncpg import LockNotAvailableError
+
     lock = f"LOCK TABLE ONLY {', ONLY '.join(DISTRIBUTION)} IN ACCESS EXCLUSIVE MODE"
     deadline = anyio.current_time() + _QUIET_WITHIN
     while True:
         try:
             await connection.execute(f"SAVEPOINT quiet; SET LOCAL lock_timeout = {_TRY_FOR * 1000:.0f}; {lock}")
-        except asyncpg.LockNotAvailableError:
+        except LockNotAvailableError:
             await connection.execute("ROLLBACK TO SAVEPOINT quiet")
         else:
             return

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import subprocess
+import sys
 
 import anyio
 import pytest
@@ -65,6 +67,20 @@ def test_another_event_loop_is_refused_in_one_line():
             await PostgresStore.open("postgresql://localhost/none", "notes")
 
     trio.run(main)
+
+
+@pytest.mark.slow
+def test_without_asyncpg_the_error_names_what_to_install():
+    code = """
+import asyncio, sys
+sys.modules["asyncpg"] = None
+from airw.stores import PostgresStore
+asyncio.run(PostgresStore.open("postgresql://localhost/none", "notes"))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stderr.splitlines()[-1].endswith(
+        "StoreError: PostgresStore needs asyncpg: pip install 'airw[postgres]'"
+    )
 
 
 @pytest.mark.parametrize("name", ["", "n\0l", "x" * 59, "ü" * 30, "\ud800"])
