@@ -14,7 +14,8 @@ from airw._base.json import json_clean
 from airw.stores.postgres._field_json import dump_value, encode_text
 from airw.values.filters import And, Compare, Filter, Not, Or
 
-_FEW = 16  # values of which each has a condition that the index can answer; more are looked up in one hash table
+_FEW = 16  # values of which each has a condition of its own that the index can answer
+_SOME = 200  # values that the index finds by one JSON path; with more, it would take longer than reading all records
 _MAX_STEPS = 8  # of a path that is written as one operator per key; a longer one is a JSON path
 _MAX_KEYS = 1_000  # metadata nests less deeply, so a longer path is only a literal key
 _ITEMS = 64
@@ -94,10 +95,55 @@ def compile_exists(path: str, column: str, parameters: Parameters) -> str:
     return _Field(path, column, parameters).exists
 
 
-def compile_holds(path: str, value: Any, column: str, parameters: Parameters) -> str:
-    """Return the condition that the field equals the value, or is a list that contains it."""
-    field, clean = _Field(path, column, parameters), json_clean(value)
-    return f"({_compile_equal(field, clean)} OR {_compile_item(field, clean)})"
+@dataclass(slots=True)
+class WantedValues:
+    """Pairs of field and value as columns, to find the records that have them by one statement.
+
+    A record has the value if its field equals it, or is a list that contains it.
+
+    Args:
+        places: The place of each pair among all; a pair that no record can have is left out.
+        keys: The field as a literal key.
+        paths: The field as a JSON path; `None` if it is no dotted path.
+        values: The value.
+        likely: Per pair, four mappings. A record that has the value contains one of them.
+    """
+
+    places: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    paths: list[str | None] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    likely: tuple[list[str], ...] = field(default_factory=lambda: ([], [], [], []))
+
+
+def encode_wanted(wanted: Sequence[tuple[str, Any]]) -> WantedValues:
+    """Return pairs of field and value as columns."""
+    rows = WantedValues()
+    for place, (path, value) in enumerate(wanted):
+        clean = json_clean(value)
+        if find_text_fault(path) is not None or not _is_storable(clean):
+            continue
+        keys = path.split(".")
+        is_dotted = 1 < len(keys) <= _MAX_KEYS
+        rows.places.append(place)
+        rows.keys.append(encode_text(path))
+        rows.paths.append(to_path(keys) if is_dotted else None)
+        rows.values.append(dump_value(clean))
+        forms = [_nest(chosen, form) for chosen in ([path], keys if is_dotted else [path]) for form in (clean, [clean])]
+        for column, form in zip(rows.likely, forms, strict=True):
+            column.append(dump_value(form))
+    return rows
+
+
+def _nest(keys: Sequence[str], value: Any) -> Any:
+    for key in reversed(keys):
+        value = {key: value}
+    return value
+
+
+def to_path(keys: Sequence[str]) -> str:
+    """Return the JSON path that leads through mappings, and not through lists."""
+    return "strict $" + "".join([f".{json.dumps(encode_text(key))}" for key in keys])
 
 
 class _Field:
@@ -122,8 +168,8 @@ class _Field:
         """Return the value at the end of a path; NULL if it leads nowhere, or through a list."""
         if len(keys) <= _MAX_STEPS:
             return " -> ".join([self._column, *map(self.text, keys)])
-        path = "strict $" + "".join([f".{json.dumps(encode_text(key))}" for key in keys])
-        return f"jsonb_path_query_first({self._column}, {self._parameters.add(path, 'jsonpath')}, silent => true)"
+        path = self._parameters.add(to_path(keys), "jsonpath")
+        return f"jsonb_path_query_first({self._column}, {path}, silent => true)"
 
     @property
     def exists(self) -> str:
@@ -152,12 +198,19 @@ class _Field:
         An index can answer it.
         It is `true` where both the literal key and the dotted path exist, and only one of them does.
         """
+        tests = [f"{self._column} @> {self.json(_nest(keys, value))}" for keys in self._paths]
+        return f"({' OR '.join(tests) or 'false'})"
+
+    def may_be_in(self, values: Sequence[Any]) -> str:
+        """Return a condition that an index can answer, true if the field has one of these scalars.
+
+        It is also true for some records in which it has none.
+        """
+        test = " || ".join([f"@ == {dump_value(value)}" for value in values])
         tests = []
         for keys in self._paths:
-            nested = value
-            for key in reversed(keys):
-                nested = {key: nested}
-            tests.append(f"{self._column} @> {self.json(nested)}")
+            steps = "".join([f".{json.dumps(encode_text(key))}" for key in keys])
+            tests.append(f"{self._column} @? {self._parameters.add(f'lax ${steps}[*] ? ({test})', 'jsonpath')}")
         return f"({' OR '.join(tests) or 'false'})"
 
     @property
@@ -201,8 +254,10 @@ def _compile_in(field: _Field, operand: Any) -> str:
     values = [value for value in operand if _is_storable(value)]
     if not values:
         return "false"
-    if len(values) > _FEW or not all(map(_is_scalar, values)):
+    if len(values) > _SOME or not all(map(_is_scalar, values)):
         return _look_up(field, values)
+    if len(values) > _FEW:
+        return f"({field.may_be_in(values)} AND {_look_up(field, values)})"
     likely = " OR ".join([field.contains(form) for value in values for form in (value, [value])])
     return f"({likely})" if field.is_plain else f"(({likely}) AND {_look_up(field, values)})"
 

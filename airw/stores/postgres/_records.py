@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.concurrency import offload_if
 from airw.protocols import FirstSurfaces
-from airw.stores.postgres._filter_sql import Parameters, compile_exists, compile_holds
+from airw.stores.postgres._filter_sql import Parameters, compile_exists, encode_wanted
 from airw.stores.postgres._settings import parse_mappings
 from airw.stores.postgres._texts import keep_storable
 from airw.values import LedgerEntry, Record
@@ -167,15 +167,26 @@ async def counts(c: "Connection") -> dict[str, int]:
     return dict(row)
 
 
+_MATCHING = """
+    SELECT wanted.place, array(
+        SELECT DISTINCT artifact_id FROM record, coalesce(
+            fields -> wanted.key, jsonb_path_query_first(fields, wanted.path, silent => true)
+        ) AS held
+        WHERE (fields @> wanted.first OR fields @> wanted.second OR fields @> wanted.third OR fields @> wanted.fourth)
+        AND (held = wanted.value OR CASE jsonb_typeof(held) WHEN 'array'
+            THEN EXISTS (SELECT FROM jsonb_array_elements(held) AS item WHERE item = wanted.value) ELSE false END)
+        ORDER BY artifact_id LIMIT $9
+    ) FROM unnest(
+        $1::integer[], $2::text[], $3::jsonpath[], $4::jsonb[], $5::jsonb[], $6::jsonb[], $7::jsonb[], $8::jsonb[]
+    ) AS wanted (place, key, path, value, first, second, third, fourth)"""
+
+
 async def matching(c: "Connection", wanted: Sequence[tuple[str, Any]], limit: int | None) -> list[list[str]]:
     """Return, for each pair of field and value, the sorted ids of the artifacts that have it."""
-    if not wanted:
-        return []
-    parameters = Parameters()
-    most = parameters.add(limit, "bigint")
-    queries = [
-        f"""array(SELECT DISTINCT artifact_id FROM record WHERE {compile_holds(path, value, "fields", parameters)}
-        ORDER BY artifact_id LIMIT {most})"""
-        for path, value in wanted
-    ]
-    return [*await c.fetchrow(f"SELECT {', '.join(queries)}", *parameters.values)]
+    found: list[list[str]] = [[] for _ in wanted]
+    rows = encode_wanted(wanted)
+    if rows.places:
+        columns = (rows.places, rows.keys, rows.paths, rows.values, *rows.likely)
+        for place, artifact_ids in await c.fetch(_MATCHING, *columns, limit):
+            found[place] = artifact_ids
+    return found

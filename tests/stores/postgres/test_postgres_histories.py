@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw.testing.changes import vector_of
+from airw.stores import MemoryStore
+from airw.testing.changes import put, vector_of
 from airw.values.filters import parse_filter
 from tests.stores.test_stores import FILTERS, PUTS, STEPS, WANTED, content, with_both
 from tests.support.drawing import examples
+from tests.support.filters import METADATA, OPERANDS, PATHS
 from tests.support.postgres import fresh_store
 
 pytestmark = pytest.mark.slow
@@ -81,3 +83,21 @@ def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
 
     memory, sqlite, postgres = anyio.run(with_all, follow)
     assert memory == sqlite == postgres
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    st.lists(METADATA, min_size=1, max_size=5),
+    st.lists(st.tuples(PATHS, OPERANDS), max_size=6),
+    st.none() | st.integers(0, 2),
+)
+def test_matching_compares_any_values_as_a_store_in_memory_does(rows, wanted, limit):
+    async def match(store):
+        await store.apply([put(f"{at}", "x", metadata=fields) for at, fields in enumerate(rows)])
+        return await store.matching(wanted, limit=limit)
+
+    async def main():
+        async with MemoryStore() as memory, fresh_store() as store:
+            assert await match(store) == await match(memory)
+
+    anyio.run(main)
