@@ -1,10 +1,6 @@
 """Both stores pass the exam of stores, and laws that Hypothesis tries to break."""
 
 import asyncio
-import math
-import tempfile
-from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import numpy as np
@@ -20,6 +16,7 @@ from airw.testing.changes import put, vector_of
 from airw.values import Link
 from airw.values.filters import get_field, matches, parse_filter
 from tests.support.drawing import examples
+from tests.support.histories import FILTERS, PUTS, REFUSED, STEPS, WANTED, content, with_both
 from tests.support.step_stores import StepStore
 
 MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared", "steps"})
@@ -54,64 +51,6 @@ def test_a_store_inherits_no_method_of_a_protocol(kind):
     assert issubclass(kind, RunKeeper)
     assert issubclass(kind, SchemaReader)
     assert issubclass(kind, ChangeFinder) == (kind is SqliteStore)
-
-
-REFS = ["a", "b", "c", "d", "e", "T", "U"]
-
-
-async def content(store, queries=("one two", "three")):
-    """Return everything that a store returns, to the last bit."""
-    names = await store.artifact_ids()
-    records = await store.records_of(names)
-    ids = [record.id for each in records for record in each]
-    nodes = [*names, *REFS, *(("else", ref) for ref in REFS)]
-    grouped, rows = await store.vectors_of([*names, "absent", *names[:1]])
-    points = np.array([vector_of(query) for query in queries], np.float32)
-    rankings = [
-        ranking
-        for per_artifact in (False, True)
-        for ranking in [
-            *(await store.search_vectors(points, 5, per_artifact=per_artifact) if ids else []),
-            *await store.search_text(queries, 5, per_artifact=per_artifact),
-        ]
-    ]
-    return {
-        "ledger": await store.ledger(),
-        "records": records,
-        "vectors": (await store.vectors(ids)).tolist(),
-        "vectors_of": [grouped, rows.tolist()],
-        "edges": [await store.neighbors(names, direction=direction) for direction in ("out", "in", "both")],
-        "meant": await store.resolve([*REFS, "absent"]),
-        "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
-        "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
-        "counts": await store.counts(),
-        "unresolved_links": [await store.unresolved_links(), await store.unresolved_links(REFS, limit=2)],
-        "link_counts": await store.link_counts(),
-        "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
-        "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
-        "scores": [each.scores.tolist() for each in rankings],
-    }
-
-
-REFUSED = [
-    (put("bad", "x", vectors=[[1.0, math.nan, 0.0, 0.0]]), "NaN"),
-    (put("bad", "x", vectors=[[math.inf, 0.0, 0.0, 0.0]]), "NaN or infinity"),
-    (put("bad", "x", dim=3), "3 wide.* 4"),
-    (replace(put("bad", "x"), vectors=np.zeros((2, 4), np.float32)), r"\(1, dim\), not \(2, 4\)"),
-    (put("bad", "lone \ud800 surrogate"), "surrogate"),
-    (put("bad", "x", metadata={"k": "\ud800"}), "surrogate"),
-    (put("\ud800", "x"), "surrogate"),
-    (put("bad", "x", links=[Link("\ud800")]), "surrogate"),
-    (put("bad", "x", links=[Link("a", or_ref="\ud800")]), "surrogate"),
-    (put("bad", "x", links=[Link("a", or_ref="\0")]), "NUL"),
-    (put("bad", "x", names=[["\ud800"]]), "surrogate"),
-    (put("b\0d", "x"), "NUL"),
-    (put("good", "put twice"), "puts contains 'good' 2 times"),
-    (replace(put("bad", "x"), records=put("kept", "kept one").records), "'kept'.*'bad'"),
-    (put("bad", "x", metadata={"k": 10**5_000}), "metadata .* cannot be stored"),
-    (replace(put("bad", "x"), records=[replace(put("kept", "x").records[0], artifact_id="bad")]), "make_id"),
-]
-"""Changes that no store can keep, each with a part of the error."""
 
 
 @pytest.mark.parametrize(("bad", "message"), REFUSED)
@@ -176,65 +115,6 @@ async def test_a_task_cancelled_in_the_middle_of_a_write_leaves_a_whole_store():
         async with MemoryStore() as fresh:
             await fresh.apply(changes if after["ledger"] else [])
             assert after == await content(fresh)
-
-
-WORDS = st.lists(st.sampled_from(["one", "two", "three", "four"]), max_size=4).map(" ".join)
-NAMES = st.sampled_from(REFS[:5])
-SCALARS = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from([0.5, 1.0, "x", "xy", ""])
-METADATA = st.fixed_dictionaries(
-    {},
-    optional={
-        "tag": st.lists(st.sampled_from(["x", "y"]), max_size=2) | SCALARS,
-        "n": SCALARS,
-        "deep": st.fixed_dictionaries({}, optional={"n": SCALARS | st.lists(SCALARS, max_size=2)}),
-        "deep.n": SCALARS,
-    },
-)
-LINKS = st.builds(
-    Link,
-    st.sampled_from(REFS),
-    st.sampled_from(["r", "q"]),
-    st.sampled_from(["typed", "inline"]),
-    st.sampled_from([None, None, None, "else"]),
-    or_ref=st.none() | st.sampled_from(REFS),
-)
-TIERS = st.lists(st.lists(st.sampled_from(["T", "U", "a", "b"]), max_size=2), max_size=3)
-PUTS = st.builds(
-    lambda name, texts, metadata, links, names: put(
-        name, *texts, kinds=("title", "chunk"), metadata=metadata, links=links, names=names
-    ),
-    NAMES,
-    st.lists(WORDS, max_size=3),
-    METADATA,
-    st.lists(LINKS, max_size=3),
-    TIERS,
-)
-STEPS = st.tuples(
-    st.lists(PUTS, max_size=3, unique_by=lambda each: each.entry.artifact_id), st.lists(NAMES, max_size=2)
-)
-LEAVES = st.one_of(
-    st.builds(lambda path, op, value: {path: {op: value}}, st.sampled_from(["tag", "n", "deep.n"]),
-              st.sampled_from(["$eq", "$ne", "$gt", "$lte", "$contains"]), SCALARS),
-    st.builds(lambda path, op, value: {path: {op: value}}, st.sampled_from(["tag", "n", "deep.n"]),
-              st.sampled_from(["$in", "$nin"]), st.lists(SCALARS, max_size=2)),
-    st.builds(lambda path, flag: {path: {"$exists": flag}}, st.sampled_from(["tag", "deep", "deep.n"]), st.booleans()),
-)  # fmt: skip
-FILTERS = (
-    LEAVES
-    | st.builds(lambda parts: {"$or": parts}, st.lists(LEAVES, max_size=2))
-    | LEAVES.map(lambda part: {"$not": part})
-)
-
-
-async def with_both(use):
-    """Return the results of `use(store)` for a fresh store of each kind."""
-    results = []
-    async with MemoryStore() as store:
-        results.append(await use(store))
-    with tempfile.TemporaryDirectory() as folder:
-        async with SqliteStore(Path(folder) / "corpus.airw") as store:
-            results.append(await use(store))
-    return results
 
 
 @pytest.mark.slow
@@ -306,10 +186,6 @@ def test_filters_keep_what_they_match_and_all_stores_rank_alike(puts, conditions
         assert memory == sqlite
 
     anyio.run(main)
-
-
-FIELDS = st.sampled_from(["tag", "n", "deep.n", "deep", "none"])
-WANTED = st.lists(st.tuples(FIELDS, SCALARS | st.lists(SCALARS, max_size=2)), max_size=6)
 
 
 @settings(max_examples=examples(60))

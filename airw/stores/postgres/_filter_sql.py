@@ -97,9 +97,9 @@ def compile_exists(path: str, column: str, parameters: Parameters) -> str:
 
 @dataclass(slots=True)
 class WantedValues:
-    """Pairs of field and value as columns, to find the records that have them by one statement.
+    """Pairs of field and value as columns.
 
-    A record has the value if its field equals it, or is a list that contains it.
+    One statement finds the records that have them: those whose field equals the value, or is a list that contains it.
 
     Args:
         places: The place of each pair among all; a pair that no record can have is left out.

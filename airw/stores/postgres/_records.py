@@ -32,25 +32,29 @@ async def get_records(c: "Connection", ids: Sequence[str]) -> list[Record | None
     return [by_id.get(id) for id in ids]
 
 
+_OF_ARTIFACTS = f"""
+    SELECT artifact.id AS name, {_RECORD} FROM artifact
+    LEFT JOIN record ON record.artifact_id = artifact.id AND ($2::text[] IS NULL OR kind = ANY($2))
+    WHERE artifact.id = ANY($1::text[]) ORDER BY artifact.id, number"""
+_FIRST_OF_ARTIFACTS = f"""
+    SELECT artifact.id AS name, {_RECORD} FROM artifact
+    LEFT JOIN LATERAL (
+        SELECT * FROM record WHERE record.artifact_id = artifact.id AND ($2::text[] IS NULL OR kind = ANY($2))
+        ORDER BY number LIMIT $3::bigint
+    ) AS record ON true
+    WHERE artifact.id = ANY($1::text[]) ORDER BY artifact.id, number"""
+
+
 async def records_of(
     c: "Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
 ) -> list[list[Record] | None]:
     """Return the records of each artifact in plan order; `None` for an unknown artifact."""
-    names = keep_storable(dict.fromkeys(artifact_ids))
+    names, of_kinds = keep_storable(dict.fromkeys(artifact_ids)), None if kinds is None else keep_storable(kinds)
     # An artifact without matching records has one row of nulls: this tells it from an unknown one.
-    found = await c.fetch(
-        f"""SELECT requested.id AS name, {_RECORD}
-        FROM unnest($1::text[]) WITH ORDINALITY AS requested (id, place)
-        JOIN artifact ON artifact.id = requested.id AND artifact.id = ANY($1)
-        LEFT JOIN LATERAL (
-            SELECT * FROM record WHERE record.artifact_id = requested.id AND ($2::text[] IS NULL OR kind = ANY($2))
-            ORDER BY number LIMIT $3::bigint
-        ) AS record ON true
-        ORDER BY requested.place, record.number""",
-        names,
-        None if kinds is None else keep_storable(kinds),
-        limit,
-    )
+    if limit is None:
+        found = await c.fetch(_OF_ARTIFACTS, names, of_kinds)
+    else:
+        found = await c.fetch(_FIRST_OF_ARTIFACTS, names, of_kinds, limit)
     by_name = await offload_if(len(found) > _LONG, _group_records, found)
     # A name that is requested twice has two lists, as the caller may change them.
     return [None if (records := by_name.get(name)) is None else [*records] for name in artifact_ids]

@@ -1,40 +1,31 @@
-"""After any writes, the store on a server gives what the stores in memory and in a file give."""
+"""After any writes, the store on a server gives what all other stores give."""
 
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from airw.stores import MemoryStore
 from airw.testing.changes import put, vector_of
 from airw.values.filters import parse_filter
-from tests.stores.test_stores import FILTERS, PUTS, STEPS, WANTED, content, with_both
-from tests.support.drawing import examples
 from tests.support.filters import METADATA, OPERANDS, PATHS
+from tests.support.histories import (
+    FILTERS,
+    PUTS,
+    STEPS,
+    WANTED,
+    content,
+    expect_alike,
+    on_a_server,
+    with_all,
+)
 from tests.support.postgres import fresh_store
 
 pytestmark = pytest.mark.slow
 
 
-async def with_all(use):
-    """Return the results of `use(store)` for a fresh store of each kind; the last is on a server."""
-    results = await with_both(use)
-    async with fresh_store() as store:
-        results.append(await use(store))
-    return results
-
-
-def expect_alike(results):
-    """Check that all results are equal, but for scores by words, which differ by a millionth at most."""
-    first, *others = results
-    for other in others:
-        assert {**other, "scores": None} == {**first, "scores": None}
-        for scores, expected in zip(other["scores"], first["scores"], strict=True):
-            assert scores == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-@settings(max_examples=examples(40), deadline=None)
+@on_a_server(40)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
     async def write(store):
@@ -46,7 +37,7 @@ def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
     expect_alike(anyio.run(with_all, write))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@on_a_server(40)
 @given(
     st.lists(PUTS, max_size=5, unique_by=lambda each: each.entry.artifact_id),
     st.lists(FILTERS, min_size=1, max_size=4),
@@ -71,7 +62,7 @@ def test_searches_with_filters_rank_alike_in_all_stores(puts, conditions, surfac
     expect_alike(anyio.run(with_all, search))
 
 
-@settings(max_examples=examples(40), deadline=None)
+@on_a_server(40)
 @given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
 def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
     async def follow(store):
@@ -85,7 +76,7 @@ def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
     assert memory == sqlite == postgres
 
 
-@settings(max_examples=examples(100), deadline=None)
+@on_a_server(100)
 @given(
     st.lists(METADATA, min_size=1, max_size=5),
     st.lists(st.tuples(PATHS, OPERANDS), max_size=6),

@@ -1,4 +1,4 @@
-"""Several processes write to a corpus on a server, and some are killed: artifacts stay whole."""
+"""Artifacts stay whole while several processes write to a server and one is killed."""
 
 import subprocess
 import sys
@@ -11,9 +11,8 @@ from airw._base.concurrency import in_thread
 from airw.errors import StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
-from tests.stores.postgres.test_postgres_histories import expect_alike
-from tests.stores.test_stores import REFUSED, content
-from tests.support.postgres import fresh_store, server_dsn
+from tests.support.histories import REFUSED, content, expect_alike
+from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
 from tests.support.stored import change
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
@@ -53,10 +52,19 @@ def change_of(name, version):
     return change(name, f"{name} w{version}", version=version, records=4, links=[f"{step * 7 % 40}"])
 
 
-async def test_artifacts_stay_whole_while_processes_write_and_one_is_killed():
-    async with fresh_store() as store:
+@pytest.fixture
+async def corpus():
+    name = fresh_name()
+    yield name
+    await drop_corpus(server_dsn(), name)
+
+
+async def test_artifacts_stay_whole_while_processes_write_and_one_is_killed(corpus):
+    from airw.stores.postgres.store import PostgresStore
+
+    async with PostgresStore(server_dsn(), corpus) as store:
         with ExitStack() as stack:
-            writers = [start_writer(stack, store._database.schema.removeprefix("airw_"), at, 40) for at in range(3)]
+            writers = [start_writer(stack, corpus, at, 40) for at in range(3)]
             for writer in writers:
                 await in_thread(writer.stdout.readline)
             for writer in writers:
