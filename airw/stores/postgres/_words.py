@@ -17,6 +17,7 @@ from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreCorrupt, StoreError
 from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
+from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_numbers
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._word_runs import (
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
 
 _MANY_LETTERS = 5_000  # of queries, that take about a millisecond to analyse
 _MANY_BYTES = 100_000  # of rows of the index, that take about a millisecond to score
+_FEW = 200  # rows of the index that are inserted without COPY
 _PAGE = 1_000  # texts that are indexed again at a time
 _GROWTH = 16  # factor by which more records are named while too few of them pass
 _FIRST = 16  # records per result that are named at first if some may not pass
 _ATTEMPTS = 10  # of a search while others remove the records it finds
+_RUN_ARRAYS = ", ".join(f"${place}::bigint[]" for place in range(1, len(Run._fields) + 1))
 _STATE = """(
     SELECT (SELECT value FROM setting WHERE kind = 'language' AND key = '') AS language,
         coalesce(sum(records), 0)::bigint AS records, coalesce(sum(words), 0)::bigint AS words FROM text_run
@@ -283,17 +286,17 @@ async def insert(c: "Connection", numbers: Sequence[int], texts: Sequence[str], 
     """
     if not numbers:
         return
-    language = await read_language(c)
+    language, runs = await _read_state(c)
     if words is None or words.language != language:
         words = await in_thread(analyse, texts, language)
-    await _add(c, np.array(numbers, np.int64), words)
+    await _add(c, runs, np.array(numbers, np.int64), words)
 
 
-async def _add(c: "Connection", numbers: NDArray[np.int64], words: TextWords) -> None:
-    """Write the runs of new records, merged with others."""
+async def _add(c: "Connection", runs: list[Run], numbers: NDArray[np.int64], words: TextWords) -> None:
+    """Write the runs of new records, merged with others; they are added to `runs`."""
     pairs = words.pairs._replace(numbers=numbers[words.pairs.numbers])
     new = dict(await in_thread(split_runs, pairs, numbers, words.lengths))
-    runs = [*await _read_runs(c), *new]
+    runs += new
     # Merge in memory before the first row is written, so that a merged run is written once.
     gone = list[int]()
     while (group := find_group(runs)) is not None:
@@ -306,9 +309,12 @@ async def _add(c: "Connection", numbers: NDArray[np.int64], words: TextWords) ->
         runs[group] = [merged]
     if gone:
         await c.execute("DELETE FROM text_run WHERE first = ANY($1::bigint[])", gone)
-    await c.copy_records_to_table("text_run", records=[*new], columns=Run._fields)
+    await c.execute(
+        f"INSERT INTO text_run ({', '.join(Run._fields)}) SELECT * FROM unnest({_RUN_ARRAYS})",
+        *map(list, zip(*new, strict=True)),
+    )
     rows = [row for run, each in new.items() for row in await in_thread(pack_rows, run, each)]
-    await _copy_rows(c, rows)
+    await _insert_rows(c, rows)
 
 
 def _join(rows: Sequence[Row], parts: Sequence[Pairs]) -> Pairs:
@@ -325,7 +331,8 @@ async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
     if not found:
         return
     found = sorted(found)
-    texts, language, runs = [row[1].decode() for row in found], await read_language(c), await _read_runs(c)
+    texts = [row[1].decode() for row in found]
+    language, runs = await _read_state(c)
     words = await in_thread(analyse, texts, language)
     numbers = np.array([row[0] for row in found], np.int64)
     changes, keys = await in_thread(_find_changes, runs, numbers, words)
@@ -342,9 +349,14 @@ async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
         # Another version of the library cut other words: look at all rows.
         rest = await _take_rows(c, "run = ANY($1::bigint[])", [run.first for run in changes])
         changed += (await in_thread(drop_records, rest, numbers))[0]
-    await _copy_rows(c, changed)
-    await c.execute("DELETE FROM text_run WHERE first = ANY($1::bigint[])", [run.first for run in changes])
-    await c.copy_records_to_table("text_run", records=[run for run in changes if run.records], columns=Run._fields)
+    await _insert_rows(c, changed)
+    await c.execute(
+        f"""UPDATE text_run SET records = new.records, words = new.words, pairs = new.pairs
+        FROM unnest({_RUN_ARRAYS}) AS new ({", ".join(Run._fields)}) WHERE text_run.first = new.first""",
+        *map(list, zip(*changes, strict=True)),
+    )
+    if not all(run.records for run in changes):
+        await c.execute("DELETE FROM text_run WHERE records = 0")
 
 
 def _find_changes(
@@ -377,18 +389,22 @@ async def change_language(c: "Connection", language: Language | None) -> None:
     await c.execute("DELETE FROM posting")
     await c.execute("DELETE FROM text_run")
     await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(language))
-    last = -1
+    last, runs = -1, list[Run]()
     while rows := await c.fetch(
         "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
     ):
         words = await in_thread(analyse, [row[1].decode() for row in rows], language)
-        await _add(c, np.array([row[0] for row in rows], np.int64), words)
+        await _add(c, runs, np.array([row[0] for row in rows], np.int64), words)
         last = rows[-1][0]
 
 
-async def _read_runs(c: "Connection") -> list[Run]:
-    rows = await c.fetch(f"SELECT {', '.join(Run._fields)} FROM text_run ORDER BY first")
-    return [Run(*row) for row in rows]
+async def _read_state(c: "Connection") -> tuple[Language | None, list[Run]]:
+    """Return the language of the texts, and all runs."""
+    rows = await c.fetch(
+        f"""SELECT (SELECT value FROM setting WHERE kind = 'language' AND key = '') AS language,
+        {", ".join(Run._fields)} FROM (SELECT) AS state LEFT JOIN text_run ON true ORDER BY first"""
+    )
+    return _parse_language(rows[0][0]), [Run(*row[1:]) for row in rows if row[1] is not None]
 
 
 async def _take_rows(c: "Connection", condition: str, *values: Any) -> list[Row]:
@@ -397,9 +413,22 @@ async def _take_rows(c: "Connection", condition: str, *values: Any) -> list[Row]
     return [tuple(row) for row in rows]
 
 
-async def _copy_rows(c: "Connection", rows: Sequence[Row]) -> None:
-    if rows:
-        await c.copy_records_to_table("posting", records=rows, columns=COLUMNS)
+async def _insert_rows(c: "Connection", rows: Sequence[Row]) -> None:
+    """Insert rows of the index."""
+    if len(rows) > _FEW:
+        await copy_columns(c, "posting", await in_thread(_encode_rows, rows))
+    elif rows:  # COPY would take a round trip more
+        await c.execute(
+            f"""INSERT INTO posting ({", ".join(COLUMNS)})
+            SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::bytea[], $5::bytea[])""",
+            *map(list, zip(*rows, strict=True)),
+        )
+
+
+def _encode_rows(rows: Sequence[Row]) -> dict[str, list[bytes]]:
+    codes, runs, parts, directories, entries = zip(*rows, strict=True)
+    numbers = encode_numbers(codes, ">i4"), encode_numbers(runs), encode_numbers(parts, ">i4")
+    return dict(zip(COLUMNS, (*numbers, encode_bytes(directories), encode_bytes(entries)), strict=True))
 
 
 async def _query_terms(queries: Sequence[str], language: Language | None) -> list[dict[str, int]]:
