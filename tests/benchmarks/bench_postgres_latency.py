@@ -76,23 +76,24 @@ async def count_trips(corpus, query, policy):
     return trips.count, summary.steps
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def blocking():
     """Return a function that runs async functions in one event loop."""
     with anyio.from_thread.start_blocking_portal() as portal:
         yield portal
 
 
-@pytest.fixture
-def corpora(blocking, make_texts, tmp_path):
+@pytest.fixture(scope="module")
+def corpora(blocking, make_texts, tmp_path_factory):
     """Return the same corpus three times, and a query."""
-    texts, vectors = make_texts(COUNT), make_vectors(COUNT)
+    path = tmp_path_factory.mktemp("latency") / "corpus.airw"
+    texts, vectors = make_texts(COUNT, rare=True), make_vectors(COUNT)
     embedder = embedder_from(lambda given: [vectors[7]] * len(given), id="given", dim=vectors.shape[1])
     changes = make_changes(texts, vectors)
     server = get_server()
     with (
         slow_port(f"{server.folder}/.s.PGSQL.{server.port}", seconds=EACH_WAY) as port,
-        blocking.wrap_async_context_manager(SqliteStore(tmp_path / "corpus.airw")) as local,
+        blocking.wrap_async_context_manager(SqliteStore(path)) as local,
         blocking.wrap_async_context_manager(fresh_store(f"postgresql://postgres@127.0.0.1:{port}/postgres")) as remote,
     ):
         for start in range(0, COUNT, 1_000):
