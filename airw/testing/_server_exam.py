@@ -1,4 +1,4 @@
-"""The program `python -m airw.testing.exam`: the exam of stores and walks on a PostgreSQL server."""
+"""The program `python -m airw.testing.exam`: the exam on a PostgreSQL server."""
 
 import argparse
 import os

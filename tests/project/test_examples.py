@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.postgres import server_dsn
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SLOW = {"dask_ingest.py", "many_corpora.py", "own_policy.py"}
+SLOW = {"dask_ingest.py", "many_corpora.py", "own_policy.py", "postgres_ingest.py"}
 LONGEST = {"own_store.py": 90}
 
 
@@ -20,7 +22,8 @@ LONGEST = {"own_store.py": 90}
 def run_example(name):
     """Run an example, once for all tests of its output."""
     command = [sys.executable, ROOT / "examples" / name]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    environment = {**os.environ, "AIRW_STORE": server_dsn()} if name.startswith("postgres") else None
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
 
 
 @pytest.mark.parametrize(
