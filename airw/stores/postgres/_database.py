@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from airw._base.messages import short_repr
+from airw._base.messages import one_line, short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreError
 from airw.stores.postgres._catalog import (
     CorpusState,
@@ -68,7 +68,7 @@ class Database:
         self._replicas: Replicas | None = None
         self.address = hide_password(dsn)
         self.schema = schema_of(corpus)
-        self.place = f"corpus {short_repr(corpus)} on {self.address}"
+        self.place = f"corpus {short_repr(corpus)} on {one_line(self.address)}"
         self._pool: ConnectionPool | None = None
         self._is_closed = self._is_partitioned = False
         self._locks = self._lost_locks = 0  # blocks of `lock_builder`, and those that have lost their lock
@@ -123,7 +123,7 @@ class Database:
         self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]", *, is_replica: bool = False
     ) -> ConnectionPool:
         options = self._options(dsn, path, is_replica=is_replica)
-        return ConnectionPool(hide_password(dsn), options, self._most, prepare)
+        return ConnectionPool(one_line(hide_password(dsn)), options, self._most, prepare)
 
     async def _create(
         self,
@@ -149,7 +149,7 @@ class Database:
 
     async def _connect(self) -> "Session":
         """Return a connection outside the pool."""
-        return await connect(self.address, self._options(self._dsn, f"{quote(self.schema)}, pg_temp"))
+        return await connect(one_line(self.address), self._options(self._dsn, f"{quote(self.schema)}, pg_temp"))
 
     async def read(
         self, work: "Callable[[Session], Awaitable[R]]", *, snapshot: bool = False, latest: bool = False
@@ -373,7 +373,7 @@ async def list_corpora(dsn: str) -> list[str]:
     Raises:
         StoreError: If the server cannot be reached.
     """
-    address = hide_password(dsn)
+    address = one_line(hide_password(dsn))
     connection = await connect(address, connect_options(dsn))
     try:
         with translate_errors(address):

@@ -18,6 +18,7 @@ R = TypeVar("R")
 _CONNECT_WITHIN = 10.0  # seconds
 _WAIT = 10.0  # seconds that a call waits for a connection
 _STOP_WITHIN = 2.0  # seconds in which a server must have stopped a cancelled statement
+_CANCEL_EVERY = 0.1  # seconds
 _CLOSE_WITHIN = 2.0  # seconds
 _LAST = ("FATAL", "PANIC")  # errors after which a server says nothing more
 
@@ -157,10 +158,7 @@ async def _settle(connection: "Session", error: BaseException) -> None:
         # The first error is the one to report.
         with anyio.move_on_after(_STOP_WITHIN), suppress(Exception):
             if is_cancelled and not connection.is_closed():
-                # asyncpg sends this when the server has stopped the cancelled statement. Then it also knows whether a
-                # transaction is open; in one that has failed, this fails, too.
-                with suppress(PostgresError):
-                    await connection.execute("SELECT")
+                await _await_stop(connection)
             if not connection.is_closed() and connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
             # After a fatal error, the server ends the connection. Another may be about a server behind this one.
@@ -169,6 +167,21 @@ async def _settle(connection: "Session", error: BaseException) -> None:
     finally:
         if not is_usable:
             connection.terminate()
+
+
+async def _await_stop(connection: "Session") -> None:
+    """Wait until the server has stopped a cancelled statement."""
+    # asyncpg sends this when the server has stopped the cancelled statement. Then it also knows whether a transaction
+    # is open; in one that has failed, this fails, too.
+    stopping = asyncio.ensure_future(connection.execute("SELECT"))
+    try:
+        # A server ignores a request that comes before the statement: so repeat it.
+        while not (await asyncio.wait([stopping], timeout=_CANCEL_EVERY))[0]:
+            await connection.cancel_again()
+    finally:
+        stopping.cancel()
+        with suppress(Exception, asyncio.CancelledError):
+            await stopping
 
 
 async def finish(work: Coroutine[Any, Any, None]) -> None:

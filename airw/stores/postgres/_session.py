@@ -1,5 +1,6 @@
 """One connection to a server; this module imports asyncpg."""
 
+import asyncio
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,6 +37,11 @@ class Session(Connection):  # type: ignore[misc, unused-ignore]
         # What was prepared before returns no vectors, and closing it would cost a round trip.
         if not getattr(self, "_keeps_statements", False):
             super()._drop_local_statement_cache()
+
+    async def cancel_again(self) -> None:
+        """Ask the server once more to cancel the running statement; asyncpg asks only once."""
+        if hasattr(super(), "_cancel"):
+            await super()._cancel(asyncio.get_running_loop().create_future())
 
     async def _introspect_type(self, typename: str, schema: str) -> Any:
         known: Mapping[str, int] = getattr(self, "_known_types", {})

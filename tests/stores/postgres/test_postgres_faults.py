@@ -189,7 +189,8 @@ async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, w
     assert len((await store.vectors_of(wanted)).vectors) == 3 * len(wanted)
 
 
-async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store):
+async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store, monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._database._RESTART_WITHIN", 0.3)
     await store.apply([change(number) for number in range(20)])
     async with PostgresRelay(server).run() as relay:
         name = store._database.schema.removeprefix("airw_")

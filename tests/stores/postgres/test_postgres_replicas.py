@@ -139,7 +139,8 @@ async def test_what_is_no_standby_of_the_primary_is_never_read(primary):
         await PostgresStore.remove(primary.dsn(), name)
 
 
-async def test_reads_go_on_for_a_while_when_the_primary_is_gone():
+async def test_reads_go_on_for_a_while_when_the_primary_is_gone(monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._database._RESTART_WITHIN", 0.3)
     with PostgresServer() as primary, PostgresServer(copy_of=primary) as standby:
         async with PostgresStore(primary.dsn(), "left", replicas=[standby.dsn()], max_lag=20) as store:
             await wait_for(store, is_standby=True)

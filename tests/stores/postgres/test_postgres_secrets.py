@@ -1,7 +1,6 @@
 """Passwords are never shown, certificates are verified, roles need few rights."""
 
 import logging
-import pickle
 import socket
 import ssl
 import subprocess
@@ -99,6 +98,7 @@ async def test_a_password_in_an_address_is_used_and_never_shown(server, roles, c
     [
         lambda dsn: dsn.replace("owner", "nobody"),
         lambda dsn: dsn.replace("/postgres", "/nothing"),
+        lambda dsn: dsn.replace("/postgres", "/two\nlines\x1b[2J"),
         lambda dsn: dsn.replace("127.0.0.1", "127.0.0.2"),
         lambda dsn: f"{dsn}?sslmode=require",
         lambda dsn: f"{dsn}?sslrootcert=/no/file&sslmode=verify-full",
@@ -114,8 +114,7 @@ async def test_no_error_shows_a_password_in_its_message_or_its_causes(server, ro
     with pytest.raises(AirwError) as caught:
         await PostgresStore.open(change(server.tcp_dsn("owner", password=QUOTED)), "notes", create=False)
     assert "hunter2" not in texts_of(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "hunter2" not in repr(pickle.dumps(str(caught.value)))
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.slow
