@@ -19,6 +19,7 @@ _MISSING = ("3F000", "42P01")  # a schema or a table
 _FORBIDDEN = "42501"
 _READ_ONLY = "25006"
 _INTERNAL = "InternalClientError"
+_NO_PRIMARY = "TargetServerAttributeNotMatched"  # of several hosts, none is what is asked for
 _DAMAGED = ("XX001", "XX002")
 _STARTING = "57P03"  # or stopping
 _ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
@@ -148,7 +149,7 @@ def is_lost(error: BaseException) -> bool:
     # What asyncpg raises by itself has no state. It raises an internal error for a call on a connection that the server
     # has ended between two statements, as long as it has not noticed the end.
     name = type(error).__name__
-    return name == _INTERNAL or (name == "InterfaceError" and "clos" in str(error))
+    return name in (_INTERNAL, _NO_PRIMARY) or (name == "InterfaceError" and "clos" in str(error))
 
 
 def _words(error: Exception, secret: str | None = None) -> str:

@@ -163,7 +163,10 @@ async def test_a_standby_that_takes_over_is_found_among_several_hosts():
                 assert anyio.current_time() < deadline
                 await anyio.sleep(0.01)
             primary.kill()
-            await standby.execute("SELECT pg_promote()")
+            async with anyio.create_task_group() as group:
+                group.start_soon(store.config)  # it waits a little for the next primary
+                await anyio.sleep(0.3)
+                await standby.execute("SELECT pg_promote()")
             assert await store.config() == {"a": 1}
             await store.set_config({"a": 2})
             assert await store.config() == {"a": 2}
