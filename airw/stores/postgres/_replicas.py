@@ -73,7 +73,7 @@ class Replicas:
         self._all = deque(Replica(pool) for pool in pools)
         self._positions: deque[tuple[float, int]] = deque(maxlen=_KEPT_POSITIONS)
         self._own_position = 0  # what this store has written, or found when it was opened, ends here
-        self._is_position_known = True
+        self._unknown = set[object]()  # writes whose end in the log is not known yet
         self._checked_at = -float("inf")
         self._is_checking = False
 
@@ -82,10 +82,16 @@ class Replicas:
 
         The connection is one to the primary.
         """
-        self._is_position_known = False
-        with suppress(Exception):  # what was saved is saved; the next check tells where the log was at the latest
+        write = object()
+        self._unknown.add(write)
+        with suppress(Exception):  # what was saved is saved; the next check finds a later position
             row = await connection.fetchrow(_WRITTEN)
-            self._own_position, self._is_position_known = max(self._own_position, row["position"]), True
+            self._note_own({write}, row["position"])
+
+    def _note_own(self, writes: set[object], position: int) -> None:
+        """Note a position in the log that is not before the end of these writes."""
+        self._own_position = max(self._own_position, position)
+        self._unknown -= writes
 
     async def choose(self) -> Replica | None:
         """Return a server that may be read now, each in turn, or `None`."""
@@ -97,7 +103,7 @@ class Replicas:
             self._all.rotate(-1)
             replica = self._all[-1]
             is_near = replica.fresh_at >= oldest and replica.replayed >= self._own_position
-            if is_near and self._is_position_known and not replica.pool.is_busy:
+            if is_near and not self._unknown and not replica.pool.is_busy:
                 return replica
         return None
 
@@ -106,11 +112,11 @@ class Replicas:
         try:
             due = [replica for replica in self._all if anyio.current_time() >= replica.retry_at]
             with suppress(Exception), anyio.move_on_after(_ANSWER_WITHIN * 2):
-                at = anyio.current_time()
+                at, unknown = anyio.current_time(), set(self._unknown)
                 written = await self._primary.run(lambda c: c.fetchrow(_WRITTEN))
                 self._positions.append((at, written["position"]))
-                if not self._is_position_known:
-                    self._own_position, self._is_position_known = written["position"], True
+                if unknown:
+                    self._note_own(unknown, written["position"])
                 async with anyio.create_task_group() as group:
                     for replica in due:
                         group.start_soon(self._check_replica, replica, written["system_identifier"])

@@ -151,6 +151,30 @@ async def test_reads_go_on_for_a_while_when_the_primary_is_gone(monkeypatch):
             assert await store.config() == {}
 
 
+async def test_a_write_whose_place_in_the_log_is_not_known_is_read_from_the_primary(store, primary, standby):
+    """The connection ends after the commit, before the store asks where the log is."""
+    await wait_for(store, is_standby=True)
+    await standby.execute(PAUSE)
+
+    async def work(connection):
+        await connection.execute("INSERT INTO setting VALUES ('config', '', '{\"a\": 1}')")
+
+        async def end(*_):
+            raise ConnectionResetError
+
+        monkeypatch.setattr(type(connection), "fetchrow", end)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        await store._database.write(work)
+    try:
+        assert await store.config() == {"a": 1}
+        await anyio.sleep(0.3)  # a check finds where the log was
+        assert await store.config() == {"a": 1}
+    finally:
+        await standby.execute(RESUME)
+    await wait_for(store, is_standby=True)
+
+
 async def test_a_standby_that_takes_over_is_found_among_several_hosts():
     with PostgresServer() as primary, PostgresServer(copy_of=primary) as standby:
         both = f"postgresql://postgres@/postgres?host={standby.folder},{primary.folder}"
