@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _Columns: TypeAlias = dict[str, list[bytes]]
 
+MANY_RECORDS = 1_000
+"""After a block of writing with so many records, the tables are settled."""
+
 _LONGEST_ID = 2_000  # bytes in UTF-8; a key of an index has at most 2,704
 
 
@@ -142,6 +145,20 @@ async def write_rows(c: "Connection", rows: NewRows, removals: Sequence[str]) ->
         await _insert_records(c, rows, rows.vectors)
     if removed or rows.extractions:
         await _link_writing.replace_links(c, rows.extractions, removed)
+
+
+async def settle(c: "Connection") -> None:
+    """Bring what the planner of the server knows up to date, after many rows were written.
+
+    Without it, plans are those for small tables until the server does this by itself, a minute later or more.
+
+    Args:
+        c: A connection of its own, outside a transaction.
+    """
+    # What takes longer is left to the server.
+    await c.execute("SET statement_timeout = '60s'")
+    for table in ("artifact", "record", "embedding", "posting", "link", "name"):
+        await c.execute(f"VACUUM (ANALYZE, TRUNCATE off, SKIP_LOCKED) {table}")
 
 
 async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> None:

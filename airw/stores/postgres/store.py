@@ -143,6 +143,7 @@ class PostgresStore(
         check_server_address("dsn", dsn)
         for replica in check_strings("replicas", replicas):
             check_server_address("replicas", replica)
+        self._unsettled = 0  # records written since the tables were settled
         self._near = KnownIndex(PostgresDialect() if dialect is None else dialect)
         self._database = Database(
             dsn,
@@ -378,6 +379,7 @@ class PostgresStore(
     async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
         rows = await _writing.prepare(puts, self._language.value)
         await self._database.write(lambda c: _writing.write_rows(c, rows, removals))
+        self._unsettled += len(rows.record_ids)
 
     @override
     @asynccontextmanager
@@ -386,7 +388,15 @@ class PostgresStore(
             yield
         # Without the lock, as this may take minutes.
         if self._database.is_open:
+            await self._settle()
             await self._refresh_index()
+
+    async def _settle(self) -> None:
+        if self._unsettled >= _writing.MANY_RECORDS:
+            self._unsettled = 0
+            # The server does the same by itself, only later.
+            with suppress(StoreError):
+                await self._database.maintain(_writing.settle)
 
     async def _refresh_index(self) -> None:
         try:

@@ -12,7 +12,7 @@ from airw.errors import StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
 from tests.support.histories import REFUSED, content, expect_alike
-from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
+from tests.support.postgres import drop_corpus, fresh_name, fresh_store, get_server, server_dsn
 from tests.support.stored import change
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
@@ -128,3 +128,16 @@ async def test_settings_with_any_key_come_back():
         assert await store.calibration() == {key: {"key": key, "n": 1.0} for key in ("", "a\0b", "\1", "é")}
         with pytest.raises(StoreError, match="unpaired surrogate"):
             await store.set_calibration("\ud800", {})
+
+
+async def test_the_planner_knows_a_corpus_after_a_block_of_many_writes(corpus):
+    from airw.stores.postgres.store import PostgresStore
+
+    async with PostgresStore(server_dsn(), corpus) as store, store.writing():
+        await store.apply([put(f"{number}", "x") for number in range(1_000)])
+    rows = await get_server().fetch(
+        """SELECT relname, reltuples, relallvisible = relpages FROM pg_class
+        WHERE relnamespace = $1::regnamespace AND relname IN ('artifact', 'record', 'embedding')""",
+        f"airw_{corpus}",
+    )
+    assert {tuple(row) for row in rows} == {(name, 1_000, True) for name in ("artifact", "record", "embedding")}
