@@ -170,7 +170,7 @@ async def _ask_index(
     """Return what the index finds; if few records match, all of them compared."""
     parameters, width = Parameters(), queries.shape[1]
     # The length of a query does not matter for the order. A long one might be too large for a small type.
-    vectors = parameters.add(encode_vectors(unit_rows(queries, count=len(queries))), "vector[]")
+    asked = _add_queries(parameters, unit_rows(queries, count=len(queries)), [0.0] * len(queries))
     wide = f"known.width = {parameters.add(width, 'integer')}"
     scope = _Scope.of(wanted, parameters)
     distance = known.distance("v.value", "query.aim", width)
@@ -181,8 +181,8 @@ async def _ask_index(
     if scope.sampled:
         sample, least = known.sample(width)
         is_common = f"""(SELECT count(*) >= {parameters.add(least, "bigint")} FROM
-            unnest({parameters.add(sample, "bigint[]")}) at (number),
-            LATERAL (SELECT * FROM record r WHERE r.number >= at.number ORDER BY r.number LIMIT 1) r
+            unnest({parameters.add([*map(str, sample)], "text[]")}) at (number),
+            LATERAL (SELECT * FROM record r WHERE r.number >= at.number::bigint ORDER BY r.number LIMIT 1) r
             WHERE {scope.sampled})"""
         near = f"""({near}) UNION ALL (SELECT {_COLUMNS} FROM (
             SELECT v.*, v.value <#> query.aim AS distance FROM {scope.tables}
@@ -190,11 +190,21 @@ async def _ask_index(
             ORDER BY v.value <#> query.aim, v.artifact_id, v.idx, v.number LIMIT {depth}) v)"""
     rows: list[Record] = await c.fetch(
         f"""SELECT known.*, found.* FROM (SELECT {known.state_sql(width)}, {is_common} AS is_common) known
-        LEFT JOIN LATERAL (SELECT query.place, near.* FROM unnest({vectors}) WITH ORDINALITY AS query (aim, place)
-        CROSS JOIN LATERAL ({near}) near) found ON true""",
+        LEFT JOIN LATERAL (SELECT query.place, near.* FROM {asked} CROSS JOIN LATERAL ({near}) near) found ON true""",
         *parameters.values,
     )
     return rows
+
+
+def _add_queries(parameters: Parameters, queries: Floats, margins: Sequence[float]) -> str:
+    """Return the table `query` of a statement, with a row for each query."""
+    encoded = encode_vectors(queries)
+    if len(encoded) == 1:
+        # Without an array: the first array of a type in a connection costs asyncpg two more round trips.
+        aim, margin = parameters.add(encoded[0], "vector"), parameters.add(margins[0], "float8")
+        return f"(SELECT {aim} AS aim, {margin} AS margin, 1 AS place) query"
+    arrays = f"{parameters.add(encoded, 'vector[]')}, {parameters.add([*margins], 'float8[]')}"
+    return f"unnest({arrays}) WITH ORDINALITY AS query (aim, margin, place)"
 
 
 async def _search_all(
@@ -203,8 +213,7 @@ async def _search_all(
     """Return the rankings of an exact search."""
     k, width = max(wanted.k, 0), queries.shape[1]
     parameters, margins = Parameters(), [_find_margin(query) for query in queries]
-    vectors = parameters.add(encode_vectors(queries), "vector[]")
-    bounds = parameters.add(margins, "float8[]")
+    asked = _add_queries(parameters, queries, margins)
     limit = parameters.add(k if with_ties or not k else k + _SPARE, "bigint")
     wide = f"known.width = {parameters.add(width, 'integer')}"
     scope = _Scope.of(wanted, parameters)
@@ -214,8 +223,7 @@ async def _search_all(
         best = (_best_artifacts if wanted.per_artifact else _best_records)(scope, wide, limit)
     rows = await c.fetch(
         f"""SELECT known.*, found.* FROM (SELECT {known.state_sql(width)}) known LEFT JOIN LATERAL (
-            SELECT query.place, near.* FROM unnest({vectors}, {bounds}) WITH ORDINALITY AS query (aim, margin, place)
-            CROSS JOIN LATERAL ({best}) near) found ON true""",
+            SELECT query.place, near.* FROM {asked} CROSS JOIN LATERAL ({best}) near) found ON true""",
         *parameters.values,
     )
     check_queries(queries, rows[0]["width"])

@@ -147,6 +147,42 @@ async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
             assert await search(store, queries[:2], **options) == await search(exact, queries[:2], **options)
 
 
+async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monkeypatch):
+    # The same choices as in a corpus that is twenty times larger.
+    monkeypatch.setattr("airw.stores.postgres._vector_index._FEW", 1_000)
+    vectors, queries = near_topics(3_000, 20), near_topics(1, 21)
+    async with fresh_store(dialect=SMALL) as store:
+        await fill(store, vectors)
+        await search(store, queries, filter=parse_filter({"n": 1}))
+        statements = []
+        await store._database.read(lambda c: asyncify(c.add_query_logger, statements.append))
+        plans = {}
+        for name, options in {
+            "all": {},
+            "artifacts": {"per_artifact": True},
+            "half": {"filter": parse_filter({"half": True})},
+            "few": {"filter": parse_filter({"few": True})},
+        }.items():
+            # A plan for any values, which a server makes after some calls, must be as good.
+            for _ in range(8):
+                await search(store, queries, **options)
+            statement = statements[-1]
+            rows = await store._database.read(
+                lambda c, asked=statement: c.fetch(f"EXPLAIN (ANALYZE, TIMING OFF) {asked.query}", *asked.args)
+            )
+            plans[name] = [row[0] for row in rows if "using embedding_near" in row[0]]
+            statements.remove(statement)
+            statements[:] = [each for each in statements if not each.query.startswith("EXPLAIN")]
+        assert len(statements) == 4 * 7
+        for name, plan in plans.items():
+            assert len(plan) == 1, name
+            assert ("never executed" in plan[0]) == (name == "few"), plan
+
+
+async def asyncify(function, *args):
+    return function(*args)
+
+
 async def test_an_index_follows_the_size_and_width_of_the_corpus():
     async with fresh_store(dialect=SMALL) as store, fresh_store(dialect=SMALL) as other:
         vectors = near_topics(1_500, 6)
