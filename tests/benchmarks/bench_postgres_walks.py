@@ -1,7 +1,7 @@
 """Walks on a PostgreSQL server: Eager and Mmr beside graph-retriever over langchain-postgres.
 
-10,000 artifacts with 64-dimensional vectors on one server. Each has the ids of ten others in a field, and one topic of
-1,000.
+10,000 artifacts with 64-dimensional vectors on one server. Each has the ids of ten others in a field, and a topic. Ten
+more fields each name a topic that comes next: the filters of langchain-postgres do not look into lists.
 """
 
 import random
@@ -23,8 +23,8 @@ from tests.benchmarks.results import run_in_turn
 from tests.support.postgres import PostgresServer
 
 QUESTION = "How fast are walks on a PostgreSQL server?"
-TOPICS, ROUNDS, PAGE = 1_000, 2, 500
-EDGES = {"ids": [("links", "$id")], "a field": [("next", "topic")]}
+TOPICS, ROUNDS, PAGE = 1_000, 5, 500
+EDGES = {"ids": [("links", "$id")], "ten fields": [(f"next {at}", "topic") for at in range(DEGREE)]}
 # Edges in a field, the work, both policies, and the goal: how many times faster.
 STRATEGIES = [
     (edges, f"{name}, {select_k} hits, over {edges}", own(select_k=select_k, edges=EDGES[edges]), other(select_k), 10)
@@ -34,10 +34,6 @@ STRATEGIES = [
         ("Mmr", Mmr, 100, lambda k: theirs.Mmr(select_k=k)),
     )
 ]
-LINKED = {
-    "Eager, 50 hits, over ids": Eager(select_k=50, direction="out"),
-    "Mmr, 100 hits, over ids": Mmr(select_k=100, direction="out"),
-}
 
 
 class GivenVectors(Embeddings):
@@ -87,7 +83,7 @@ def graph():
         id: {
             "links": draw.sample(ids, DEGREE),
             "topic": f"t{draw.randrange(TOPICS)}",
-            "next": f"t{draw.randrange(TOPICS)}",
+            **{f"next {at}": f"t{draw.randrange(TOPICS)}" for at in range(DEGREE)},
         }
         for id in ids
     }
@@ -130,16 +126,9 @@ def test_strategies(graph, server, peer, results):
             ways = {"airw": partial(portal.call, walk_of, corpus, policy, own), "graph-retriever": walk_theirs}
             portal.call(walk_of, corpus, policy, own)
             walk_theirs()
-            rounds = run_in_turn(ways, rounds=ROUNDS)
+            rounds = run_in_turn(ways, rounds=ROUNDS if edges == "ids" else 1)
             results.compare(QUESTION, work, rounds, {"graph-retriever": 1 / goal})
             assert own[0] == other
-            if work in LINKED:
-                linked = []
-                ways["airw"] = partial(portal.call, walk_of, corpus, LINKED[work], linked)
-                portal.call(walk_of, corpus, LINKED[work], linked)
-                rounds = run_in_turn(ways, rounds=ROUNDS)
-                results.compare(QUESTION, f"{work}, airw by its links", rounds, {"graph-retriever": 1 / goal})
-                assert linked[0] == other
 
 
 async def analyze(server):

@@ -28,9 +28,11 @@ REGRESSION = 1.15  # a row is worse if its ratio or amount grew by more than thi
 # The version of each is kept beside the rows.
 PEERS = [
     "PyStemmer",
+    "asyncpg",
     "bm25s",
     "graph-retriever",
     "ir",
+    "langchain-postgres",
     "networkx",
     "onnxruntime",
     "scipy",
