@@ -132,5 +132,5 @@ def test_strategies(graph, server, peer, results):
 
 
 async def analyze(server):
-    """Let the server gather its statistics, as it does by itself after a while."""
+    """Gather the statistics of all tables, as a server does by itself after a while."""
     await server.execute("VACUUM ANALYZE")
