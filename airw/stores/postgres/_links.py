@@ -4,6 +4,7 @@ Each link is stored with its target (see `_link_writing`), so reading edges need
 """
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -55,36 +56,36 @@ _LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION A
 _ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
 
 
-def select_edges(direction: Direction, *, is_limited: bool) -> str:
+@cache
+def select_edges(direction: Direction, *, is_limited: bool, is_filtered: bool = True) -> str:
     """Return the SQL of the edges of artifacts, in the order of `neighbors`.
 
-    Its columns are `near`, `type`, `corpus`, `far`, `is_incoming`, `origin` and `weight`, which is null for 1. Its
-    parameters are `$1` to `$4` as `edge_parameters` returns them, and `$5`, the limit, if there is one. There may be
-    edges of artifacts that were not asked for.
+    Its columns are `near`, `type`, `corpus`, `far`, `is_incoming`, `origin` and `weight`, which is null for 1. There
+    may be edges of artifacts that were not asked for. Its parameters are those that `edge_parameters` returns, without
+    a filter only the first, and then the limit, if there is one.
     """
+    links = _LINKS[direction] if is_filtered else _LINKS[direction].replace(f"AND {_ACCEPTED}", "")
     # Of several links that are one edge, the largest weight counts.
     edges = f"""
         SELECT DISTINCT ON (near, type, corpus, far, is_incoming, origin)
             near, type, corpus, far, is_incoming, origin, weight
-        FROM ({_LINKS[direction]}) AS link ORDER BY near, {_ORDER}, weight DESC NULLS FIRST"""
+        FROM ({links}) AS link ORDER BY near, {_ORDER}, weight DESC NULLS FIRST"""
     if not is_limited:
         return edges
     return f"""
         SELECT near, type, corpus, far, is_incoming, origin, weight FROM (
             SELECT *, row_number() OVER (PARTITION BY near ORDER BY {_ORDER}) AS number FROM ({edges}) AS edge
-        ) AS edge WHERE number <= $5"""
+        ) AS edge WHERE number <= ${5 if is_filtered else 2} ORDER BY near, number"""
 
 
-# One row per artifact, with its edges as columns: few objects for Python. A column that nearly always is the same is
-# null then.
+# One row per artifact, with its edges as columns, for statements that return other rows, too. A column that nearly
+# always is the same is null then.
 _EDGES = """
     SELECT near, array_agg(type), array_agg(far), array_agg(origin),
         CASE WHEN bool_or(is_incoming) THEN array_agg(is_incoming) END,
         CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END,
         CASE WHEN count(weight) > 0 THEN array_agg(coalesce(weight, 1)) END
     FROM ({}) AS edge GROUP BY near"""
-_NEIGHBORS = {direction: _EDGES.format(select_edges(direction, is_limited=False)) for direction in DIRECTIONS}
-_FIRST_NEIGHBORS = {direction: _EDGES.format(select_edges(direction, is_limited=True)) for direction in DIRECTIONS}
 # The artifacts that carry a name, by tier.
 _RESOLVE = f"""
     SELECT key, tier, array_agg(artifact_id ORDER BY artifact_id) FROM name
@@ -156,12 +157,27 @@ async def neighbors(
     """Return the edges of each artifact, by type, then by the other end; in one statement."""
     check_choice("direction", direction, DIRECTIONS)
     check_limit(limit)
-    parameters = edge_parameters(ids, links)
-    if limit is None:
-        rows = await c.fetch(_NEIGHBORS[direction], *parameters)
-    else:
-        rows = await c.fetch(_FIRST_NEIGHBORS[direction], *parameters, limit)
-    return await offload_if(sum(len(row[1]) for row in rows) > _FEW_EDGES, _make_edges, ids, rows)
+    # Most calls have no filter, and a shorter statement.
+    is_filtered = links != LinkFilter()
+    parameters: list[Any] = [*edge_parameters(ids, links)] if is_filtered else [to_keys(ids)]
+    if limit is not None:
+        parameters.append(limit)
+    sql = select_edges(direction, is_limited=limit is not None, is_filtered=is_filtered)
+    rows = await c.fetch(sql, *parameters)
+    return await offload_if(len(rows) > _FEW_EDGES, _group_edges, ids, rows)
+
+
+def _group_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
+    """Return the edges of each artifact, made of the rows of `select_edges`."""
+    edges_of: dict[str, list[Edge]] = {id: [] for id in ids}
+    for near, type_, corpus, far, is_incoming, origin, weight in rows:
+        node = far if corpus is None else ArtifactRef(corpus, far)
+        source, target = (node, near) if is_incoming else (near, node)
+        edge = Edge(source, target, type_, origin) if weight is None else Edge(source, target, type_, origin, weight)
+        # Another artifact may have the prefix of a long id as its own.
+        if near in edges_of:
+            edges_of[near].append(edge)
+    return [[*edges_of[id]] for id in ids] if len(edges_of) < len(ids) else [*edges_of.values()]
 
 
 def edge_parameters(ids: Sequence[str], links: LinkFilter) -> list[list[str] | None]:
@@ -174,7 +190,7 @@ def _keep_storable(texts: Sequence[str] | None) -> list[str] | None:
 
 
 def _make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
-    """Return the edges of each artifact, made of the rows of artifacts that have any."""
+    """Return the edges of each artifact, made of the rows of `_EDGES`."""
     columns_of = {row[0]: row[1:] for row in rows}
     return [_make_row(id, columns_of[id]) if id in columns_of else [] for id in ids]
 
