@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any(not report.passed for report in reports))
 
 
-class _Parser(argparse.ArgumentParser):
+class _ExamParser(argparse.ArgumentParser):
     """A parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -76,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = _ExamParser(
         prog="python -m airw.testing.exam",
         description=_ABOUT,
         epilog=_EXAMPLES,

@@ -104,7 +104,7 @@ def name_copy(corpus: str) -> str:
 
 
 async def put_in_place(copy: Database, target: Database) -> None:
-    """Give the schema of a copy the name of the target, in one transaction.
+    """Rename the schema of a copy to that of the target, in one transaction.
 
     The schema of the target is dropped. The caller holds the lock of the builder of both. Open stores go on with the
     new schema at their next call.
