@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+import anyio
+
 from airw._base.arrays import Floats
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import first_error, in_thread
 from airw._base.messages import short_repr
 from airw.errors import StoreError
 from airw.stores._changes import check_changes, encode_metadata
@@ -41,7 +43,8 @@ class NewRows:
         embeddings: Those of the table `embedding`, without the numbers.
         record_ids: The ids of all records.
         texts: The texts of all records.
-        words: The words of these texts.
+        language: The language that the corpus had when it was last asked.
+        words: The words of these texts in that language; `write_rows` cuts them.
         extractions: The links and names of each artifact.
     """
 
@@ -52,6 +55,7 @@ class NewRows:
     embeddings: _Columns = field(default_factory=dict)
     record_ids: Sequence[str] = ()
     texts: Sequence[str] = ()
+    language: Language | None = None
     words: TextWords | None = None
     extractions: dict[str, Extraction] = field(default_factory=dict)
 
@@ -61,7 +65,7 @@ async def prepare(puts: Sequence[ArtifactChange], language: Language | None) -> 
 
     Args:
         puts: The changes.
-        language: The language that the corpus had when it was last asked; its words are cut before a lock is held.
+        language: The language that the corpus had when it was last asked.
 
     Raises:
         StoreError: If an artifact cannot be stored.
@@ -93,7 +97,7 @@ def _prepare(puts: Sequence[ArtifactChange], language: Language | None) -> NewRo
         "fields": encode_jsonb(map(to_fields, metadata)),
     }
     rows.embeddings = {**shared, "record_id": ids, "value": encode_bytes(encode_vectors(rows.vectors))}
-    rows.words = analyse(rows.texts, language)
+    rows.language = language
     return rows
 
 
@@ -140,11 +144,20 @@ async def write_rows(c: "Connection", rows: NewRows, removals: Sequence[str]) ->
         await _words.delete(c, removed)
         for table, column in (("embedding", "artifact_id"), ("record", "artifact_id"), ("artifact", "id")):
             await c.execute(f"DELETE FROM {table} WHERE {column} = ANY($1::text[])", removed)
-    await copy_columns(c, "artifact", rows.artifacts)
-    if rows.vectors is not None:
-        await _insert_records(c, rows, rows.vectors)
-    if removed or rows.extractions:
-        await _link_writing.replace_links(c, rows.extractions, removed)
+    # The words are cut in a thread while the server works.
+    with first_error():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cut_words, rows)
+            numbers = await _insert_rows(c, rows)
+            if removed or rows.extractions:
+                await _link_writing.replace_links(c, rows.extractions, removed)
+    if numbers:
+        await _words.insert(c, numbers, rows.texts, rows.words)
+
+
+async def _cut_words(rows: NewRows) -> None:
+    if rows.texts:
+        rows.words = await in_thread(analyse, rows.texts, rows.language)
 
 
 async def settle(c: "Connection") -> None:
@@ -161,8 +174,12 @@ async def settle(c: "Connection") -> None:
         await c.execute(f"VACUUM (ANALYZE, TRUNCATE off, SKIP_LOCKED) {table}")
 
 
-async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> None:
-    await _vectors.prepare_insert(c, rows.puts, vectors)
+async def _insert_rows(c: "Connection", rows: NewRows) -> range:
+    """Insert artifacts, records and vectors, and return the numbers of the records."""
+    await copy_columns(c, "artifact", rows.artifacts)
+    if rows.vectors is None:
+        return range(0)
+    await _vectors.prepare_insert(c, rows.puts, rows.vectors)
     count, ids = len(rows.record_ids), keep_storable({*rows.record_ids})
     last, is_taken = await c.fetchrow(
         """SELECT setval('record_number', nextval('record_number') + $1::bigint - 1),
@@ -176,4 +193,4 @@ async def _insert_records(c: "Connection", rows: NewRows, vectors: Floats) -> No
     encoded = encode_numbers(numbers)
     await copy_columns(c, "record", {"number": encoded, **rows.records})
     await copy_columns(c, "embedding", {"number": encoded, **rows.embeddings})
-    await _words.insert(c, numbers, rows.texts, rows.words)
+    return numbers
