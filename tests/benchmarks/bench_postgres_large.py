@@ -18,15 +18,24 @@ import numpy as np
 from airw.stores import PostgresStore, SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.filters import parse_filter
-from tests.benchmarks.bench_large import DIM, near_topics
 from tests.support.postgres import PostgresServer
 
 SIZES = [int(size) for size in os.environ.get("AIRW_BENCH_SIZES", "10000,100000").split(",")]
 WITH_SQLITE = os.environ.get("AIRW_BENCH_SQLITE", "1") == "1"
-PAGE, QUERIES, CLIENTS, K = 2_000, 40, 32, 10
+DIM, PAGE, QUERIES, CLIENTS, K = 384, 2_000, 40, 32, 10
 QUESTION = "How does a corpus grow on a PostgreSQL server?"
 SHARES = {"half": 0.5, "some": 0.05, "few": 0.005}
 WORDS = np.array([f"word{number}" for number in range(20_000)])
+
+
+TOPICS = np.random.default_rng(0).standard_normal((2_000, DIM)).astype(np.float32)
+
+
+def near_topics(count: int, seed: int):
+    """Return unit vectors around 2,000 topics; those of a topic have a cosine of about 0.5."""
+    random = np.random.default_rng(seed)
+    rows = TOPICS[random.integers(0, len(TOPICS), count)] + random.standard_normal((count, DIM), np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def matches(size):
@@ -73,7 +82,7 @@ async def times_of(work, items) -> list[float]:
 
 
 async def times_together(work, items) -> tuple[list[float], float]:
-    """Return the times of calls by many clients at once, and how many were answered in a second."""
+    """Return the times of calls by many clients at once, and the answers in a second."""
     times: list[float] = []
 
     async def ask(own):

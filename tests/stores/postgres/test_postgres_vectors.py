@@ -1,6 +1,6 @@
 """Dense search on a PostgreSQL server: exact results, and those of an approximate index."""
 
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import anyio
 import numpy as np
@@ -9,61 +9,14 @@ import pytest
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.stores import MemoryStore, PostgresDialect
-from airw.values import ArtifactChange, LedgerEntry, Record
+from airw.values import Record
 from airw.values.filters import parse_filter
 from tests.support.postgres import fresh_store
+from tests.support.vector_corpora import SHARES, changes_of, fill, iterate_pages, near_topics, search
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
-TOPICS = np.random.default_rng(0).standard_normal((100, 32))
 SMALL = PostgresDialect(exact_rows=1_000, build_settings={"maintenance_work_mem": "64MB"})
-SHARES = {"half": 0.5, "some": 0.05, "few": 0.005}
-
-
-def near_topics(count, seed, dim=32):
-    """Return unit vectors in clusters, as those of texts are."""
-    random = np.random.default_rng(seed)
-    rows = TOPICS[random.integers(0, len(TOPICS), count), :dim] + 0.7 * random.standard_normal((count, dim))
-    return unit_rows(rows, count=count)
-
-
-def iterate_pages(items, size):
-    """Return the items in tuples of this size; the last may be shorter."""
-    items = iter(items)
-    return iter(lambda: tuple(islice(items, size)), ())
-
-
-def changes_of(vectors, *, per_artifact=3, first=0):
-    """Return artifacts with these vectors, whose records have the fields of `SHARES`."""
-    random = np.random.default_rng(1)
-    for number, rows in enumerate(iterate_pages(range(len(vectors)), per_artifact), first):
-        name = f"a{number:06}"
-        records = [
-            Record(
-                Record.make_id(name, kind := "title" if at == 0 else "chunk", at),
-                name,
-                kind,
-                at,
-                "",
-                {"n": row, **{field: bool(random.random() < share) for field, share in SHARES.items()}},
-            )
-            for at, row in enumerate(rows)
-        ]
-        entry = LedgerEntry(name, "1", "e", "s", record_ids=tuple(record.id for record in records))
-        yield ArtifactChange(entry, records, vectors[[*rows]])
-
-
-async def fill(store, vectors, **options):
-    async with store.writing():
-        for page in iterate_pages(changes_of(vectors, **options), 1_000):
-            await store.apply(page)
-
-
-async def search(store, queries, k=10, **options):
-    return [
-        (ranking.record_ids, ranking.artifact_ids, ranking.scores.tolist())
-        for ranking in await store.search_vectors(queries, k, **options)
-    ]
 
 
 async def measure_recall(store, exact, queries, **options):
@@ -145,42 +98,6 @@ async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
         few = parse_filter({"n": {"$in": [5, 6, 7]}})
         for options in ({"filter": few}, {"filter": parse_filter({"n": -1})}, {"k": 3_000}):
             assert await search(store, queries[:2], **options) == await search(exact, queries[:2], **options)
-
-
-async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monkeypatch):
-    # The same choices as in a corpus that is twenty times larger.
-    monkeypatch.setattr("airw.stores.postgres._vector_index._FEW", 1_000)
-    vectors, queries = near_topics(3_000, 20), near_topics(1, 21)
-    async with fresh_store(dialect=SMALL) as store:
-        await fill(store, vectors)
-        await search(store, queries, filter=parse_filter({"n": 1}))
-        statements = []
-        await store._database.read(lambda c: asyncify(c.add_query_logger, statements.append))
-        plans = {}
-        for name, options in {
-            "all": {},
-            "artifacts": {"per_artifact": True},
-            "half": {"filter": parse_filter({"half": True})},
-            "few": {"filter": parse_filter({"few": True})},
-        }.items():
-            # A plan for any values, which a server makes after some calls, must be as good.
-            for _ in range(8):
-                await search(store, queries, **options)
-            statement = statements[-1]
-            rows = await store._database.read(
-                lambda c, asked=statement: c.fetch(f"EXPLAIN (ANALYZE, TIMING OFF) {asked.query}", *asked.args)
-            )
-            plans[name] = [row[0] for row in rows if "using embedding_near" in row[0]]
-            statements.remove(statement)
-            statements[:] = [each for each in statements if not each.query.startswith("EXPLAIN")]
-        assert len(statements) == 4 * 7
-        for name, plan in plans.items():
-            assert len(plan) == 1, name
-            assert ("never executed" in plan[0]) == (name == "few"), plan
-
-
-async def asyncify(function, *args):
-    return function(*args)
 
 
 async def test_an_index_follows_the_size_and_width_of_the_corpus():
