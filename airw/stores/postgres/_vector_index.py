@@ -23,6 +23,7 @@ _SAMPLE = 256  # records that are looked at to estimate how many match a filter
 _FRACTIONS = np.random.default_rng(0).random(_SAMPLE)  # the same for each query, so that their pages stay in memory
 _FEW = 20_000  # matching records that are compared faster than an index finds the best of them
 _RARE = 0.01  # a smaller share of all, of which an index finds too few
+_MIN_ANALYZED = 1_000  # records of which the server should know the number
 _LOCK = "hashtextextended(current_schema() || ' index', 0)"
 
 # The present indexes: their names, and whether they can be used.
@@ -107,18 +108,27 @@ async def drop_indexes(c: "Connection") -> None:
 async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     """Create the index if the corpus has grown enough, and drop what is of no use.
 
+    The server also counts the rows of tables that have grown much, for its plans.
+
     Others read and write meanwhile.
 
     Args:
         c: A connection of its own, which is in no transaction.
         dialect: The SQL of the index.
     """
-    if dialect.index is None or not await c.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
-        return  # or another process creates it just now
+    if not await c.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
+        return  # another process does it just now
     state = await c.fetchrow(
         f"""SELECT {WIDTH} AS width, coalesce((SELECT sum(records)::bigint FROM text_run), 0) AS records,
-        (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain"""
+        (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain,
+        (SELECT reltuples FROM pg_class WHERE oid = to_regclass('record')) AS counted"""
     )
+    if state["is_plain"] and state["records"] > max(_MIN_ANALYZED, 2 * state["counted"]):
+        # The server would do so in a minute. Until then, its plans would be for the former size.
+        tables = await c.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
+        await c.execute(f"ANALYZE {', '.join(quote(row['name']) for row in tables)}")
+    if dialect.index is None:
+        return
     width, indexes = state["width"], await c.fetch(_INDEXES)
     name = None
     if width is not None and state["is_plain"] and dialect.explain_exact(width) is None:
