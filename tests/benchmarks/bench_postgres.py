@@ -5,6 +5,7 @@ written by hand for asyncpg, and read the same tables on the same server, except
 search has a table of its own. They return rows; airw returns records, edges and rankings.
 """
 
+import struct
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -14,9 +15,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from airw.stores import SqliteStore
-from airw.stores.postgres._vector_codec import encode_vectors, register_codec
-from airw.stores.postgres.store import PostgresStore
+from airw.stores import PostgresStore, SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from airw.values.filters import parse_filter
 from tests.support.postgres import PostgresServer
@@ -80,7 +79,7 @@ def list_calls(store, ids, record_ids, query, words) -> dict[str, Call]:
 def list_queries(connection, ids, record_ids, query, words) -> dict[str, Call]:
     """Return the shortest query for each operation."""
     columns = "SELECT id, artifact_id, kind, idx, text, metadata FROM record"
-    vector = encode_vectors(query)[0]
+    vector = struct.pack(">HH", DIM, 0) + query[0].astype(">f4").tobytes()
     rare, common = (" | ".join(f"'{word}'" for word in each.split()) for each in words)
     nearest = "SELECT record_id, artifact_id, 1 - (value <=> $1::vector) AS score, value FROM embedding"
     text = """SELECT id, artifact_id, ts_rank(words, $1::tsquery) AS score FROM hand JOIN record USING (number)
@@ -140,6 +139,11 @@ def list_queries(connection, ids, record_ids, query, words) -> dict[str, Call]:
     return {name: lambda query=query: connection.fetch(*query) for name, query in by_name.items()}
 
 
+async def take_vectors_as_bytes(connection):
+    """Register a codec that makes no Python object of each number."""
+    await connection.set_type_codec("vector", schema="public", encoder=bytes, decoder=bytes, format="binary")
+
+
 async def time_in_turn(ways: dict[str, Call]) -> dict[str, list[float]]:
     """Return the milliseconds of each round of each way; a round is long enough to be measured."""
     figures: dict[str, list[float]] = {name: [] for name in ways}
@@ -177,7 +181,7 @@ async def open_all(stack, server, folder):
         server.dsn(), server_settings={"search_path": "airw_bench, public", "jit": "off"}
     )
     stack.push_async_callback(connection.close)
-    await register_codec(connection, "public")
+    await take_vectors_as_bytes(connection)
     await connection.execute(
         """CREATE TABLE hand AS SELECT number, convert_from(text, 'UTF8')::tsvector AS words FROM record;
         CREATE INDEX ON hand USING gin (words); CREATE INDEX ON hand (number)"""
@@ -213,7 +217,7 @@ def test_writes(server, results, tmp_path):
             file = await stack.enter_async_context(SqliteStore(tmp_path / "written.airw"))
             connection = await asyncpg.connect(server.dsn(), server_settings={"search_path": "airw_written, public"})
             stack.push_async_callback(connection.close)
-            await register_codec(connection, "public")
+            await take_vectors_as_bytes(connection)
             rng, first = np.random.default_rng(5), 0
             await connection.execute("CREATE SCHEMA bare")
             for table in TABLES:

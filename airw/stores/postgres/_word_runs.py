@@ -33,7 +33,7 @@ Row: TypeAlias = tuple[int, int, int, bytes, bytes]
 SPAN = 1 << 19
 """The numbers of a run are less than its first plus this."""
 
-MAX_PAIRS = 1 << 20
+MAX_PAIRS = 1 << 19
 """The pairs of a record and one of its words in a run; a single record may have more."""
 
 _DEPTHS = range(0, 17, 2)  # how many bits of a hash can tell the row: so rows are alike in size, in runs of any size
@@ -218,7 +218,7 @@ def drop_records(rows: Sequence[Row], numbers: Numbers) -> tuple[list[Row], int]
 
 
 def _pack(codes: Numbers, runs: Numbers, parts: Numbers, pairs: Pairs) -> list[Row]:
-    """Return rows of the table; the pairs of a row follow each other, and those of a word in it."""
+    """Return rows of the table, of pairs in the order of rows and of the words in them."""
     if not len(codes):
         return []
     words, numbers, counts, lengths = pairs

@@ -362,7 +362,7 @@ async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
 def _find_changes(
     runs: Sequence[Run], numbers: NDArray[np.int64], words: TextWords
 ) -> tuple[list[Run], tuple[list[int], ...]]:
-    """Return the runs that change if these records go, and the keys of the rows that contain their words.
+    """Return the runs that change if these records go, and the keys of their rows.
 
     Args:
         runs: All runs.

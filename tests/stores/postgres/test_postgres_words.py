@@ -1,4 +1,4 @@
-"""Words on a PostgreSQL server: the same records, order and scores as in a file, after any history."""
+"""Words on a PostgreSQL server: the records, order and scores of a file, to the last bit."""
 
 import tempfile
 from pathlib import Path
@@ -6,92 +6,68 @@ from pathlib import Path
 import anyio
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from airw.stores import SqliteStore
-from airw.stores.postgres import _word_runs
+from airw.errors import ArgumentError
+from airw.stores import PostgresStore, SqliteStore
 from airw.testing.changes import put
 from airw.values import TermCounts
-from airw.values.filters import parse_filter
 from tests.support.drawing import examples
-from tests.support.postgres import fresh_store
+from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
+from tests.support.text_histories import SCOPES, STEPS, expect_same_words, replay
 
 pytestmark = pytest.mark.asyncio_only
-
-LONG = "ა" * 11_000  # it is cut inside a character, which no query can match
-WORDS = st.sampled_from(
-    [
-        *("one", "one", "one", "two", "two", "ONE", "né", "ne\u0301", "Straße", "字", "東京都", "京", "İx", "walked"),
-        *("Walking", "the", "a\0b", "", LONG, "x" * 3_000, "x" * 3_001, "x" * 33_000, "ไทย", "한국어", "क्षि", "😀 b"),
-    ]
-)
-TEXTS = st.lists(WORDS, max_size=6).map(" ".join) | st.integers(0, 400).map(lambda count: "many " * count) | st.text()
-NAMES = st.sampled_from("abcdefgh")
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["en", "en", None]),
-        st.dictionaries(NAMES, st.tuples(st.lists(TEXTS, max_size=4), st.sampled_from("xy")), max_size=4),
-        st.lists(NAMES, max_size=2),
-    ),
-    min_size=1,
-    max_size=12,
-)
-QUERIES = [
-    LONG,
-    "one",
-    "two absent",
-    "NÉ straße ix 字",
-    "東京 京",
-    "東京都 one",
-    "many one b",
-    "many many one",
-    "?!",
-    "",
-]
-QUERIES += ["x" * 3_000, "x" * 33_000, "the walks", "walked walking one", "the b", "ไทย 한국 क्षि"]
-
-
-def rows_of(rankings):
-    return [
-        ([*zip(each.record_ids, each.artifact_ids, each.scores.tolist(), strict=True)], each.max_score)
-        for each in rankings
-    ]
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(15), deadline=None)
-@given(
-    steps=STEPS,
-    scope=st.fixed_dictionaries(
-        {
-            "k": st.sampled_from([-1, 0, 1, 2, 3, 100]),
-            "filter": st.sampled_from([None, parse_filter({"tag": "x"})]),
-            "surfaces": st.sampled_from([None, ["chunk"], ["title", "chunk"], ["nul\0"], []]),
-            "per_artifact": st.booleans(),
-        }
-    ),
-    sizes=st.sampled_from([(1 << 20, 512), (64, 2)]),
-)
-def test_words_rank_as_in_a_file_to_the_last_bit_after_any_history(steps, scope, sizes):
+@given(steps=STEPS, scope=SCOPES)
+def test_words_rank_as_in_a_file_after_any_history(steps, scope):
     async def main(folder):
         async with SqliteStore(folder / "words.airw") as file, fresh_store() as server:
-            for language, puts, removals in steps:
-                changes = [
-                    put(name, *texts, kinds=("title", "chunk"), metadata={"tag": tag})
-                    for name, (texts, tag) in puts.items()
-                ]
-                for store in (file, server):
-                    await store.set_language(language)
-                    await store.apply(changes, removals=[name for name in removals if name not in puts])
-                    assert await store.language() == language
-            counts = await file.term_statistics(QUERIES)
-            assert await server.term_statistics(QUERIES) == counts
-            for statistics in (None, counts, TermCounts.sum([counts, counts])):
-                expected = rows_of(await file.search_text(QUERIES, **scope, statistics=statistics))
-                assert rows_of(await server.search_text(QUERIES, **scope, statistics=statistics)) == expected
+            await replay(steps, [file, server])
+            await expect_same_words(file, server, scope)
 
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        # Small runs and parts are merged and split after a few texts.
-        patch.setattr(_word_runs, "MAX_PAIRS", sizes[0])
-        patch.setattr(_word_runs, "_COMMON", sizes[1])
+    with tempfile.TemporaryDirectory() as folder:
         anyio.run(main, Path(folder))
+
+
+@pytest.mark.slow
+async def test_a_search_while_others_write_finds_whole_states():
+    """The names of records are read after their words; others may remove a record in between."""
+    async with fresh_store() as store:
+        await store.apply([put(f"a{at}", "keys " * (1 + at % 3)) for at in range(30)])
+        done = anyio.Event()
+
+        async def search():
+            while not done.is_set():
+                [ranking] = await store.search_text(["keys"], 100)
+                assert len(ranking) == 30
+                assert len({*ranking.artifact_ids}) == 30
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(search)
+            for turn in range(40):
+                await store.apply([put(f"a{at}", "keys " * (1 + turn % 5)) for at in range(turn % 7, 30, 7)])
+            done.set()
+
+
+@pytest.mark.slow
+async def test_another_store_sees_a_new_language_at_its_next_call():
+    name = fresh_name()
+    async with PostgresStore(server_dsn(), name, language=None) as store:
+        await store.apply([put("a", "signing keys"), put("b", "")])
+        async with await PostgresStore.open(server_dsn(), name) as other:
+            assert [each.artifact_ids for each in await other.search_text(["sign the key"], 9)] == [[]]
+            await store.set_language("en")
+            assert await other.language() == "en"
+            assert [each.artifact_ids for each in await other.search_text(["sign the key"], 9)] == [["a"]]
+            counts = await other.term_statistics(["key"])
+        assert (counts.records, counts.words, counts.frequencies) == (2, 2, {"kei": 1})
+        with pytest.raises(ArgumentError, match="language must be 'en', or None"):
+            await store.set_language("de")
+        with pytest.raises(ArgumentError, match="no count of the word 'lock'"):
+            await store.search_text(["lock"], 5, statistics=counts)
+        with pytest.raises(ArgumentError, match="of the formula 'tf-idf'"):
+            await store.search_text(["key"], 5, statistics=TermCounts("tf-idf", 1, 1, {"key": 1}))
+    await drop_corpus(server_dsn(), name)
