@@ -15,13 +15,14 @@ _COUNTERS: Mapping[str, tuple[str, Callable[[Any], int]]] = {
     "records_of": ("texts", lambda groups: sum(len(group or ()) for group in groups)),
     "first_surfaces": ("texts", lambda found: sum(kind is not None for kind in found.kinds)),
     "best_of": ("cosines", lambda best: len(best.record_ids)),
+    "read_step": ("texts", lambda answer: sum(record is not None for record in answer.records)),
     "similarities": ("cosines", len),
     "vectors": ("cosines", len),
     "vectors_of": ("cosines", lambda found: len(found.vectors)),
 }
 """What the results of a method count as, and how many they are."""
 
-_CAPABILITIES = ("AdjacencyReader", "FirstSurfaceReader", "SchemaReader", "Store", "TermStatistics")
+_CAPABILITIES = ("AdjacencyReader", "FirstSurfaceReader", "SchemaReader", "StepReader", "Store", "TermStatistics")
 _UNCOUNTED = {"aclose", "writing"}
 
 

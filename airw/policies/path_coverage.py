@@ -146,7 +146,8 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
     @override
     def _read_options(self) -> ReadOptions:
         options = super()._read_options
-        return options._replace(max_records=max(options.max_records, READ_PER_LEAD))
+        # The nearest ends are not always those of the best paths, as links have weights.
+        return options._replace(max_records=max(options.max_records, 2 * READ_PER_LEAD))
 
     async def _search(self, memory: PathMemory, corpus: Walkable) -> list[Id]:
         """Return the first hits of the search; count the query's words meanwhile."""

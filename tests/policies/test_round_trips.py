@@ -1,0 +1,131 @@
+"""The round trips of each walk and search: on a server, each one costs milliseconds.
+
+A number that grows here is a call that was added. Calls that overlap are one round trip.
+"""
+
+from random import Random
+
+import pytest
+
+from airw import Corpus, discover, search, traverse
+from airw.policies import (
+    Beam,
+    CollapsedTree,
+    Eager,
+    LinkWalk,
+    Mmr,
+    PathCoverage,
+    PersonalizedPageRank,
+    ReverseDependency,
+    Scope,
+    Scored,
+)
+from airw.testing.changes import put
+from airw.values import Link
+from tests.support.drawn_walks import EMBEDDER, NearestTwo, rate, rate_paths
+from tests.support.step_stores import Plain, StepStore, Trips
+
+pytestmark = pytest.mark.asyncio_only  # the calls are the same on every event loop
+NODES = 32
+QUERY = "n1 n2 n3"
+
+
+def make_changes():
+    draw, names = Random(1), [f"n{number}" for number in range(150)]
+    return [
+        put(
+            name,
+            *(" ".join(draw.choices(names, k=6)) for _ in range(draw.choice([1, 2]))),
+            kinds=("description", "chunk"),
+            metadata={"c": number % 30, "value": number % 4 * 25},
+            links=[Link(end, draw.choice("ab")) for end in draw.choices(names, k=4)],
+            dim=8,
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+# Each policy with its round trips besides one a step. Most walks begin with a search. Where the last records are read
+# ahead, the last step costs none.
+POLICIES = {
+    "Beam": (Beam(max_depth=None), 1),
+    "Beam, dense": (Beam(max_depth=None, seeding="dense"), 1),
+    "Beam from roots": (Beam(max_depth=None, seed_k=0, roots=["n1"]), 0),
+    "Beam with a scope": (Beam(max_depth=None, scope=Scope(keep={"c": {"$lt": 25}})), 0),
+    "Eager": (Eager(select_k=NODES), 1),
+    "Mmr": (Mmr(select_k=NODES), 0),
+    "Scored": (Scored(select_k=NODES, per_iteration_limit=4), 1),
+    "Scored by a function": (Scored(scorer=rate, select_k=NODES, per_iteration_limit=4), 0),
+    "Scored by paths": (Scored(path_scorer=rate_paths, select_k=NODES, per_iteration_limit=4), 0),
+    "a strategy": (NearestTwo(select_k=NODES), 1),
+    "PersonalizedPageRank": (PersonalizedPageRank(), 1),
+    "PersonalizedPageRank by score": (PersonalizedPageRank(weighting="score"), 1),
+    "LinkWalk": (LinkWalk(), 1),
+    "LinkWalk from roots": (LinkWalk(roots=["n1"], max_depth=None), 0),
+    "LinkWalk by cost": (LinkWalk(weighted=True, max_depth=None), 0),
+    "ReverseDependency": (ReverseDependency(seeds=["n0", "n5"], edge_type="a"), 1),
+}
+
+
+async def walk_and_count(policy, make=lambda store: store):
+    async with StepStore() as store:
+        await store.apply(make_changes())
+        trips = Trips(store)
+        async with traverse(QUERY, Corpus("c", make(store), EMBEDDER), policy=policy, node_budget=NODES) as walk:
+            hits = [hit.artifact_id async for hit in walk]
+        return hits, walk.summary.steps, trips
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ("Beam", "LinkWalk") else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES],
+)
+async def test_a_step_costs_one_round_trip(name):
+    policy, others = POLICIES[name]
+    hits, steps, trips = await walk_and_count(policy)
+    assert trips.count <= steps + others, dict(trips.calls)
+    # Without the capability, most steps cost three.
+    expected, _, plain = await walk_and_count(policy, Plain)
+    assert hits == expected
+    assert plain.count > trips.count
+
+
+async def test_the_default_walk_costs_three_round_trips():
+    _, _, trips = await walk_and_count(PathCoverage())
+    assert trips.calls == {"search_vectors": 1, "search_text": 1, "term_statistics": 1, "read_step": 2}
+    assert trips.count == 3
+    _, _, plain = await walk_and_count(PathCoverage(), Plain)
+    assert plain.count > trips.count
+
+
+async def test_a_walk_along_shared_fields_costs_two_round_trips_a_step():
+    for policy in (Eager(select_k=NODES, edges=[("c", "c")]), Mmr(select_k=NODES, edges=[("c", "c")])):
+        _, steps, trips = await walk_and_count(policy)
+        assert trips.count <= 2 * steps, dict(trips.calls)
+
+
+async def test_a_collapsed_tree_costs_three_round_trips():
+    _, _, trips = await walk_and_count(CollapsedTree())
+    assert trips.calls == {"search_vectors": 1, "records_of": 1, "similarities": 1}
+
+
+@pytest.mark.parametrize(
+    ("mode", "calls"),
+    [("dense", ["search_vectors"]), ("lexical", ["search_text"]), ("hybrid", ["search_vectors", "search_text"])],
+)
+async def test_a_search_costs_two_round_trips(mode, calls):
+    async with StepStore() as store:
+        await store.apply(make_changes())
+        trips, corpus = Trips(store), Corpus("c", store, EMBEDDER)
+        await search(corpus, QUERY, mode=mode)
+        assert trips.calls == {**dict.fromkeys(calls, 1), "get_records": 1}
+        assert trips.count == 2
+
+
+async def test_a_discovery_costs_two_round_trips():
+    async with StepStore() as store:
+        await store.apply(make_changes())
+        trips, corpus = Trips(store), Corpus("c", store, EMBEDDER)
+        await discover(corpus, QUERY)
+        assert trips.calls == {"search_vectors": 1, "search_text": 1, "get_records": 1}
+        assert trips.count == 2
