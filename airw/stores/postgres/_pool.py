@@ -1,7 +1,7 @@
 """A bounded number of connections to one server, shared by the tasks of one store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -136,7 +136,8 @@ class ConnectionPool:
         for connection in self._busy:
             connection.terminate()
         idle, self._idle = self._idle, []
-        await asyncio.gather(*map(close, idle))
+        # A task that is cancelled before its first step would close nothing.
+        await finish(_close_all(idle))
 
     def abandon(self) -> bool:
         """End all connections without an event loop, and return whether any was open."""
@@ -213,6 +214,10 @@ async def connect(server: str, options: Mapping[str, Any]) -> "Session":
         connection: Session = await asyncpg.connect(**options, connection_class=Session, timeout=_CONNECT_WITHIN)
     connection.notice_lost_server()
     return connection
+
+
+async def _close_all(connections: "Sequence[Session]") -> None:
+    await asyncio.gather(*map(_close, connections))
 
 
 async def close(connection: "Session") -> None:
