@@ -361,7 +361,7 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
     """Return the settings that the corpus will have after this build."""
     stored = await store.config()
     try:
-        check_settings(request.source.name, stored)
+        check_settings(request.source.name, stored, is_file=isinstance(request.target, Path))
     except StoreCorrupt:
         if not request.repair:
             raise

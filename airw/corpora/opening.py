@@ -265,7 +265,7 @@ async def _open(
     store = await open_store(location.place, durability)
     try:
         config = await store.config()
-        check_settings(location.default_name, config)
+        check_settings(location.default_name, config, is_file=isinstance(location.place, Path))
         name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
@@ -322,7 +322,7 @@ def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
         EmbedderError: If it is not allowed, cannot be made on this machine, or does not fit.
     """
     if spec == CUSTOM:
-        raise EmbedderUnavailable("the corpus was built with an object, which a file cannot contain")
+        raise EmbedderUnavailable("the corpus was built with an object, which settings cannot contain")
     # The settings may name a model folder that exists only where the corpus was built. The default embedder may be
     # the same model.
     if Path(spec).is_absolute() and not is_network_path(spec) and not is_folder(spec):
@@ -336,7 +336,7 @@ def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
     try:
         embedder = resolve_embedder(spec)
     except ArgumentError as error:
-        raise EmbedderUnavailable(f"its file names no embedder: {error}") from error
+        raise EmbedderUnavailable(f"its settings name no embedder: {error}") from error
     if isinstance(embedder, HashingEmbedder):
         check_embedder(embedder, stored_id, dim, name)
         return embedder
@@ -389,5 +389,5 @@ async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, S
     location = find_location(corpus)
     async with await open_store(location.place) as store:
         config = await store.config()
-        check_settings(location.default_name, config)
+        check_settings(location.default_name, config, is_file=isinstance(location.place, Path))
         yield location.name_in(config), cast("StoreT_co", store)

@@ -1,8 +1,9 @@
-"""Which embedders a corpus file may name.
+"""Which embedders the settings of a corpus may name.
 
-Whoever wrote a file chose the embedder in its settings. A server there would receive the queries, and a key. A model
-folder may come with the file. So both are used only if the user of this machine named them too: in the environment,
-or in a build or a registration here. A name on the hub and the names of airw are always allowed.
+Whoever wrote a corpus, in a file or on a server, chose the embedder in its settings. A server there would receive the
+queries, and a key. A model folder may come with the file. So both are used only if the user of this machine named them
+too: in the environment, or in a build or a registration here. A name on the hub and the names of airw are always
+allowed.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ FOLDERS_VARIABLE = "AIRW_ALLOWED_FOLDERS"
 
 
 def check_allowed(spec: str) -> None:
-    """Refuse the embedder that a corpus file names, unless the user named it too.
+    """Refuse the embedder that the settings of a corpus name, unless the user named it too.
 
     Nothing is contacted and no model is read.
 
@@ -35,7 +36,7 @@ def check_allowed(spec: str) -> None:
         >>> check_allowed("http://169.254.169.254/v1#m")
         Traceback (most recent call last):
             ...
-        airw.errors.EmbedderUnavailable: its file names the server 'http://169.254.169.254/v1#m', which is not \
+        airw.errors.EmbedderUnavailable: its settings name the server 'http://169.254.169.254/v1#m', which is not \
 allowed here; if you trust it, set AIRW_ALLOWED_ORIGINS=http://169.254.169.254
     """
     if is_builtin(spec):
@@ -78,10 +79,10 @@ def _check_server(spec: str) -> None:
     try:
         origin = origin_of(spec.partition("#")[0])
     except ArgumentError as error:
-        raise EmbedderUnavailable(f"its file names {short_repr(spec)}, which is not the URL of a server") from error
+        raise EmbedderUnavailable(f"its settings name {short_repr(spec)}, which is not the URL of a server") from error
     if origin not in map(_origin_of_entry, _list_variable(ORIGINS_VARIABLE)) and not _is_remembered(spec):
         raise EmbedderUnavailable(
-            f"its file names the server {short_repr(spec)}, which is not allowed here; "
+            f"its settings name the server {short_repr(spec)}, which is not allowed here; "
             f"if you trust it, set {ORIGINS_VARIABLE}={origin}"
         )
 
@@ -90,9 +91,11 @@ def _check_folder(spec: str) -> None:
     folder = Path(spec)
     # Any file could name a folder beside itself, so that the working folder decides which code and weights are used.
     if is_network_path(spec):
-        raise EmbedderUnavailable(f"its file names the network folder {short_repr(spec)}, which is never used")
+        raise EmbedderUnavailable(f"its settings name the network folder {short_repr(spec)}, which is never used")
     if not folder.is_absolute():
-        raise EmbedderUnavailable(f"its file names the relative model folder {short_repr(spec)}, which is never used")
+        raise EmbedderUnavailable(
+            f"its settings name the relative model folder {short_repr(spec)}, which is never used"
+        )
     listed = [Path(entry).expanduser() for entry in _list_variable(FOLDERS_VARIABLE)]
     if relative := [entry for entry in listed if not entry.is_absolute()]:
         raise ArgumentError(
@@ -108,7 +111,7 @@ def _check_folder(spec: str) -> None:
         is_allowed = False
     if not is_allowed and not _is_remembered(spec):
         raise EmbedderUnavailable(
-            f"its file names the model folder {short_repr(spec)}, which is not allowed here; "
+            f"its settings name the model folder {short_repr(spec)}, which is not allowed here; "
             f"if you trust it, set {FOLDERS_VARIABLE} to it or to a folder above it"
         )
 

@@ -1,6 +1,7 @@
 """Commands on corpora that are on a server, by name and by address."""
 
 import json
+import sys
 
 import anyio
 import pytest
@@ -37,6 +38,14 @@ def test_an_address_is_no_source(output_of):
 def test_an_unreachable_server_is_one_line(output_of):
     output_of("search", "postgresql://127.0.0.1:1/kb#notes", "keys", code=2, err=r"airw: .*127.0.0.1:1/kb.*\n")
     output_of("info", "postgresql://127.0.0.1:1/kb", code=2, err=r"airw: .*add the name of one after '#'.*\n")
+
+
+def test_without_the_extra_the_error_names_what_to_install(output_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    error = r"airw: .*airw\[postgres\].*\n"
+    output_of("search", "postgresql://127.0.0.1:1/kb#notes", "keys", code=2, err=error)
+    output_of("build", ".", "--store", "postgresql://127.0.0.1:1/kb", "--embedder", "light", code=2, err=error)
+    assert not list_corpora()
 
 
 @pytest.fixture

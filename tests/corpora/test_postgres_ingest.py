@@ -30,7 +30,7 @@ PASSWORD = "s3cret"
 
 @pytest.fixture(scope="module")
 def address():
-    """The address of a database on a server that asks for a password, which only the environment has."""
+    """The address of a server that asks for a password, which only the environment has."""
     with PostgresServer(listens=True) as server:
         for statement in (
             f"CREATE ROLE ada LOGIN PASSWORD '{PASSWORD}'",
@@ -43,7 +43,7 @@ def address():
 
 @contextmanager
 def start_workers(scheduler, folder, count=3):
-    """Start workers of Dask, each in a folder of its own; kill what is left of them at the end."""
+    """Start workers of Dask, each in a folder of its own, and kill them at the end."""
     with ExitStack() as stack:
         workers = []
         for number in range(count):

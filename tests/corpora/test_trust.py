@@ -319,7 +319,7 @@ async def test_a_relative_folder_is_never_used(craft, file, spec, monkeypatch):
 async def test_a_network_folder_is_not_even_looked_for(craft, file, spec, monkeypatch):
     monkeypatch.setenv("AIRW_ALLOWED_FOLDERS", "/")
     said = await reason_of(await craft(embedder=spec, embedder_id="mine-v1"))
-    assert "names the network folder" in said
+    assert "name the network folder" in said
 
 
 async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(craft, file, tmp_path, monkeypatch):
