@@ -2,9 +2,10 @@
 
 10,000 artifacts with a text of about 50 words, a 384-dimensional vector, two fields and ten links. The queries are
 written by hand for asyncpg, and read the same tables on the same server, except for words: PostgreSQL's own full-text
-search has a table of its own. They return rows; airw returns records, edges and rankings.
+search has a table of its own, and ranks without BM25. They return rows; airw returns records, edges and rankings.
 """
 
+import json
 import struct
 import time
 from collections.abc import Awaitable, Callable
@@ -78,7 +79,7 @@ def list_calls(store, ids, record_ids, query, words) -> dict[str, Call]:
 
 def list_queries(connection, ids, record_ids, query, words) -> dict[str, Call]:
     """Return the shortest query for each operation."""
-    columns = "SELECT id, artifact_id, kind, idx, text, metadata FROM record"
+    columns = "SELECT id, artifact_id, kind, idx, convert_from(text, 'UTF8') AS text, metadata FROM record"
     vector = struct.pack(">HH", DIM, 0) + query[0].astype(">f4").tobytes()
     rare, common = (" | ".join(f"'{word}'" for word in each.split()) for each in words)
     nearest = "SELECT record_id, artifact_id, 1 - (value <=> $1::vector) AS score, value FROM embedding"
@@ -91,7 +92,11 @@ def list_queries(connection, ids, record_ids, query, words) -> dict[str, Call]:
         "get_records, 1 id": (f"{columns} WHERE id = ANY($1::text[])", record_ids[:1]),
         "get_records, 1,000 ids": (f"{columns} WHERE id = ANY($1::text[])", record_ids),
         "records_of, 1,000 artifacts": (f"{columns} WHERE artifact_id = ANY($1::text[]) ORDER BY number", ids),
-        "ledger, 1,000 artifacts": ("SELECT * FROM artifact WHERE id = ANY($1::text[])", ids),
+        "ledger, 1,000 artifacts": (
+            """SELECT artifact.*, array_agg(record.id ORDER BY number) FROM artifact
+            JOIN record ON artifact_id = artifact.id WHERE artifact.id = ANY($1::text[]) GROUP BY artifact.id""",
+            ids,
+        ),
         "best_of, 1,000 artifacts": (
             """SELECT DISTINCT ON (artifact_id) artifact_id, record_id, 1 - (value <=> $1::vector) AS score
             FROM embedding WHERE artifact_id = ANY($2::text[]) ORDER BY artifact_id, score DESC""",
@@ -182,6 +187,7 @@ async def open_all(stack, server, folder):
     )
     stack.push_async_callback(connection.close)
     await take_vectors_as_bytes(connection)
+    await connection.set_type_codec("json", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
     await connection.execute(
         """CREATE TABLE hand AS SELECT number, convert_from(text, 'UTF8')::tsvector AS words FROM record;
         CREATE INDEX ON hand USING gin (words); CREATE INDEX ON hand (number)"""
