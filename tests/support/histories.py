@@ -1,4 +1,4 @@
-"""Histories of writes, and the whole content of a store, to compare stores with each other."""
+"""Histories of writes, and the content of a store, to compare stores with each other."""
 
 import math
 import tempfile
@@ -161,6 +161,9 @@ def expect_alike(results):
 
 
 def on_a_server(count):
-    """Return the settings of a law of a store on a server: to shrink an example would take minutes."""
+    """Return the settings of a law of a store on a server.
+
+    Examples are not shrunk, as this would take minutes.
+    """
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
     return settings(max_examples=examples(count), deadline=None, phases=phases)

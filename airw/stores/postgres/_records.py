@@ -171,16 +171,17 @@ async def counts(c: "Connection") -> dict[str, int]:
     return dict(row)
 
 
+# `OFFSET 0` keeps the planner from reading the whole table in the order of its ids, until it has found `limit` of them.
 _MATCHING = """
-    SELECT wanted.place, array(
+    SELECT wanted.place, array(SELECT artifact_id FROM (
         SELECT DISTINCT artifact_id FROM record, coalesce(
             fields -> wanted.key, jsonb_path_query_first(fields, wanted.path, silent => true)
         ) AS held
         WHERE (fields @> wanted.first OR fields @> wanted.second OR fields @> wanted.third OR fields @> wanted.fourth)
         AND (held = wanted.value OR CASE jsonb_typeof(held) WHEN 'array'
             THEN EXISTS (SELECT FROM jsonb_array_elements(held) AS item WHERE item = wanted.value) ELSE false END)
-        ORDER BY artifact_id LIMIT $9
-    ) FROM unnest(
+        OFFSET 0
+    ) AS found ORDER BY artifact_id LIMIT $9) FROM unnest(
         $1::integer[], $2::text[], $3::jsonpath[], $4::jsonb[], $5::jsonb[], $6::jsonb[], $7::jsonb[], $8::jsonb[]
     ) AS wanted (place, key, path, value, first, second, third, fourth)"""
 
