@@ -1,4 +1,4 @@
-"""Links on a PostgreSQL server: beside the shortest query by hand, a bare COPY, and a file.
+"""Links on a server: beside the shortest query by hand, a bare COPY, and a file.
 
 20,000 artifacts with ten links each; all link to one more often.
 """

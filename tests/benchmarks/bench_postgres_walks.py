@@ -1,4 +1,4 @@
-"""Walks on a PostgreSQL server: Eager and Mmr beside graph-retriever over langchain-postgres.
+"""Eager and Mmr on a server, beside graph-retriever over langchain-postgres.
 
 10,000 artifacts with 64-dimensional vectors on one server. Each has the ids of ten others in a field, and a topic. Ten
 more fields each name a topic that comes next: the filters of langchain-postgres do not look into lists.
