@@ -24,7 +24,7 @@ def ingest(plan: IngestPlan, number: int, items: list[Artifact]) -> PartitionRep
 
 
 async def prepare(store: str) -> IngestPlan:
-    """Return the plan that each partition needs: how to index, and the address without the password."""
+    """Return the plan that each partition needs; it contains no password."""
     return await prepare_ingest(from_mapping({}, name="eips"), store=store, embedder="light")
 
 

@@ -1,4 +1,4 @@
-"""Each operation of a store on a PostgreSQL server, beside the shortest query for it and beside a file.
+"""Each operation of a store on a server, beside a query by hand and a file.
 
 10,000 artifacts with a text of about 50 words, a 384-dimensional vector, two fields and ten links. The queries are
 written by hand for asyncpg, and read the same tables on the same server, except for words: PostgreSQL's own full-text
@@ -150,7 +150,7 @@ async def take_vectors_as_bytes(connection):
 
 
 async def time_in_turn(ways: dict[str, Call]) -> dict[str, list[float]]:
-    """Return the milliseconds of each round of each way; a round is long enough to be measured."""
+    """Return the milliseconds of each round of each way; a round is long enough."""
     figures: dict[str, list[float]] = {name: [] for name in ways}
     repeats = {}
     for name, way in ways.items():

@@ -49,7 +49,7 @@ POLICIES = {
 
 
 def make_changes(texts, vectors):
-    """Return artifacts with four links each, most of them to artifacts that are near by number."""
+    """Return artifacts with four links each, most of them to near numbers."""
     return [
         put(
             str(row),

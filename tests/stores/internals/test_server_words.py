@@ -1,4 +1,4 @@
-"""Runs of words on a PostgreSQL server that are so small that every write merges or shrinks some."""
+"""Runs of words on a server, so small that every write merges or shrinks some."""
 
 import tempfile
 from pathlib import Path

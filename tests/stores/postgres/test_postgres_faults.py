@@ -138,7 +138,7 @@ async def test_a_connection_lost_at_the_commit_leaves_all_or_nothing(server, sto
 
 @pytest.fixture
 async def without_lost_futures():
-    """Ignore that asyncpg forgets a future of its own if it begins a COPY on a connection that has just ended."""
+    """Ignore a future that asyncpg forgets when a COPY begins on a lost connection."""
     loop = asyncio.get_running_loop()
     handler = loop.get_exception_handler()
 
