@@ -4,43 +4,24 @@
 """
 
 import random
-import time
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 
 import anyio
 import graph_retriever
 import numpy as np
 import pytest
-from anyio.from_thread import start_blocking_portal
 from graph_retriever import strategies as theirs
 from graph_retriever.adapters.in_memory import InMemory
 
-from airw.corpora import build
-from airw.embedders import embedder_from
-from airw.links import extractor_from
 from airw.policies import Beam, Eager, Mmr, PersonalizedPageRank, ReverseDependency, Scored
-from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
-from airw.traversal import traverse
-from airw.values import IndexPlan, Surface
 from tests.benchmarks.results import run_in_turn
+from tests.support.policy_graphs import COUNT, DEGREE, DIM, QUERY, open_graph, walk_of
 
-COUNT, DIM, DEGREE, TAGS, RUNS, BUDGET = 10_000, 64, 10, 5_000, 5, 1_000
+TAGS, RUNS = 5_000, 5
 QUESTION = "How fast are the policies?"
-QUERY = "query"
 EDGES = {"metadata": [("tags", "tags")], "ids": [("links", "$id")]}
-
-
-@dataclass(frozen=True)
-class Whole:
-    """A strategy with one surface per artifact, whose text is the id."""
-
-    id: str = "whole"
-
-    def decompose(self, artifact):
-        return IndexPlan(artifact.raw, [Surface(artifact.id, "document", artifact.id)])
 
 
 @pytest.fixture(scope="module")
@@ -52,37 +33,6 @@ def graph():
     fields_of = {id: {"tags": draw.sample(tags, DEGREE), "links": draw.sample(ids, DEGREE)} for id in ids}
     vectors = dict(zip([*ids, QUERY], normal.standard_normal((COUNT + 1, DIM)).tolist(), strict=True))
     return fields_of, vectors
-
-
-@contextmanager
-def open_graph(graph, store):
-    """Yield the corpus in a store, and a function that times walks in its event loop."""
-    fields_of, vectors = graph
-    source = from_mapping(
-        fields_of,
-        name="graph",
-        strategy=Whole(),
-        embedder=embedder_from(lambda texts: [vectors[text] for text in texts], id="given", dim=DIM),
-        edge_extractor=extractor_from(lambda _, fields: {"links": fields["links"]}, id="links"),
-        metadata_of=lambda _, fields: fields,
-    )
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(store) as opened,
-        portal.wrap_async_context_manager(build(source, store=opened)) as corpus,
-    ):
-        yield corpus, portal
-
-
-async def walk_of(corpus, policy, answers):
-    """Return the seconds of a walk; keep the ids of its hits, and the seconds to the first."""
-    ids, first, start = [], 0.0, time.perf_counter()
-    async with traverse(QUERY, corpus, policy=policy, node_budget=BUDGET) as walk:
-        async for hit in walk:
-            first = first or time.perf_counter() - start
-            ids.append(hit.artifact_id)
-    answers[:] = [ids, first]
-    return time.perf_counter() - start
 
 
 STRATEGIES = [

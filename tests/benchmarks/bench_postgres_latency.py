@@ -24,11 +24,11 @@ from airw.policies import (
 from airw.stores import SqliteStore
 from airw.testing.changes import put
 from airw.values import Link
-from tests.benchmarks.bench_start import make_vectors
 from tests.benchmarks.results import run_in_turn
+from tests.support.internals.step_stores import Plain, Trips
 from tests.support.postgres import fresh_store, get_server
 from tests.support.slow_network import slow_port
-from tests.support.step_stores import Plain, Trips
+from tests.support.vector_corpora import near_centres
 
 QUESTION = "What does a server cost that is 5 ms away?"
 COUNT, NODES, ROUNDS = 5_000, 64, 5
@@ -87,7 +87,7 @@ def blocking():
 def corpora(blocking, make_texts, tmp_path_factory):
     """Return the same corpus three times, and a query."""
     path = tmp_path_factory.mktemp("latency") / "corpus.airw"
-    texts, vectors = make_texts(COUNT, rare=True), make_vectors(COUNT)
+    texts, vectors = make_texts(COUNT, rare=True), near_centres(COUNT, 384)
     embedder = embedder_from(lambda given: [vectors[7]] * len(given), id="given", dim=vectors.shape[1])
     changes = make_changes(texts, vectors)
     server = get_server()

@@ -11,7 +11,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from airw.stores import SqliteStore
-from airw.stores.postgres._link_writing import replace_links
 from airw.stores.postgres.store import PostgresStore
 from airw.testing.changes import put
 from airw.values import Edge, Extraction, Link
@@ -24,7 +23,6 @@ IDS = [f"notes/area-{at % 97}/artifact-{at:06}.md" for at in range(COUNT)]
 HUB = IDS[0]
 _OUT = "SELECT artifact_id, type, target, origin FROM link WHERE is_covered AND artifact_id = ANY ($1) ORDER BY 1, 2, 3"
 _IN = "SELECT target, type, artifact_id, origin FROM link WHERE is_covered AND target = ANY ($1) ORDER BY 1, 2, 3"
-_COPIED = ["artifact_id", "position", "ref", "type", "origin", "target", "state", "is_covered"]
 
 
 def extract(draw):
@@ -90,30 +88,3 @@ def test_neighbors(stores, portal, results, direction):
         name = "the hub" if ids == [HUB] else f"{len(ids):,} artifacts"
         goals = {"a query by hand": 1.3, "SqliteStore": None}
         results.compare(QUESTION, f"edges of {name}, {direction}", run_in_turn(ways, rounds=ROUNDS), goals)
-
-
-def test_pages(stores, portal, results):
-    """Write a page again, and copy the same rows to the same table; both are undone."""
-    store, _ = stores
-    draw = random.Random(3)
-    page = {id: extract(draw) for id in draw.sample(IDS, PAGE)}
-
-    async def write(connection):
-        await connection.execute("SAVEPOINT page")
-        start = time.perf_counter()
-        await replace_links(connection, page, [*page])
-        seconds = time.perf_counter() - start
-        rows = await connection.fetch(f"SELECT {', '.join(_COPIED)} FROM link WHERE artifact_id = ANY ($1)", list(page))
-        names = await connection.fetch("SELECT key, tier, artifact_id FROM name WHERE artifact_id = ANY ($1)", [*page])
-        await connection.execute("ROLLBACK TO page; SAVEPOINT page")
-        start = time.perf_counter()
-        await connection.copy_records_to_table("name", records=names, columns=["key", "tier", "artifact_id"])
-        await connection.copy_records_to_table("link", records=rows, columns=_COPIED)
-        other = time.perf_counter() - start
-        await connection.execute("ROLLBACK TO page")
-        return seconds, other
-
-    portal.call(store._database.write, write)
-    figures = [portal.call(store._database.write, write) for _ in range(5)]
-    rounds = {"airw": [1e3 * own for own, _ in figures], "a bare COPY": [1e3 * other for _, other in figures]}
-    results.compare(QUESTION, f"the links of {PAGE:,} artifacts, written again", rounds, {"a bare COPY": 2.0})

@@ -18,8 +18,8 @@ from langchain_postgres import PGVector
 
 from airw.policies import Eager, Mmr
 from airw.stores.postgres.store import PostgresStore
-from tests.benchmarks.bench_policies import COUNT, DEGREE, DIM, QUERY, open_graph, walk_of
 from tests.benchmarks.results import run_in_turn
+from tests.support.policy_graphs import COUNT, DEGREE, DIM, QUERY, open_graph, walk_of
 from tests.support.postgres import PostgresServer
 
 QUESTION = "How fast are walks on a PostgreSQL server?"

@@ -12,12 +12,12 @@ from functools import partial
 
 import anyio
 import apsw
-import numpy as np
 import pytest
 import sqlite_vec
 
 from airw import build, embedder_from, from_mapping
 from tests.benchmarks.results import run_in_turn
+from tests.support.vector_corpora import near_centres
 
 QUESTION = "How fast is the first answer of a new process?"
 SIZES = [int(os.environ["AIRW_BENCH_ROWS"])] if "AIRW_BENCH_ROWS" in os.environ else [10_000, 100_000]
@@ -53,14 +53,6 @@ else:
     rows = connection.execute("SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT 10", [words])
 print(*(row[0] for row in rows))
 """
-
-
-def make_vectors(count: int) -> np.ndarray:
-    """Return unit vectors around 200 centres, as models make them."""
-    draw = np.random.default_rng(0)
-    rows = draw.standard_normal((200, DIM), np.float32)[draw.integers(0, 200, count)]
-    rows += 0.5 * draw.standard_normal((count, DIM), np.float32)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def write_ours(path, texts, vectors) -> None:
@@ -99,7 +91,7 @@ def run(program: str, file, mode: str, text: str, vector: str) -> set[str]:
 
 @pytest.mark.parametrize("count", SIZES)
 def test_the_first_answer_of_a_process(count, make_texts, results, tmp_path):
-    texts, vectors = make_texts(count), make_vectors(count)
+    texts, vectors = make_texts(count), near_centres(count, DIM)
     write_ours(tmp_path / "ours.airw", texts, vectors)
     write_theirs(tmp_path / "theirs.db", texts, vectors)
     text = " ".join(texts[7].split()[:4])

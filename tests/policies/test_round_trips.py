@@ -23,7 +23,7 @@ from airw.policies import (
 from airw.testing.changes import put
 from airw.values import Link
 from tests.support.drawn_walks import EMBEDDER, NearestTwo, rate, rate_paths
-from tests.support.step_stores import Plain, StepStore, Trips
+from tests.support.internals.step_stores import Plain, StepStore, Trips
 
 pytestmark = pytest.mark.asyncio_only  # the calls are the same on every event loop
 NODES = 32

@@ -17,7 +17,7 @@ from airw.values import Link
 from airw.values.filters import get_field, matches, parse_filter
 from tests.support.drawing import examples
 from tests.support.histories import FILTERS, PUTS, REFUSED, STEPS, WANTED, content, with_both
-from tests.support.step_stores import StepStore
+from tests.support.internals.step_stores import StepStore
 
 MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared", "steps"})
 STEP_SUITE = StoreSuite(lambda folder: StepStore(), capabilities=["steps"])

@@ -21,7 +21,7 @@ from airw.policies import (
 )
 from airw.testing.changes import put
 from airw.values import Link
-from tests.support.step_stores import Plain, StepStore
+from tests.support.internals.step_stores import Plain, StepStore
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
 EMBEDDER = HashingEmbedder(dim=8)

@@ -18,6 +18,14 @@ def near_topics(count, seed, dim=32):
     return unit_rows(rows, count=count)
 
 
+def near_centres(count, dim):
+    """Return unit vectors around 200 centres, as models make them."""
+    draw = np.random.default_rng(0)
+    rows = draw.standard_normal((200, dim), np.float32)[draw.integers(0, 200, count)]
+    rows += 0.5 * draw.standard_normal((count, dim), np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
 def iterate_pages(items, size):
     """Return the items in tuples of this size; the last may be shorter."""
     items = iter(items)

@@ -21,8 +21,8 @@ from airw.testing.exam import expect_equal
 from airw.testing.stores import STORE
 from airw.values import Edge, Extraction, Link, Ranking, Record
 from airw.values.filters import MISSING, And, Compare, Not, Or, get_field, matches
+from tests.support.internals.step_stores import StepStore
 from tests.support.repeats import mark_repeats
-from tests.support.step_stores import StepStore
 from tests.support.store_cases.suite import CloseSuite
 
 CASES = (*StoreSuite.all_cases, *CloseSuite.all_cases)

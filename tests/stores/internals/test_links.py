@@ -12,7 +12,6 @@ from threading import Lock
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airw._base.lru import LruCache
 from airw.stores._indexes.texts import prepare_texts
@@ -23,35 +22,9 @@ from airw.stores.sqlite._log_guard import register_stamps
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_changes
-from airw.testing.changes import put
-from airw.values import Edge, Extraction, Link, LinkCount, LinkFilter, UnresolvedLink
+from airw.values import Edge, LinkCount, LinkFilter, UnresolvedLink
 from tests.support.drawing import examples
-
-NAMES = ["a", "b", "c"]
-REFS = [*NAMES, "T", "U", "t", "A"]
-TYPES = ["r", "q"]
-LINKS = st.builds(
-    Link,
-    st.sampled_from(REFS),
-    st.sampled_from(TYPES),
-    st.sampled_from(["typed", "inline"]),
-    st.sampled_from([None, None, None, "else"]),
-    or_ref=st.none() | st.sampled_from(REFS),
-    weight=st.sampled_from([1, 1, 0.5, 0.25]),
-)
-EXTRACTIONS = st.builds(
-    Extraction,
-    st.lists(LINKS, max_size=3),
-    st.lists(st.lists(st.sampled_from(REFS), max_size=2), max_size=3),
-    fold_case=st.booleans(),
-)
-STEPS = st.lists(
-    st.tuples(
-        st.dictionaries(st.sampled_from(NAMES), EXTRACTIONS, max_size=3), st.lists(st.sampled_from(NAMES), max_size=2)
-    ),
-    min_size=1,
-    max_size=6,
-)
+from tests.support.link_histories import NAMES, REFS, STEPS, TYPES, changes
 
 
 def carriers(name, final):
@@ -158,10 +131,6 @@ def tables():
     prepare_texts(connection)
     _create_tables(connection, "en")
     return closing(connection)
-
-
-def changes(extractions):
-    return [replace(put(name), extraction=each) for name, each in extractions.items()]
 
 
 @given(steps=STEPS)

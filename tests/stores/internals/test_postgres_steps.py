@@ -7,8 +7,8 @@ import pytest
 from airw.policies import Beam, Mmr, PersonalizedPageRank
 from airw.testing import StoreSuite
 from tests.support.drawn_walks import compare_with_and_without_steps, draw_changes, walk_of
+from tests.support.internals.step_stores import Trips
 from tests.support.postgres import fresh_store
-from tests.support.step_stores import Trips
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 SUITE = StoreSuite(lambda folder: fresh_store(), capabilities=["steps"])
