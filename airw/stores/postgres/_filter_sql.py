@@ -103,17 +103,19 @@ class WantedValues:
 
     Args:
         places: The place of each pair among all; a pair that no record can have is left out.
-        keys: The field as a literal key.
+        likely: Two mappings per pair. A record that has the value under the literal key contains one of them.
+        dotted: Two more, for the value at the end of a dotted path; `None` if the field is no dotted path.
+        keys: The literal key, which wins over a path; `None` if only records that have the value contain a mapping.
+        values: The value; `None` for a scalar, as only records that have it contain a mapping of the way that wins.
         paths: The field as a JSON path; `None` if it is no dotted path.
-        values: The value.
-        likely: Per pair, four mappings. A record that has the value contains one of them.
     """
 
     places: list[int] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    likely: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    dotted: tuple[list[str | None], list[str | None]] = field(default_factory=lambda: ([], []))
+    keys: list[str | None] = field(default_factory=list)
+    values: list[str | None] = field(default_factory=list)
     paths: list[str | None] = field(default_factory=list)
-    values: list[str] = field(default_factory=list)
-    likely: tuple[list[str], ...] = field(default_factory=lambda: ([], [], [], []))
 
 
 def encode_wanted(wanted: Sequence[tuple[str, Any]]) -> WantedValues:
@@ -124,14 +126,14 @@ def encode_wanted(wanted: Sequence[tuple[str, Any]]) -> WantedValues:
         if find_text_fault(path) is not None or not _is_storable(clean):
             continue
         keys = path.split(".")
-        is_dotted = 1 < len(keys) <= _MAX_KEYS
+        is_dotted, is_scalar = 1 < len(keys) <= _MAX_KEYS, _is_scalar(clean)
         rows.places.append(place)
-        rows.keys.append(encode_text(path))
+        for column, dotted, form in zip(rows.likely, rows.dotted, (clean, [clean]), strict=True):
+            column.append(dump_value({path: form}))
+            dotted.append(dump_value(_nest(keys, form)) if is_dotted else None)
+        rows.keys.append(None if is_scalar and not is_dotted else encode_text(path))
+        rows.values.append(None if is_scalar else dump_value(clean))
         rows.paths.append(to_path(keys) if is_dotted else None)
-        rows.values.append(dump_value(clean))
-        forms = [_nest(chosen, form) for chosen in ([path], keys if is_dotted else [path]) for form in (clean, [clean])]
-        for column, form in zip(rows.likely, forms, strict=True):
-            column.append(dump_value(form))
     return rows
 
 
