@@ -95,52 +95,43 @@ def compile_exists(path: str, column: str, parameters: Parameters) -> str:
     return _Field(path, column, parameters).exists
 
 
-@dataclass(slots=True)
-class WantedValues:
-    """Pairs of field and value as columns.
+def dump_wanted(wanted: Sequence[tuple[str, Any]]) -> str:
+    """Return pairs of field and value as a JSON list of rows.
 
     One statement finds the records that have them: those whose field equals the value, or is a list that contains it.
+    A pair that no record can have is left out. The columns:
 
-    Args:
-        places: The place of each pair among all; a pair that no record can have is left out.
-        likely: Two mappings per pair. A record that has the value under the literal key contains one of them.
-        dotted: Two more, for the value at the end of a dotted path; `None` if the field is no dotted path.
-        keys: The literal key, which wins over a path; `None` if only records that have the value contain a mapping.
-        values: The value; `None` for a scalar, as only records that have it contain a mapping of the way that wins.
-        paths: The field as a JSON path; `None` if it is no dotted path.
+    - `place` is the place of the pair among all.
+    - A record that has the value under the literal key contains `first` or `second`.
+    - One that has it at the end of a dotted path contains `third` or `fourth`.
+    - `key` is the literal key, which wins over the path. It is left out if there is no path, and the value is a scalar:
+      then all records that contain one of these have the value.
+    - `value` is the value if it is no scalar: then such a record may have another that contains it.
+    - `path` is the dotted path as a JSON path.
     """
-
-    places: list[int] = field(default_factory=list)
-    likely: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    dotted: tuple[list[str | None], list[str | None]] = field(default_factory=lambda: ([], []))
-    keys: list[str | None] = field(default_factory=list)
-    values: list[str | None] = field(default_factory=list)
-    paths: list[str | None] = field(default_factory=list)
-
-
-def encode_wanted(wanted: Sequence[tuple[str, Any]]) -> WantedValues:
-    """Return pairs of field and value as columns."""
-    rows = WantedValues()
+    rows = []
     for place, (path, value) in enumerate(wanted):
         clean = json_clean(value)
         if find_text_fault(path) is not None or not _is_storable(clean):
             continue
         keys = path.split(".")
         is_dotted, is_scalar = 1 < len(keys) <= _MAX_KEYS, _is_scalar(clean)
-        rows.places.append(place)
-        for column, dotted, form in zip(rows.likely, rows.dotted, (clean, [clean]), strict=True):
-            column.append(dump_value({path: form}))
-            dotted.append(dump_value(_nest(keys, form)) if is_dotted else None)
-        rows.keys.append(None if is_scalar and not is_dotted else encode_text(path))
-        rows.values.append(None if is_scalar else dump_value(clean))
-        rows.paths.append(to_path(keys) if is_dotted else None)
-    return rows
+        row = [f'"place":{place},"first":{_nest([path], clean)},"second":{_nest([path], [clean])}']
+        if is_dotted:
+            row.append(f'"third":{_nest(keys, clean)},"fourth":{_nest(keys, [clean])}')
+            row.append(f'"path":{json.dumps(to_path(keys))}')
+        if not is_scalar:
+            row.append(f'"value":{dump_value(clean)}')
+        if is_dotted or not is_scalar:
+            row.append(f'"key":{dump_value(path)}')
+        rows.append(f"{{{','.join(row)}}}")
+    return f"[{','.join(rows)}]"
 
 
-def _nest(keys: Sequence[str], value: Any) -> Any:
-    for key in reversed(keys):
-        value = {key: value}
-    return value
+def _nest(keys: Sequence[str], value: Any) -> str:
+    """Return the JSON text of mappings in each other, with a value at the end of the keys."""
+    opened = "".join([f"{{{dump_value(key)}:" for key in keys])  # not by recursion, as there may be many
+    return f"{opened}{dump_value(value)}{'}' * len(keys)}"
 
 
 def to_path(keys: Sequence[str]) -> str:
@@ -200,7 +191,7 @@ class _Field:
         An index can answer it.
         It is `true` where both the literal key and the dotted path exist, and only one of them does.
         """
-        tests = [f"{self._column} @> {self.json(_nest(keys, value))}" for keys in self._paths]
+        tests = [f"{self._column} @> {self._parameters.add(_nest(keys, value), 'jsonb')}" for keys in self._paths]
         return f"({' OR '.join(tests) or 'false'})"
 
     def may_be_in(self, values: Sequence[Any]) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.concurrency import offload_if
 from airw.protocols import FirstSurfaces
-from airw.stores.postgres._filter_sql import Parameters, compile_exists, encode_wanted
+from airw.stores.postgres._filter_sql import Parameters, compile_exists, dump_wanted
 from airw.stores.postgres._settings import parse_mappings
 from airw.stores.postgres._texts import keep_storable
 from airw.values import LedgerEntry, Record
@@ -172,7 +172,8 @@ async def counts(c: "Connection") -> dict[str, int]:
 
 
 # The index finds each pair, whatever the statistics say: there is no other way. `OFFSET 0` hides the order that is
-# wanted, in which the planner would otherwise read the whole table.
+# wanted, in which the planner would otherwise read the whole table. Of a JSON list, it does not know the length: so it
+# makes one plan for all calls, not one for each.
 _MATCHING = """
     SELECT wanted.place, array(SELECT DISTINCT artifact_id FROM (
         SELECT artifact_id FROM record
@@ -188,17 +189,14 @@ _MATCHING = """
                 FROM coalesce(fields -> wanted.key, jsonb_path_query_first(fields, wanted.path, silent => true)) AS held
             )
         END OFFSET 0
-    ) AS found ORDER BY artifact_id LIMIT $9) FROM unnest(
-        $1::integer[], $2::jsonb[], $3::jsonb[], $4::jsonb[], $5::jsonb[], $6::text[], $7::jsonb[], $8::jsonpath[]
-    ) AS wanted (place, first, second, third, fourth, key, value, path)"""
+    ) AS found ORDER BY artifact_id LIMIT $2) FROM jsonb_to_recordset($1) AS wanted (
+        place integer, first jsonb, second jsonb, third jsonb, fourth jsonb, key text, value jsonb, path jsonpath
+    )"""
 
 
 async def matching(c: "Connection", wanted: Sequence[tuple[str, Any]], limit: int | None) -> list[list[str]]:
     """Return, for each pair of field and value, the sorted ids of the artifacts that have it."""
     found: list[list[str]] = [[] for _ in wanted]
-    rows = encode_wanted(wanted)
-    if rows.places:
-        columns = (rows.places, *rows.likely, *rows.dotted, rows.keys, rows.values, rows.paths)
-        for place, artifact_ids in await c.fetch(_MATCHING, *columns, limit):
-            found[place] = artifact_ids
+    for place, artifact_ids in await c.fetch(_MATCHING, dump_wanted(wanted), limit):
+        found[place] = artifact_ids
     return found

@@ -2,9 +2,10 @@
 
 import pytest
 
-from airw.stores.postgres._filter_sql import encode_wanted
+from airw.stores.postgres._filter_sql import dump_wanted
 from airw.stores.postgres._records import _MATCHING
 from airw.testing.changes import put
+from airw.values.filters import parse_filter
 from tests.support.postgres import fresh_store
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
@@ -31,11 +32,21 @@ async def test_values_are_found_by_the_index_from_the_first_record_on(mode, limi
 
 async def explain(store, mode, limit):
     """Return the plan of a statement for values of every kind."""
-    rows = encode_wanted(WANTED)
-    columns = (rows.places, *rows.likely, *rows.dotted, rows.keys, rows.values, rows.paths)
 
     async def run(c):
         await c.execute(f"SET plan_cache_mode = {mode}")
-        return await c.fetch(f"EXPLAIN {_MATCHING}", *columns, limit)
+        return await c.fetch(f"EXPLAIN {_MATCHING}", dump_wanted(WANTED), limit)
 
     return "\n".join([row[0] for row in await store._database.maintain(run)])
+
+
+async def test_a_path_of_many_keys_is_a_field_like_others():
+    deep, path = "found", ".".join("a" * 90)
+    for _ in range(90):
+        deep = {"a": deep}
+    async with fresh_store() as store:
+        await store.apply([put("one", "x", metadata=deep), put("two", "x", metadata={path: "found"})])
+        for longer, ids in ((path, ["one", "two"]), (f"{path}.a", []), (".".join("a" * 900), [])):
+            assert await store.matching([(longer, "found")]) == [ids]
+            [ranking] = await store.search_text(["x"], 3, filter=parse_filter({longer: "found"}))
+            assert sorted(ranking.artifact_ids) == ids
