@@ -128,7 +128,8 @@ class ArtifactMemory:
                 return id in visited
             return not options.max_records or self.has_record(id)
 
-        known = islice(filter(is_known, reversed(self.best_surfaces)), _MAX_KNOWN) if options.max_ends else ()
+        has_ends = bool(ids) and options.max_ends > 0
+        known = islice(filter(is_known, reversed(self.best_surfaces)), _MAX_KNOWN) if has_ends else ()
         answer = await store.read_step(ids, query, **links, hit_ids=hit_ids, known_ids=list(known), **options._asdict())
         self.ahead.add(ids, answer, self.best_surfaces)
 

@@ -34,23 +34,26 @@ _FEW_EDGES = 1_000  # edges that are made in less than a millisecond
 # Kinds of nodes in `_REFERRERS`.
 _ARTIFACT, _TEXT, _FOREIGN, _ID = range(4)
 
+# The first parameter, not as such: for a few keys, the server would plan anew in each call, which takes longer than the
+# rest. It cannot see how many keys a subquery has, so it keeps its plan.
+_KEYS = "(SELECT $1::text[])::text[]"
 # A filter of links as parameters: types or null, excluded types, origins or null.
 _ACCEPTED = """($2::text[] IS NULL OR type = ANY ($2)) AND type <> ALL ($3::text[])
     AND ($4::text[] IS NULL OR origin = ANY ($4))"""
 # Edges as both their ends see them. `far` is the other end, in another corpus if `corpus` is not null.
 _OUT = f"""
     SELECT artifact_id AS near, type, NULL AS corpus, target AS far, false AS is_incoming, origin, weight FROM link
-    WHERE is_covered AND artifact_id = ANY ($1::text[]) AND {_ACCEPTED}
+    WHERE is_covered AND artifact_id = ANY ({_KEYS}) AND {_ACCEPTED}
     UNION ALL
     SELECT artifact_id, type, target_source, coalesce(target, ref), false, origin, weight FROM link
-    WHERE NOT is_covered AND {prefix_of("artifact_id")} = ANY ($1::text[]) AND state IN ('resolved', 'foreign')
+    WHERE NOT is_covered AND {prefix_of("artifact_id")} = ANY ({_KEYS}) AND state IN ('resolved', 'foreign')
         AND target IS DISTINCT FROM artifact_id AND {_ACCEPTED}"""
 _IN = f"""
     SELECT target AS near, type, NULL AS corpus, artifact_id AS far, true AS is_incoming, origin, weight FROM link
-    WHERE is_covered AND target = ANY ($1::text[]) AND {_ACCEPTED}
+    WHERE is_covered AND target = ANY ({_KEYS}) AND {_ACCEPTED}
     UNION ALL
     SELECT target, type, NULL, artifact_id, true, origin, weight FROM link
-    WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ($1::text[]) AND target <> artifact_id
+    WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ({_KEYS}) AND target <> artifact_id
         AND {_ACCEPTED}"""
 _LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION ALL {_IN}"}
 _ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
@@ -89,24 +92,24 @@ _EDGES = """
 # The artifacts that carry a name, by tier.
 _RESOLVE = f"""
     SELECT key, tier, array_agg(artifact_id ORDER BY artifact_id) FROM name
-    WHERE {prefix_of("key")} = ANY ($1::text[]) GROUP BY key, tier"""
+    WHERE {prefix_of("key")} = ANY ({_KEYS}) GROUP BY key, tier"""
 # The three kinds of nodes: artifacts, texts of unresolved references, and artifacts of other corpora. A text that is
 # the id of an artifact is never the second kind; such texts come as a fourth kind, which has no referrers.
 _OF_TYPES = "($2::text[] IS NULL OR type = ANY ($2))"
 _REFERRERS = f"""
     SELECT kind, corpus, node, {{result}} FROM (
         SELECT {_ARTIFACT} AS kind, NULL AS corpus, target AS node, artifact_id FROM link
-        WHERE is_covered AND target = ANY ($1::text[]) AND {_OF_TYPES}
+        WHERE is_covered AND target = ANY ({_KEYS}) AND {_OF_TYPES}
         UNION ALL
         SELECT {_ARTIFACT}, NULL, target, artifact_id FROM link
-        WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ($1::text[])
+        WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ({_KEYS})
             AND target <> artifact_id AND {_OF_TYPES}
         UNION ALL
         SELECT CASE WHEN target_source IS NULL THEN {_TEXT} ELSE {_FOREIGN} END, target_source, ref, artifact_id
-        FROM link WHERE {prefix_of("ref")} = ANY ($1::text[]) AND state <> 'resolved' AND {_OF_TYPES}
+        FROM link WHERE {prefix_of("ref")} = ANY ({_KEYS}) AND state <> 'resolved' AND {_OF_TYPES}
         UNION ALL
         SELECT {_ID}, NULL, key, NULL FROM name
-        WHERE {prefix_of("key")} = ANY ($1::text[]) AND tier = 0 AND artifact_id = key
+        WHERE {prefix_of("key")} = ANY ({_KEYS}) AND tier = 0 AND artifact_id = key
     ) AS found GROUP BY kind, corpus, node"""
 _LIST_REFERRERS = _REFERRERS.format(result="array_agg(DISTINCT artifact_id)")
 _COUNT_REFERRERS = _REFERRERS.format(result="count(DISTINCT artifact_id)")
