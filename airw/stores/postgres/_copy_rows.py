@@ -4,6 +4,7 @@ https://www.postgresql.org/docs/current/sql-copy.html describes the format. asyn
 loop, which would stand still for a second with the rows of a large page.
 """
 
+import struct
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
@@ -67,6 +68,21 @@ def encode_numbers(values: Sequence[int] | np.ndarray, type: str = ">i8") -> lis
     size = rows.dtype.itemsize
     data = rows.tobytes()
     return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+def encode_optional(values: Iterable[float | None], format: str) -> list[bytes]:
+    r"""Return numbers as fields of rows; `None` is NULL.
+
+    Args:
+        values: The numbers.
+        format: Their type as in the module `struct`: `">q"` for `bigint`, `">d"` for `double precision`.
+
+    Example:
+        >>> encode_optional([True, None], ">?")
+        [b'\x00\x00\x00\x01\x01', b'\xff\xff\xff\xff']
+    """
+    pack, length = struct.Struct(format).pack, _LENGTHS[struct.calcsize(format)]
+    return [_NULL if value is None else length + pack(value) for value in values]
 
 
 async def copy_columns(c: "Connection", table: str, columns: Mapping[str, Sequence[bytes]]) -> None:

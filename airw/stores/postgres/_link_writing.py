@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airw._base.concurrency import offload_if
+from airw._base.concurrency import in_thread, offload_if
 from airw.stores._link_rows import FOLDED_TIER, LinkRow, NameRow, fold_differing, make_link_rows, make_name_rows
+from airw.stores.postgres._copy_rows import copy_columns, encode_numbers, encode_optional, encode_texts
 from airw.stores.postgres._keys import MAX_COVERED, prefix_of, to_keys
 from airw.values import Extraction, LinkState
 
@@ -14,23 +16,16 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 500  # rows that are made in less than a millisecond
 
-# Statements about many keys have one index that helps, and a join with the whole texts. Right after a bulk load the
-# server has no statistics and would rather read the table than use an index, so this is forbidden for the transaction.
-# The same statement tells readers that links may have changed; see `max_fan_in`.
-_BEGIN = """
-    WITH changed AS (
-        INSERT INTO setting VALUES ('links', '', to_json(gen_random_uuid()))
-        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value
+DELETE = f"""
+    covered AS (DELETE FROM link WHERE is_covered AND artifact_id = ANY ($1::text[])), others AS (
+        DELETE FROM link USING unnest($1::text[]) AS removed (id)
+        WHERE NOT is_covered AND {prefix_of("link.artifact_id")} = ANY ($2::text[]) AND link.artifact_id = removed.id
     )
-    SELECT set_config('enable_seqscan', 'off', true)"""
-_DELETE_COVERED = "DELETE FROM link WHERE is_covered AND artifact_id = ANY ($1::text[])"
-_DELETE_OTHERS = f"""
-    DELETE FROM link USING unnest($1::text[]) AS removed (id)
-    WHERE NOT is_covered AND {prefix_of("link.artifact_id")} = ANY ($2::text[]) AND link.artifact_id = removed.id"""
-_DELETE_NAMES = f"""
     DELETE FROM name USING unnest($1::text[]) AS removed (id)
     WHERE {prefix_of("name.artifact_id")} = ANY ($2::text[]) AND name.artifact_id = removed.id
     RETURNING name.key, name.tier, name.artifact_id"""
+"""The end of a statement that removes artifacts, of their ids and `to_keys` of these; it returns their names."""
+
 _CARRIERS = f"""
     SELECT key, tier, min(artifact_id), count(*) FROM name
     WHERE {prefix_of("key")} = ANY ($1::text[]) GROUP BY key, tier"""
@@ -51,6 +46,17 @@ _CHANGE_TARGETS = f"""
         AND (link.target, link.state) IS DISTINCT FROM (meant.target, meant.state)"""
 
 _COLUMNS = (*LinkRow._fields, "is_covered")
+_TYPES = {"position": "integer", "line": "bigint", "weight": "double precision", "is_covered": "boolean"}
+_ARRAYS = ", ".join(f"${place}::{_TYPES.get(name, 'text')}[]" for place, name in enumerate(_COLUMNS, 4))
+# The setting tells readers that links may have changed; see `max_fan_in`.
+_WRITE = f"""
+    WITH changed AS (
+        INSERT INTO setting VALUES ('links', '', to_json(gen_random_uuid()))
+        ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value
+    ), names AS (
+        INSERT INTO name ({", ".join(NameRow._fields)}) SELECT * FROM unnest($1::text[], $2::integer[], $3::text[])
+    )
+    INSERT INTO link ({", ".join(_COLUMNS)}) SELECT * FROM unnest({_ARRAYS})"""
 
 _Ref = tuple[str, str | None]
 """A reference within the corpus: its name, and the second one if it has one."""
@@ -90,36 +96,56 @@ class _Changes(NamedTuple):
     keys: list[str]
 
 
-async def replace_links(c: "Connection", extractions: Mapping[str, Extraction], removed: Sequence[str]) -> None:
-    """Remove the links and names of `removed`, insert new ones, and resolve affected links.
+async def replace_links(
+    c: "Connection", extractions: Mapping[str, Extraction], removed: Iterable[Sequence[Any]]
+) -> None:
+    """Insert links and names, and resolve all links that they or the removed names affect.
 
     The caller has a transaction open, and no other writer has one. New links are resolved before they are inserted, and
     of the others those are changed whose meaning has changed.
+
+    Args:
+        c: The connection.
+        extractions: The links and names of each new artifact.
+        removed: What `DELETE` returned.
     """
-    await c.execute(_BEGIN)
-    old_names = await _delete(c, removed)
+    old_names = {NameRow(*row) for row in removed}
     count = len(old_names) + sum(len(each.links) + len(each.names) + 1 for each in extractions.values())
     changes = await offload_if(count > _FEW_ROWS, _find_changes, extractions, old_names)
-    await c.copy_records_to_table("name", records=changes.names, columns=NameRow._fields)
     # A link of another artifact changes its meaning only if a name in its reference has changed. In a repeated build
     # that is rare.
     affected = {(ref, or_ref) for ref, or_ref in await c.fetch(_AFFECTED, changes.keys)} if changes.keys else set()
-    meanings = await _resolve(c, changes.refs | affected)
+    meanings = await _resolve(c, changes.refs | affected, changes.names)
     rows = await offload_if(count > _FEW_ROWS, _make_rows, extractions, meanings)
-    if rows:
-        await c.copy_records_to_table("link", records=rows, columns=_COLUMNS)
+    is_few = len(rows) + len(changes.names) <= _FEW_ROWS
+    values = [*_list_columns(changes.names, len(NameRow._fields)), *_list_columns(rows, len(_COLUMNS))]
+    await c.execute(_WRITE, *(values if is_few else [[]] * len(values)))
+    if not is_few:
+        await copy_columns(c, "name", await in_thread(_encode_names, changes.names))
+        await copy_columns(c, "link", await in_thread(_encode_links, rows))
     if affected:
         await _change_targets(c, [*affected], meanings)
 
 
-async def _delete(c: "Connection", artifact_ids: Sequence[str]) -> set[NameRow]:
-    """Delete the links and names of artifacts, and return the names."""
-    if not artifact_ids:
-        return set()
-    keys = to_keys(artifact_ids)
-    await c.execute(_DELETE_COVERED, artifact_ids)
-    await c.execute(_DELETE_OTHERS, artifact_ids, keys)
-    return {NameRow(*row) for row in await c.fetch(_DELETE_NAMES, artifact_ids, keys)}
+def _list_columns(rows: Iterable[Sequence[Any]], count: int) -> list[list[Any]]:
+    return [*map(list, zip(*rows, strict=True))] or [[] for _ in range(count)]
+
+
+def _encode_names(names: Iterable[NameRow]) -> dict[str, list[bytes]]:
+    keys, tiers, ids = _list_columns(names, len(NameRow._fields))
+    fields = encode_texts(keys), encode_numbers(tiers, ">i4"), encode_texts(ids)
+    return dict(zip(NameRow._fields, fields, strict=True))
+
+
+def _encode_links(rows: Sequence[Sequence[Any]]) -> dict[str, list[bytes]]:
+    encoders = {
+        "position": partial(encode_numbers, type=">i4"),
+        "line": partial(encode_optional, format=">q"),
+        "weight": partial(encode_optional, format=">d"),
+        "is_covered": partial(encode_optional, format=">?"),
+    }
+    columns = zip(_COLUMNS, _list_columns(rows, len(_COLUMNS)), strict=True)
+    return {name: encoders.get(name, encode_texts)(values) for name, values in columns}
 
 
 def _find_changes(extractions: Mapping[str, Extraction], old_names: AbstractSet[NameRow]) -> _Changes:
@@ -137,12 +163,12 @@ def _find_changes(extractions: Mapping[str, Extraction], old_names: AbstractSet[
     return _Changes(names, refs, to_keys(key for key, _, _ in names ^ old_names))
 
 
-async def _resolve(c: "Connection", refs: AbstractSet[_Ref]) -> dict[_Ref, _Meaning]:
-    """Return what each reference means."""
-    is_long = len(refs) > _FEW_ROWS
+async def _resolve(c: "Connection", refs: AbstractSet[_Ref], names: AbstractSet[NameRow]) -> dict[_Ref, _Meaning]:
+    """Return what each reference means; `names` are not inserted yet."""
+    is_long = len(refs) + len(names) > _FEW_ROWS
     keys = await offload_if(is_long, _list_keys, refs)
     rows = await c.fetch(_CARRIERS, keys) if keys else []
-    return await offload_if(is_long, _find_meanings, refs, rows)
+    return await offload_if(is_long, _find_meanings, refs, rows, names)
 
 
 def _list_keys(refs: AbstractSet[_Ref]) -> list[str]:
@@ -151,11 +177,17 @@ def _list_keys(refs: AbstractSet[_Ref]) -> list[str]:
     return to_keys(names | {folded for name in names if (folded := fold_differing(name)) is not None})
 
 
-def _find_meanings(refs: AbstractSet[_Ref], rows: Iterable[Sequence[Any]]) -> dict[_Ref, _Meaning]:
-    """Return what each reference means, from the rows of `_CARRIERS`."""
+def _find_meanings(
+    refs: AbstractSet[_Ref], rows: Iterable[Sequence[Any]], names: Iterable[NameRow]
+) -> dict[_Ref, _Meaning]:
+    """Return what each reference means, from the rows of `_CARRIERS` and names that are inserted later."""
+    found = {(key, tier): (first, number) for key, tier, first, number in rows}
+    for key, tier, id in names:
+        first, number = found.get((key, tier), (id, 0))
+        found[key, tier] = min(first, id), number + 1
     carriers: dict[str, _Carriers] = {}
     folded_carriers: dict[str, _Carriers] = {}
-    for key, tier, first, number in rows:
+    for (key, tier), (first, number) in found.items():
         if tier == FOLDED_TIER:
             folded_carriers[key] = _Carriers(tier, first, number)
         if key not in carriers or tier < carriers[key].tier:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,10 +52,31 @@ _PAGE = 1_000  # texts that are indexed again at a time
 _GROWTH = 16  # factor by which more records are named while too few of them pass
 _FIRST = 16  # records per result that are named at first if some may not pass
 _ATTEMPTS = 10  # of a search while others remove the records it finds
-_RUN_ARRAYS = ", ".join(f"${place}::bigint[]" for place in range(1, len(Run._fields) + 1))
-_STATE = """(
-    SELECT (SELECT value FROM setting WHERE kind = 'language' AND key = '') AS language,
-        coalesce(sum(records), 0)::bigint AS records, coalesce(sum(words), 0)::bigint AS words FROM text_run
+LANGUAGE = "(SELECT value FROM setting WHERE kind = 'language' AND key = '')"
+"""The SQL of the language that `IndexedTexts.of` takes."""
+RUNS = f"(SELECT array_agg(ARRAY[{', '.join(Run._fields)}] ORDER BY first) FROM text_run)"
+"""The SQL of the runs that `IndexedTexts.of` takes."""
+
+# A condition with OR would read the whole table.
+_TAKE = f"""
+    WITH of_records AS (
+        DELETE FROM posting
+        WHERE (code, run, part) IN (SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[]))
+            AND run = ANY($4::bigint[])
+        RETURNING {", ".join(COLUMNS)}
+    ), of_runs AS (DELETE FROM posting WHERE run = ANY($5::bigint[]) RETURNING {", ".join(COLUMNS)})
+    SELECT * FROM of_records UNION ALL SELECT * FROM of_runs"""
+_WRITE = f"""
+    WITH gone AS (DELETE FROM text_run WHERE first = ANY($1::bigint[])), written AS (
+        INSERT INTO text_run ({", ".join(Run._fields)})
+        SELECT * FROM unnest({", ".join(f"${place}::bigint[]" for place in range(2, len(Run._fields) + 2))})
+        ON CONFLICT (first) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Run._fields[1:])}
+    )
+    INSERT INTO posting ({", ".join(COLUMNS)})
+    SELECT * FROM unnest($8::integer[], $9::bigint[], $10::integer[], $11::bytea[], $12::bytea[])"""
+_STATE = f"""(
+    SELECT {LANGUAGE} AS language, coalesce(sum(records), 0)::bigint AS records,
+        coalesce(sum(words), 0)::bigint AS words FROM text_run
 ) AS state"""
 
 
@@ -96,7 +118,7 @@ async def create_state(c: "Connection", language: Language | None) -> None:
 
 async def read_language(c: "Connection") -> Language | None:
     """Return the language of the texts."""
-    value = await c.fetchval("SELECT value FROM setting WHERE kind = 'language' AND key = ''")
+    value = await c.fetchval(f"SELECT {LANGUAGE}")
     return _parse_language(value)
 
 
@@ -275,109 +297,129 @@ def _put_in_order(
     return [*best.values()]
 
 
-async def insert(c: "Connection", numbers: Sequence[int], texts: Sequence[str], words: TextWords | None = None) -> None:
-    """Index the texts of new records.
+@dataclass(slots=True)
+class IndexedTexts:
+    """What a writer has to know of the index before it changes it.
+
+    Args:
+        language: The language of the texts.
+        runs: All runs, in their order.
+        removed: The number and the text of each record that goes, in the order of numbers.
+    """
+
+    language: Language | None
+    runs: Sequence[Run]
+    removed: Sequence[tuple[int, str]] = ()
+
+    @classmethod
+    def of(
+        cls, language: str | None, runs: Iterable[Sequence[int]] | None, removed: Iterable[tuple[int, bytes]]
+    ) -> "IndexedTexts":
+        """Return it from the values of `LANGUAGE` and `RUNS`, and from numbers and texts."""
+        texts = [(number, text.decode()) for number, text in sorted(removed)]
+        return cls(_parse_language(language), [Run(*run) for run in runs or ()], texts)
+
+
+async def change(
+    c: "Connection",
+    indexed: IndexedTexts,
+    numbers: Sequence[int],
+    texts: Sequence[str],
+    words: TextWords | None = None,
+) -> None:
+    """Remove the texts of some records from the index, and add those of new ones.
 
     Args:
         c: A connection in the transaction of a writer.
-        numbers: The number of each record, ascending; higher than all before.
+        indexed: What is in the index, and what of it goes.
+        numbers: The number of each new record, ascending; higher than all before.
         texts: The text of each.
         words: What `analyse` returned for the texts. They are analysed again if the corpus has another language.
     """
-    if not numbers:
+    if not numbers and not indexed.removed:
         return
-    language, runs = await _read_state(c)
-    if words is None or words.language != language:
-        words = await in_thread(analyse, texts, language)
-    await _add(c, runs, np.array(numbers, np.int64), words)
+    if words is None or words.language != indexed.language:
+        words = await in_thread(analyse, texts, indexed.language)
+    await _change(c, indexed, np.array(numbers, np.int64), words)
 
 
-async def _add(c: "Connection", runs: list[Run], numbers: NDArray[np.int64], words: TextWords) -> None:
-    """Write the runs of new records, merged with others; they are added to `runs`."""
-    pairs = words.pairs._replace(numbers=numbers[words.pairs.numbers])
-    new = dict(await in_thread(split_runs, pairs, numbers, words.lengths))
+async def _change(
+    c: "Connection", indexed: IndexedTexts, numbers: NDArray[np.int64], words: TextWords
+) -> Sequence[Run]:
+    """Change the index, and return all runs."""
+    gone = np.array([number for number, _ in indexed.removed], np.int64)
+    changed, keys, pairs = await in_thread(_find_changes, indexed, gone)
+    runs = [run for old in indexed.runs if (run := changed.get(old.first, old)).records]
+    new = await in_thread(_split, numbers, words)
     runs += new
-    # Merge in memory before the first row is written, so that a merged run is written once.
-    gone = list[int]()
+    # Runs are merged in memory before the first row is written, so that a merged run is written once.
+    made = _merge(runs, new)
+    whole = [part.first for parts in made.values() for part in parts if part not in new]
+    rows = await _take_rows(c, keys[:, ~np.isin(keys[1], whole)], whole) if whole or keys.size else []
+    if len(gone):
+        rows, count = await in_thread(drop_records, rows, gone)
+        if count != pairs:
+            # Another version of the library cut other words: look at all rows.
+            rest = await _take_rows(c, keys[:, :0], [*changed.keys() - set(whole)])
+            rows += (await in_thread(drop_records, rest, gone))[0]
+    packed = await in_thread(_pack, rows, made, new)
+    stay = {run.first for run in runs}
+    left = [old.first for old in indexed.runs if old.first not in stay]
+    await _write_rows(c, packed, left, [run for run in runs if run.first in changed or run in made])
+    return runs
+
+
+def _split(numbers: NDArray[np.int64], words: TextWords) -> dict[Run, Pairs]:
+    """Return the runs of new records, with their pairs."""
+    pairs = words.pairs._replace(numbers=numbers[words.pairs.numbers])
+    return dict(split_runs(pairs, numbers, words.lengths))
+
+
+def _merge(runs: list[Run], new: Iterable[Run]) -> dict[Run, list[Run]]:
+    """Merge runs in place, and return the runs to write, each with those it is made of."""
+    made = {run: [run] for run in new}
     while (group := find_group(runs)) is not None:
-        old = [run for run in runs[group] if run not in new]
-        rows = await _take_rows(c, "run = ANY($1::bigint[])", [run.first for run in old]) if old else []
-        gone += [run.first for run in old]
-        parts = [new.pop(run) for run in runs[group] if run in new]
         merged = merge_runs(runs[group])
-        new[merged] = await in_thread(_join, rows, parts)
+        made[merged] = [part for run in runs[group] for part in made.pop(run, [run])]
         runs[group] = [merged]
-    if gone:
-        await c.execute("DELETE FROM text_run WHERE first = ANY($1::bigint[])", gone)
-    await c.execute(
-        f"INSERT INTO text_run ({', '.join(Run._fields)}) SELECT * FROM unnest({_RUN_ARRAYS})",
-        *map(list, zip(*new, strict=True)),
-    )
-    rows = [row for run, each in new.items() for row in await in_thread(pack_rows, run, each)]
-    await _insert_rows(c, rows)
+    return made
 
 
-def _join(rows: Sequence[Row], parts: Sequence[Pairs]) -> Pairs:
-    """Return the pairs of rows of the index, and of other parts."""
-    return Pairs.join([Blocks(rows).to_pairs(), *parts])
+def _pack(rows: Sequence[Row], made: Mapping[Run, Sequence[Run]], new: Mapping[Run, Pairs]) -> list[Row]:
+    """Return the rows to write: those of the runs that are made, and the others among `rows`."""
+    rows_by_run: dict[int, list[Row]] = {}
+    for row in rows:
+        rows_by_run.setdefault(row[1], []).append(row)
+    packed = list[Row]()
+    for run, parts in made.items():
+        old = [row for part in parts for row in rows_by_run.pop(part.first, ())]
+        packed += pack_rows(run, Pairs.join([Blocks(old).to_pairs(), *(new[part] for part in parts if part in new)]))
+    return packed + [row for each in rows_by_run.values() for row in each]
 
 
-async def delete(c: "Connection", artifact_ids: Sequence[str]) -> None:
-    """Remove the texts of all records of some artifacts from the index.
-
-    The records must still be there.
-    """
-    found = await c.fetch("SELECT number, text FROM record WHERE artifact_id = ANY($1::text[])", artifact_ids)
-    if not found:
-        return
-    found = sorted(found)
-    texts = [row[1].decode() for row in found]
-    language, runs = await _read_state(c)
-    words = await in_thread(analyse, texts, language)
-    numbers = np.array([row[0] for row in found], np.int64)
-    changes, keys = await in_thread(_find_changes, runs, numbers, words)
-    # All parts 0 that contain a word of a removed record, and the parts with its number.
-    rows = await _take_rows(
-        c,
-        "(code, run, part) IN (SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[]))"
-        " AND run = ANY($4::bigint[])",
-        *keys,
-        [run.first for run in changes],
-    )
-    changed, count = await in_thread(drop_records, rows, numbers)
-    if count != len(words.pairs.words):
-        # Another version of the library cut other words: look at all rows.
-        rest = await _take_rows(c, "run = ANY($1::bigint[])", [run.first for run in changes])
-        changed += (await in_thread(drop_records, rest, numbers))[0]
-    await _insert_rows(c, changed)
-    await c.execute(
-        f"""UPDATE text_run SET records = new.records, words = new.words, pairs = new.pairs
-        FROM unnest({_RUN_ARRAYS}) AS new ({", ".join(Run._fields)}) WHERE text_run.first = new.first""",
-        *map(list, zip(*changes, strict=True)),
-    )
-    if not all(run.records for run in changes):
-        await c.execute("DELETE FROM text_run WHERE records = 0")
-
-
-def _find_changes(
-    runs: Sequence[Run], numbers: NDArray[np.int64], words: TextWords
-) -> tuple[list[Run], tuple[list[int], ...]]:
-    """Return the runs that change if these records go, and the keys of their rows.
+def _find_changes(indexed: IndexedTexts, numbers: NDArray[np.int64]) -> tuple[dict[int, Run], NDArray[np.int64], int]:
+    """Return what changes if some records go.
 
     Args:
-        runs: All runs.
+        indexed: What is in the index.
         numbers: The numbers of the records, ascending.
-        words: The words of their texts.
+
+    Returns:
+        The runs that change by their first numbers, the codes, runs and parts of all rows that may change, and how many
+        pairs go.
     """
-    changes, keys = list[Run](), list[NDArray[np.int64]]()
-    at = np.searchsorted(np.array([run.first for run in runs], np.int64), numbers, "right") - 1
+    changes, keys = dict[int, Run](), [np.empty((3, 0), np.int64)]
+    if not len(numbers):
+        return changes, keys[0], 0
+    words = analyse([text for _, text in indexed.removed], indexed.language)
+    at = np.searchsorted(np.array([run.first for run in indexed.runs], np.int64), numbers, "right") - 1
     for place in np.unique(at).tolist():
-        run, is_here = runs[place], at == place
+        run, is_here = indexed.runs[place], at == place
         pairs = words.pairs.take(is_here[words.pairs.numbers])
         records, lengths = run.records - int(is_here.sum()), run.words - int(words.lengths[is_here].sum())
-        changes.append(run._replace(records=records, words=lengths, pairs=run.pairs - len(pairs.words)))
+        changes[run.first] = run._replace(records=records, words=lengths, pairs=run.pairs - len(pairs.words))
         keys.append(find_keys(run, pairs._replace(numbers=numbers[pairs.numbers])))
-    return changes, tuple(np.concatenate(keys, axis=1).tolist())
+    return changes, np.concatenate(keys, axis=1), len(words.pairs.words)
 
 
 async def change_language(c: "Connection", language: Language | None) -> None:
@@ -389,40 +431,29 @@ async def change_language(c: "Connection", language: Language | None) -> None:
     await c.execute("DELETE FROM posting")
     await c.execute("DELETE FROM text_run")
     await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(language))
-    last, runs = -1, list[Run]()
+    last, indexed = -1, IndexedTexts(language, [])
     while rows := await c.fetch(
         "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
     ):
         words = await in_thread(analyse, [row[1].decode() for row in rows], language)
-        await _add(c, runs, np.array([row[0] for row in rows], np.int64), words)
+        indexed.runs = await _change(c, indexed, np.array([row[0] for row in rows], np.int64), words)
         last = rows[-1][0]
 
 
-async def _read_state(c: "Connection") -> tuple[Language | None, list[Run]]:
-    """Return the language of the texts, and all runs."""
-    rows = await c.fetch(
-        f"""SELECT (SELECT value FROM setting WHERE kind = 'language' AND key = '') AS language,
-        {", ".join(Run._fields)} FROM (SELECT) AS state LEFT JOIN text_run ON true ORDER BY first"""
-    )
-    return _parse_language(rows[0][0]), [Run(*row[1:]) for row in rows if row[1] is not None]
-
-
-async def _take_rows(c: "Connection", condition: str, *values: Any) -> list[Row]:
-    """Delete rows of the index, and return them."""
-    rows = await c.fetch(f"DELETE FROM posting WHERE {condition} RETURNING {', '.join(COLUMNS)}", *values)
+async def _take_rows(c: "Connection", keys: NDArray[np.int64], runs: Sequence[int]) -> list[Row]:
+    """Delete the rows with these keys and all rows of these runs, and return them."""
+    rows = await c.fetch(_TAKE, *keys.tolist(), np.unique(keys[1]).tolist(), runs)
     return [tuple(row) for row in rows]
 
 
-async def _insert_rows(c: "Connection", rows: Sequence[Row]) -> None:
-    """Insert rows of the index."""
-    if len(rows) > _FEW:
+async def _write_rows(c: "Connection", rows: Sequence[Row], gone: Sequence[int], runs: Sequence[Run]) -> None:
+    """Insert rows of the index, delete runs, and write others anew."""
+    is_few = len(rows) <= _FEW
+    columns = zip(*rows, strict=True) if rows and is_few else repeat((), len(COLUMNS))
+    of_runs = zip(*runs, strict=True) if runs else repeat((), len(Run._fields))
+    await c.execute(_WRITE, gone, *map(list, of_runs), *map(list, columns))
+    if not is_few:
         await copy_columns(c, "posting", await in_thread(_encode_rows, rows))
-    elif rows:  # COPY would take a round trip more
-        await c.execute(
-            f"""INSERT INTO posting ({", ".join(COLUMNS)})
-            SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[], $4::bytea[], $5::bytea[])""",
-            *map(list, zip(*rows, strict=True)),
-        )
 
 
 def _encode_rows(rows: Sequence[Row]) -> dict[str, list[bytes]]:

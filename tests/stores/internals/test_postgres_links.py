@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores.postgres._link_writing import replace_links
+from airw.stores.postgres._writing import prepare, write_rows
 from airw.stores.postgres.store import PostgresStore
 from airw.testing.changes import put
-from airw.values import ArtifactRef, Edge, Extraction, Link, UnresolvedLink
+from airw.values import ArtifactRef, Edge, Link, UnresolvedLink
+from tests.stores.internals.test_links import REFS, STEPS, TYPES, changes
 from tests.support.drawing import examples
 from tests.support.link_histories import REFS, STEPS, TYPES, changes
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
@@ -118,14 +119,15 @@ async def test_pages_of_a_build_are_resolved_without_reading_whole_tables():
         WHERE schemaname = current_schema() AND relname IN ('link', 'name')"""
     async with fresh_store() as store:
         for start in range(0, len(ids), 500):
-            page = {
-                id: Extraction([Link(each, or_ref=f"Title {each}") for each in draw.sample(ids, 5)], [[f"Title {id}"]])
+            links = {
+                id: [Link(each, or_ref=f"Title {each}") for each in draw.sample(ids, 5)]
                 for id in ids[start : start + 500]
             }
+            rows = await prepare([put(id, links=links[id], names=[[f"Title {id}"]]) for id in links], "en")
 
-            async def write(connection, page=page, removed=tuple(ids[start - 100 : start])):
+            async def write(connection, rows=rows, removed=tuple(ids[start - 100 : start])):
                 before = await connection.fetchval(count_scans)
-                await replace_links(connection, page, removed)
+                await write_rows(connection, rows, removed)
                 return await connection.fetchval(count_scans) - before
 
             assert await store._database.write(write) == 0

@@ -11,8 +11,10 @@ from airw._base.concurrency import in_thread
 from airw.errors import StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
+from airw.values import Link
 from tests.support.histories import REFUSED, content, expect_alike
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, get_server, server_dsn
+from tests.support.relay import PostgresRelay
 from tests.support.stored import change
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
@@ -141,3 +143,23 @@ async def test_the_planner_knows_a_corpus_after_a_block_of_many_writes(corpus):
         f"airw_{corpus}",
     )
     assert {tuple(row) for row in rows} == {(name, 1_000, True) for name in ("artifact", "record", "embedding")}
+
+
+def make_note(number, version):
+    texts = f"text {version} of note {number}", f"other words of version {version}"
+    links = [Link(f"note {(number + step) % 40}") for step in (1, 2)]
+    return put(f"note {number}", *texts, links=links, names=[[f"Title {number}"]])
+
+
+async def test_a_small_change_costs_few_round_trips():
+    server = get_server()
+    async with PostgresRelay(server).run() as relay, fresh_store(relay.dsn(), max_connections=1) as store:
+        await store.apply([make_note(number, 1) for number in range(40)])
+        await store.apply([make_note(9, 1)])  # from now on, the statements are prepared
+        counts = []
+        for turn in range(10):
+            before = relay.questions
+            await store.apply([make_note(9 + turn % 2, 2 + turn)])
+            counts.append(relay.questions - before)
+        assert max(counts) <= 10
+        assert min(counts) <= 9
