@@ -136,7 +136,9 @@ def list_queries(connection, ids, record_ids, query, words) -> dict[str, Call]:
             ids,
         ),
         "matching, one field": (
-            """SELECT DISTINCT artifact_id FROM record WHERE fields @> '{"group": 7}' ORDER BY 1""",
+            # A field that equals the value, or a list that contains it.
+            """SELECT DISTINCT artifact_id FROM record
+            WHERE fields @> '{"group": 7}' OR fields @> '{"group": [7]}' ORDER BY 1""",
         ),
         "search_text, rarer words": (text, rare),
         "search_text, a common word": (text, common),

@@ -1,6 +1,9 @@
 """Functions that read records, ledger entries and settings from a PostgreSQL server."""
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from airw._base.concurrency import offload_if
@@ -14,8 +17,10 @@ from airw.values.artifacts import make_records
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-_LONG = 200  # rows whose records take about a millisecond to make
+# Making records of so many rows, or of so much metadata, takes about a millisecond.
+_LONG, _LONG_METADATA = 1_000, 50_000
 _RECORD = "record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
+_COLUMNS = tuple(getattr(LedgerEntry, item.name).__set__ for item in fields(LedgerEntry))
 _ENTRIES = """
     SELECT id, version, embedder_id, strategy_id, extractor_id, source,
         array(SELECT record.id FROM record WHERE record.artifact_id = artifact.id ORDER BY number)
@@ -27,17 +32,23 @@ async def get_records(c: "Connection", ids: Sequence[str]) -> list[Record | None
     found = await c.fetch(
         f"SELECT {_RECORD} FROM record WHERE record.id = ANY($1::text[])", keep_storable(dict.fromkeys(ids))
     )
-    records = await offload_if(len(found) > _LONG, _make_records, found)
+    records = await offload_if(_is_long(found), _make_records, found)
     by_id = {record.id: record for record in records}
     return [by_id.get(id) for id in ids]
 
 
+# An artifact without matching records has one row of nulls: this tells it from an unknown one. Only those of which
+# nothing was found are looked up.
 _OF_ARTIFACTS = f"""
-    SELECT artifact.id AS name, {_RECORD} FROM artifact
-    LEFT JOIN record ON record.artifact_id = artifact.id AND ($2::text[] IS NULL OR kind = ANY($2))
-    WHERE artifact.id = ANY($1::text[]) ORDER BY artifact.id, number"""
-_FIRST_OF_ARTIFACTS = f"""
-    SELECT artifact.id AS name, {_RECORD} FROM artifact
+    WITH found AS MATERIALIZED (
+        SELECT {_RECORD} FROM record
+        WHERE artifact_id = ANY($1::text[]) AND ($2::text[] IS NULL OR kind = ANY($2)) ORDER BY artifact_id, number
+    )
+    SELECT * FROM found UNION ALL
+    SELECT NULL, id, NULL, NULL, NULL, NULL FROM artifact
+    WHERE id = ANY(ARRAY(SELECT unnest($1::text[]) EXCEPT SELECT artifact_id FROM found))"""
+_FIRST_OF_ARTIFACTS = """
+    SELECT record.id, artifact.id, kind, idx, text, metadata FROM artifact
     LEFT JOIN LATERAL (
         SELECT * FROM record WHERE record.artifact_id = artifact.id AND ($2::text[] IS NULL OR kind = ANY($2))
         ORDER BY number LIMIT $3::bigint
@@ -50,20 +61,20 @@ async def records_of(
 ) -> list[list[Record] | None]:
     """Return the records of each artifact in plan order; `None` for an unknown artifact."""
     names, of_kinds = keep_storable(dict.fromkeys(artifact_ids)), None if kinds is None else keep_storable(kinds)
-    # An artifact without matching records has one row of nulls: this tells it from an unknown one.
     if limit is None:
         found = await c.fetch(_OF_ARTIFACTS, names, of_kinds)
     else:
         found = await c.fetch(_FIRST_OF_ARTIFACTS, names, of_kinds, limit)
-    by_name = await offload_if(len(found) > _LONG, _group_records, found)
+    by_name = await offload_if(_is_long(found), _group_records, found)
+    if len(names) == len(artifact_ids):
+        return [*map(by_name.get, artifact_ids)]
     # A name that is requested twice has two lists, as the caller may change them.
     return [None if (records := by_name.get(name)) is None else [*records] for name in artifact_ids]
 
 
 def _group_records(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
-    by_name: dict[str, list[Record]] = {row[0]: [] for row in rows}
-    present = [row[1:] for row in rows if row[1] is not None]
-    for record in _make_records(present):
+    by_name: dict[str, list[Record]] = {row[1]: [] for row in rows}
+    for record in _make_records([row for row in rows if row[0] is not None]):
         by_name[record.artifact_id].append(record)
     return by_name
 
@@ -78,16 +89,21 @@ async def first_surfaces(c: "Connection", artifact_ids: Sequence[str]) -> FirstS
         ) AS first""",
         [name if name in storable else None for name in artifact_ids],
     )
-    return await offload_if(len(rows) > _LONG, _fill_surfaces, len(artifact_ids), rows)
+    return await offload_if(_is_long(rows), _fill_surfaces, len(artifact_ids), rows)
 
 
 def _fill_surfaces(count: int, rows: Sequence[Sequence[Any]]) -> FirstSurfaces:
     found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in range(count)])
     metadata = parse_mappings([row[4] for row in rows])
-    for (place, kind, index, text, _), fields in zip(rows, metadata, strict=True):
+    for (place, kind, index, text, _), mapping in zip(rows, metadata, strict=True):
         found.kinds[place], found.indexes[place] = kind, index
-        found.texts[place], found.metadata[place] = text.decode(), fields
+        found.texts[place], found.metadata[place] = text.decode(), mapping
     return found
+
+
+def _is_long(rows: Sequence[Sequence[Any]]) -> bool:
+    """Return whether making the records of rows, whose metadata is last, takes about a millisecond."""
+    return len(rows) > _LONG or sum(len(row[-1]) for row in rows if row[-1] is not None) > _LONG_METADATA
 
 
 def _make_records(rows: Sequence[Sequence[Any]]) -> list[Record]:
@@ -109,7 +125,14 @@ async def ledger(c: "Connection", ids: Sequence[str] | None) -> list[LedgerEntry
 
 
 def _make_entries(rows: Sequence[Sequence[Any]]) -> dict[str, LedgerEntry]:
-    return {row[0]: LedgerEntry(row[0], row[1], row[2], row[3], row[4], row[5], tuple(row[6])) for row in rows}
+    if not rows:
+        return {}
+    *columns, record_ids = zip(*rows, strict=True)
+    # A frozen dataclass sets its fields one by one; the setters of its slots take half the time.
+    entries = list(map(LedgerEntry.__new__, repeat(LedgerEntry, len(rows))))
+    for set_field, column in zip(_COLUMNS, [*columns, map(tuple, record_ids)], strict=True):
+        deque(map(set_field, entries, column), maxlen=0)
+    return dict(zip(columns[0], entries, strict=True))
 
 
 async def find_changed(c: "Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
@@ -157,7 +180,7 @@ async def has_fields(c: "Connection", paths: Sequence[str]) -> list[bool]:
 async def field_names(c: "Connection", limit: int) -> list[str]:
     """Return the names of the fields of the first records, sorted."""
     rows = await c.fetch("SELECT metadata FROM record ORDER BY number LIMIT $1", limit)
-    return sorted({name for fields in parse_mappings([row[0] for row in rows]) for name in fields})
+    return sorted({name for mapping in parse_mappings([row[0] for row in rows]) for name in mapping})
 
 
 async def counts(c: "Connection") -> dict[str, int]:
