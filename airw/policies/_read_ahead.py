@@ -12,6 +12,7 @@ from airw._base.overriding import is_newer
 from airw.policies._several_corpora import Id
 from airw.protocols import ArtifactVectors, EdgeReader, StepAnswer, StepReader
 from airw.values import Edge, Record
+from airw.walking import CommittedNode
 
 MAX_ENDS = 1_000
 """The most ends that one call compares; those of a hub that are more take a second call."""
@@ -60,12 +61,16 @@ class Lookahead:
         best: The record id and the cosine of each artifact's best surface; `-inf` without one.
         records: Records by id.
         vectors: The record ids of each artifact, and their vectors.
+        vectors_read: The artifacts whose vectors were read.
+        likely: Artifacts that wait, and are likely to be committed soon.
     """
 
     edges: dict[Id, list[Edge]] = field(default_factory=dict)
     best: dict[Id, tuple[str | None, float]] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     vectors: dict[Id, tuple[list[str], Floats]] = field(default_factory=dict)
+    vectors_read: set[Id] = field(default_factory=set)
+    likely: Sequence[CommittedNode] = ()
 
     def add(self, ids: Sequence[Id], answer: StepAnswer, known: Collection[Id]) -> None:
         """Store an answer about the edges of `ids`; what is known of artifacts stays as it is."""
@@ -81,6 +86,7 @@ class Lookahead:
             for id, own in zip(answer.artifact_ids, answer.vectors.record_ids, strict=True):
                 self.vectors[id] = own, answer.vectors.vectors[start : start + len(own)]
                 start += len(own)
+            self.vectors_read.update(answer.artifact_ids)
 
     async def read_edges(
         self,

@@ -13,7 +13,7 @@ from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, require
 from airw.policies._read_ahead import MAX_ENDS, ReadOptions
 from airw.policies._several_corpora import Id
-from airw.policies._shared_fields import Edges, find_artifacts
+from airw.policies._shared_fields import ID, Edges, field_values, find_artifacts
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, to_nodes
 from airw.protocols import OpenCorpus
@@ -178,6 +178,24 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         neighbors = [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
         await self._read_found(state, committed, neighbors, store)
         return neighbors
+
+    @override
+    def _likely_neighbors(self, state: WalkState[B], store: Walkable) -> list[list[ArtifactNode]]:
+        # Only ids lead to artifacts without asking the store.
+        if self.edges is None or callable(self.edges) or any(field != ID for _, field in self.edges):
+            return []
+        memory = state.memory
+        ids = [entry.id for entry in memory.filter_crossable(memory.ahead.likely)]
+        memory.keep_records(ids)
+        return [
+            [
+                ArtifactNode(value.value)
+                for value in field_values(id, record, self.edges, store)
+                if isinstance(value.value, str)
+            ]
+            for id, record in zip(ids, memory.records_in_memory(ids), strict=True)
+            if record is not None
+        ]
 
     def _admit(self, state: WalkState[B], frontier: Frontier) -> NDArray[np.intp]:
         """Return the positions to admit: the whole start, or the `adjacent_k` nearest of a step."""

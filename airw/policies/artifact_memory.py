@@ -167,6 +167,10 @@ class ArtifactMemory:
         record_id = best[0]
         return record_id is None or record_id in self.records or record_id in self.ahead.records
 
+    def keep_records(self, ids: Iterable[Id]) -> None:
+        """Keep the records of artifacts that were scored, as far as they were read ahead."""
+        self.records.update(self.ahead.take_records([self.best_surfaces[id][0] for id in ids]))
+
     def records_in_memory(self, ids: Iterable[Id]) -> list[Record | None]:
         """Return the kept record of each artifact's best surface; `None` if none was kept."""
         return [self.records.get(self.best_surfaces[id][0] or "") for id in ids]

@@ -1,6 +1,6 @@
 """The base class of policies whose nodes are artifacts."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -199,6 +199,10 @@ class ArtifactPolicy(Policy[A]):
         followed = self._filter_followed(state, committed)
         # What is known needs no call, and records alone have a method of their own.
         if hit_ids and (followed or not memory.best_surfaces.keys() >= set(hit_ids)):
+            if followed:
+                likely = memory.filter_crossable(memory.ahead.likely)
+                followed = [*followed, *likely]
+                hit_ids += [entry.id for entry in likely if not memory.has_record(entry.id)]
             await self._read_ahead(state, followed, hit_ids, store)
 
     async def _read_ahead(
@@ -270,13 +274,23 @@ class ArtifactPolicy(Policy[A]):
         store: Walkable,
     ) -> None:
         """Read the records of a few new artifacts in one call if the store can."""
-        ids = dict.fromkeys(node.id for nodes in neighbors for node in nodes)
         options, memory = self._read_options, state.memory
-        is_known = state.visited.__contains__ if options.with_vectors else memory.has_record
-        new_ids = [id for id in ids if not is_known(id)]
+
+        def find_new(neighbors: Iterable[Sequence[ArtifactNode]]) -> list[Id]:
+            ids = dict.fromkeys(node.id for nodes in neighbors for node in nodes)
+            if options.with_vectors:
+                return [id for id in ids if id not in state.visited and id not in memory.ahead.vectors_read]
+            return [id for id in ids if not memory.has_record(id)]
+
+        new_ids = find_new(neighbors)
         is_few = 0 < len(new_ids) <= MAX_START
         if is_few and reads_steps(store.store) and not self._is_counting(state, committed):
-            await self._read_ahead(state, [], new_ids, store)
+            more = [id for id in find_new(self._likely_neighbors(state, store)) if id not in new_ids]
+            await self._read_ahead(state, [], [*new_ids, *more][:MAX_START], store)
+
+    def _likely_neighbors(self, state: WalkState[A], store: Walkable) -> list[list[ArtifactNode]]:
+        """Return the neighbours of likely choices that are known without a call."""
+        return []
 
     async def _field_values(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges

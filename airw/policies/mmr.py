@@ -21,6 +21,7 @@ from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
+_MAX_LIKELY = 3  # artifacts that are read ahead with a choice, if the store reads steps
 _OFFLOAD_ABOVE = 1 << 19  # numbers; comparing this many takes about a millisecond
 
 
@@ -90,6 +91,15 @@ class Pool:
         choice = Pick(int(position[index]), float(best), float(redundancy[index]))
         self._remove(index)
         return choice
+
+    def find_best(self, count: int) -> list[int]:
+        """Return the positions of the candidates with the highest scores now, in any order."""
+        if count <= 0 or not self.count:
+            return []
+        position, weighted, redundancy = self._columns[:, : self.count]
+        scores = weighted - (1 - self._weight) * redundancy
+        best = np.argpartition(-scores, count)[:count] if count < self.count else slice(None)
+        return [int(each) for each in position[best]]
 
     def _remove(self, index: int) -> None:
         """Move a candidate to the choices, and raise the redundancy of the others."""
@@ -197,7 +207,24 @@ class Mmr(AdmittingPolicy[MmrMemory]):
             memory.picks[memory.ids_at(frontier, [pick.position])[0]] = pick
             if state.max_depth is None or frontier.depths[pick.position] < state.max_depth:
                 break
+        if memory.ahead.vectors_read:
+            memory.ahead.likely = self._find_likely(state, frontier, room - len(chosen))
         return chosen or self._select_nothing(state, frontier)
+
+    def _find_likely(self, state: State, frontier: Frontier, room: int) -> list[CommittedNode]:
+        """Return artifacts that are likely among the next choices, and will be expanded."""
+        if self.max_traverse is not None:
+            return []
+        # A choice lowers the scores of others a little, so the next ones are nearly always among the best of now. The
+        # last of all is not expanded.
+        positions = state.memory.pool.find_best(min(_MAX_LIKELY, room - 1))
+        ids = state.memory.ids_at(frontier, positions)
+        depths = [int(frontier.depths[position]) for position in positions]
+        return [
+            CommittedNode(ArtifactNode(id), id, depth, 0.0, None)
+            for id, depth in zip(ids, depths, strict=True)
+            if state.max_depth is None or depth < state.max_depth
+        ]
 
     def stop(self, state: State) -> bool:
         """Stop after `select_k` hits."""

@@ -37,7 +37,11 @@ def make_changes():
             name,
             *(" ".join(draw.choices(names, k=6)) for _ in range(draw.choice([1, 2]))),
             kinds=("description", "chunk"),
-            metadata={"c": number % 30, "value": number % 4 * 25},
+            metadata={
+                "c": number % 30,
+                "value": number % 4 * 25,
+                "next": [f"n{number * 7 % 150}", f"n{number * 11 % 150}"],
+            },
             links=[Link(end, draw.choice("ab")) for end in draw.choices(names, k=4)],
             dim=8,
         )
@@ -88,6 +92,13 @@ async def test_a_step_costs_one_round_trip(name):
     expected, _, plain = await walk_and_count(policy, Plain)
     assert hits == expected
     assert plain.count > trips.count
+
+
+async def test_mmr_reads_ahead_of_likely_choices():
+    for policy, share in ((Mmr(select_k=NODES), 0.75), (Mmr(select_k=NODES, edges=[("next", "$id")]), 0.75)):
+        hits, steps, trips = await walk_and_count(policy)
+        assert trips.count <= share * steps, dict(trips.calls)
+        assert hits == (await walk_and_count(policy, Plain))[0]
 
 
 async def test_the_default_walk_costs_three_round_trips():
