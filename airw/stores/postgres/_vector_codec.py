@@ -52,4 +52,4 @@ def decode_vectors(values: Sequence[bytes], width: int) -> Floats:
         array([[1. , 0.5]], dtype=float32)
     """
     rows = np.frombuffer(b"".join(values), np.uint8).reshape(len(values), _HEADER + 4 * width)
-    return np.ascontiguousarray(rows[:, _HEADER:]).view(">f4").astype(np.float32)
+    return rows[:, _HEADER:].view(">f4").astype(np.float32)

@@ -350,9 +350,11 @@ async def best_of(
         None if surfaces is None else keep_storable(surfaces),
     )
     check_queries(query[None], rows[0]["width"])
-    best = {row["artifact_id"]: (row["record_id"], -row["distance"]) for row in rows if row["artifact_id"] is not None}
-    found = [best.get(artifact_id, (None, np.nan)) for artifact_id in artifact_ids]
-    return BestRecords([record_id for record_id, _ in found], np.array([score for _, score in found], np.float32))
+    # Without artifacts, the only row has nulls, and no artifact has that id.
+    names = {artifact_id: record_id for _, artifact_id, record_id, _ in rows}
+    distances = {artifact_id: distance for _, artifact_id, _, distance in rows if distance is not None}
+    scores = [-distances.get(artifact_id, np.nan) for artifact_id in artifact_ids]
+    return BestRecords([*map(names.get, artifact_ids)], np.array(scores, np.float32))
 
 
 async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]) -> Floats:
@@ -367,8 +369,8 @@ async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]
         keep_storable({*record_ids}),
     )
     check_queries(query[None], rows[0]["width"])
-    scores = {row["record_id"]: -row["distance"] for row in rows if row["record_id"] is not None}
-    return np.array([scores.get(record_id, np.nan) for record_id in record_ids], np.float32)
+    distances = {record_id: distance for _, record_id, distance in rows if distance is not None}
+    return np.array([-distances.get(record_id, np.nan) for record_id in record_ids], np.float32)
 
 
 async def vectors(c: "Connection", ids: Sequence[str]) -> Floats:
@@ -379,12 +381,9 @@ async def vectors(c: "Connection", ids: Sequence[str]) -> Floats:
         keep_storable({*ids}),
     )
     width = rows[0]["width"] or 0
-    stored = [row for row in rows if row["record_id"] is not None]
-    matrix = np.vstack(
-        [decode_vectors([row["value"] for row in stored], width), np.full((1, width), np.nan, np.float32)]
-    )
-    place_of = {row["record_id"]: place for place, row in enumerate(stored)}
-    return matrix[[place_of.get(record_id, -1) for record_id in ids]].reshape(len(ids), width)
+    values = {record_id: value for _, record_id, value in rows}
+    unknown = encode_vectors(np.full((1, width), np.nan, np.float32))[0]
+    return decode_vectors([values.get(record_id, unknown) for record_id in ids], width)
 
 
 async def vectors_of(c: "Connection", artifact_ids: Sequence[str]) -> ArtifactVectors:
