@@ -2,7 +2,8 @@
 
 import pytest
 
-from airw.stores import PostgresDialect
+from airw.stores import MemoryStore, PostgresDialect
+from airw.stores.postgres import _vectors
 from airw.values.filters import parse_filter
 from tests.support.postgres import fresh_store
 from tests.support.vector_corpora import fill, near_topics, search
@@ -40,6 +41,29 @@ async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monke
         for name, plan in plans.items():
             assert len(plan) == 1, name
             assert ("never executed" in plan[0]) == (name == "few"), plan
+
+
+async def test_an_index_finds_nearly_all_that_match_a_filter(monkeypatch):
+    # Even the records that 5 % match are so many that the index is asked.
+    monkeypatch.setattr("airw.stores.postgres._vector_index._FEW", 100)
+    by_index, is_enough = [], _vectors._is_enough
+    monkeypatch.setattr(_vectors, "_is_enough", lambda *given: by_index.append(given[-1][1]) or is_enough(*given))
+    vectors, queries = near_topics(8_000, 22), near_topics(25, 23)
+    async with fresh_store(dialect=PostgresDialect(exact_rows=1_000)) as store, MemoryStore() as exact:
+        for each in (store, exact):
+            await fill(each, vectors)
+        for options in (
+            {"filter": parse_filter({"half": True})},
+            {"filter": parse_filter({"half": True}), "per_artifact": True},
+            {"filter": parse_filter({"some": True})},
+            {"filter": parse_filter({"half": True}), "surfaces": ["chunk"]},
+        ):
+            found, wanted = [await search(each, queries, **options) for each in (store, exact)]
+            assert [len(ids) for ids, _, _ in found] == [len(ids) for ids, _, _ in wanted]
+            hits = sum(len({*ids} & {*others}) for (ids, _, _), (others, _, _) in zip(found, wanted, strict=True))
+            assert hits >= 0.98 * sum(len(ids) for ids, _, _ in wanted), options
+    assert len(by_index) >= 4 * len(queries)
+    assert all(by_index)
 
 
 async def asyncify(function, *args):
