@@ -9,7 +9,7 @@ from airw.errors import ArgumentError
 
 _INDEX = (
     "CREATE INDEX CONCURRENTLY {name} ON embedding USING hnsw"
-    " ((value::{element}({width})) {element}_ip_ops) WITH (m = 16, ef_construction = 128)"
+    " ((value::{element}({width})) {element}_ip_ops) WITH (m = 16, ef_construction = 200)"
 )
 _DISTANCE = "({value}::{element}({width})) <#> {query}::{element}({width})"
 
