@@ -21,7 +21,7 @@ from airw.corpora import CorpusAddress, build, finish_ingest, home, ingest_parti
 from airw.errors import PartitionsMissing, SourceError
 from airw.stores import MemoryStore, PostgresStore
 from tests.support import partitions_work as work
-from tests.support.postgres import PostgresServer, drop_corpus, fresh_name, server_dsn
+from tests.support.postgres import PostgresServer, drop_corpus, fresh_name, get_server, server_dsn
 
 pytestmark = pytest.mark.slow
 
@@ -151,3 +151,21 @@ class TestOneProcess:
                 group.start_soon(ingest_partition, plan, number, work.part(number))
         async with finish_ingest(plan, partitions=8) as corpus:
             assert corpus.report.added == 8 * work.SIZE
+
+    async def test_the_tables_are_settled_once_at_the_end(self, store):
+        plan, size = await prepare_ingest(work.source(), store=store), 600
+        name = store.partition("#")[2]
+
+        async def read_visible():
+            [row] = await get_server().fetch(
+                "SELECT reltuples, relallvisible FROM pg_class WHERE oid = to_regclass($1)", f"airw_{name}.record"
+            )
+            return tuple(row)
+
+        for number in range(2):
+            await ingest_partition(plan, number, {f"{number * size + at}": "signing keys" for at in range(size)})
+        assert await read_visible() == (-1, 0)  # nobody has counted the rows
+        async with finish_ingest(plan, partitions=2):
+            count, pages = await read_visible()
+        assert count == 2 * size
+        assert pages > 0

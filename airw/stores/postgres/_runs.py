@@ -3,16 +3,19 @@
 Their rows are settings, each written in one transaction with the artifacts of its part.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airw.protocols import IngestRun, RunRows
+from airw.stores._changes import settings_json
 from airw.stores.postgres._settings import delete_settings, read_settings, set_setting
 from airw.stores.postgres._writing import NewRows, write_rows
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+_LAST_NUMBER = "SELECT last_value FROM record_number"
 _RUN = ""  # the key of the row of the run; the keys of its parts are their numbers
 
 
@@ -20,7 +23,8 @@ async def begin_run(c: "Connection", run: IngestRun, row: Mapping[str, Any], rem
     """Replace any run of the same name by this one, and remove artifacts."""
     await write_rows(c, NewRows(), removals)
     await delete_settings(c, _setting_kind(run))
-    await set_setting(c, _setting_kind(run), _RUN, {"mark": run.mark, "row": row})
+    last = await c.fetchval(_LAST_NUMBER)
+    await set_setting(c, _setting_kind(run), _RUN, {"mark": run.mark, "row": row, "last_number": last})
 
 
 async def read_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None) -> RunRows | None:
@@ -44,15 +48,25 @@ async def apply_part(
         await write_rows(c, rows, ())
         await set_setting(c, _setting_kind(run), str(part), row)
         # As JSON returns it, with lists for tuples.
-        stored_run.parts[part] = (await read_settings(c, _setting_kind(run), [str(part)]))[str(part)]
+        stored_run.parts[part] = json.loads(settings_json(row))
     return stored_run.parts[part]
 
 
-async def forget_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]) -> None:
-    """Delete the rows of these parts, or the whole run, and remove artifacts."""
-    if await read_run(c, run, []) is not None:
-        await write_rows(c, NewRows(), removals)
-        await delete_settings(c, _setting_kind(run), None if parts is None else [*map(str, parts)])
+async def forget_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]) -> int:
+    """Delete the rows of these parts, or the whole run, and remove artifacts.
+
+    Returns:
+        How many records were written since the run began, if it is forgotten.
+    """
+    kind = _setting_kind(run)
+    stored_run = (await read_settings(c, kind, [_RUN])).get(_RUN, {})
+    if stored_run.get("mark") != run.mark:
+        return 0
+    await write_rows(c, NewRows(), removals)
+    await delete_settings(c, kind, None if parts is None else [*map(str, parts)])
+    if parts is not None or "last_number" not in stored_run:
+        return 0
+    return int(await c.fetchval(_LAST_NUMBER)) - int(stored_run["last_number"])
 
 
 def _setting_kind(run: IngestRun) -> str:

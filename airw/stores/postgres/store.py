@@ -144,6 +144,7 @@ class PostgresStore(
         for replica in check_strings("replicas", replicas):
             check_server_address("replicas", replica)
         self._unsettled = 0  # records written since the tables were settled
+        self._is_partial = False  # whether a part of a run was written in the present block of writing
         self._near = KnownIndex(PostgresDialect() if dialect is None else dialect)
         self._database = Database(
             dsn,
@@ -385,9 +386,10 @@ class PostgresStore(
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
         async with self._database.lock_builder(timeout):
+            self._is_partial = False
             yield
-        # Without the lock, as this may take minutes.
-        if self._database.is_open:
+        # Without the lock, as this may take minutes. After the parts of a run, it is done once, at its end.
+        if self._database.is_open and not self._is_partial:
             await self._settle()
             await self._refresh_index()
 
@@ -429,13 +431,14 @@ class PostgresStore(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
         rows = await _writing.prepare(puts, self._language.value)
+        self._is_partial = True
         return await self._database.write(lambda c: _runs.apply_part(c, run, part, row, rows))
 
     @override
     async def forget_run(
         self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
     ) -> None:
-        await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
+        self._unsettled += await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
 
     # Vectors, see _vectors.py
 
