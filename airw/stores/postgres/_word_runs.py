@@ -110,9 +110,8 @@ def analyse(texts: Sequence[str], language: Language | None) -> TextWords:
     """Return the words of texts; a thread should do it for more than a few."""
     words_by_text = Analyser(language).split(texts)
     sizes = np.fromiter(map(len, words_by_text), np.int64, len(texts))
-    places: dict[str, int] = {}
-    words = (places.setdefault(word, len(places)) for word in chain.from_iterable(words_by_text))
-    of_texts = np.fromiter(words, np.int64, int(sizes.sum()))
+    places = {word: place for place, word in enumerate(dict.fromkeys(chain.from_iterable(words_by_text)))}
+    of_texts = np.fromiter(map(places.__getitem__, chain.from_iterable(words_by_text)), np.int64, int(sizes.sum()))
     keys, counts = np.unique(np.repeat(np.arange(len(texts)), sizes) << 32 | of_texts, return_counts=True)
     # A length also counts words that are too long for any query; they are very rare.
     long = [place for place, text in enumerate(texts) if len(text) > _LONG and _has_long_word(text)]
@@ -200,11 +199,18 @@ def choose_depth(pair_count: int) -> int:
 
 def pack_rows(run: Run, pairs: Pairs) -> list[Row]:
     """Return the rows of a run."""
-    _, places, sizes = np.unique(pairs.words, return_inverse=True, return_counts=True)
-    parts = np.where(sizes[places] > _COMMON, _find_parts(run, pairs), 0)
-    codes = find_codes(pairs.words, run.depth)
-    order = np.lexsort((pairs.numbers, pairs.words, parts, codes))
-    return _pack(codes[order], np.full(len(codes), run.first), parts[order], pairs.take(order))
+    if np.any(np.diff(pairs.numbers) < 0):
+        pairs = pairs.take(np.argsort(pairs.numbers, kind="stable"))
+    _, ranks, sizes = np.unique(pairs.words, return_inverse=True, return_counts=True)
+    # One number a pair, of the rank of its word and its place: sorting these takes a tenth of the time of `lexsort`.
+    order = np.sort(ranks << 32 | np.arange(len(ranks))) & 0xFFFFFFFF
+    pairs, is_common = pairs.take(order), np.repeat(sizes > _COMMON, sizes)
+    codes, parts = find_codes(pairs.words, run.depth), np.where(is_common, _find_parts(run, pairs), 0)
+    # The order of words is that of codes, so only parts have to be moved.
+    if np.any(is_common):
+        order = np.argsort(codes << 32 | parts, kind="stable")
+        codes, parts, pairs = codes[order], parts[order], pairs.take(order)
+    return _pack(codes, np.full(len(codes), run.first), parts, pairs)
 
 
 def drop_records(rows: Sequence[Row], numbers: Numbers) -> tuple[list[Row], int]:
