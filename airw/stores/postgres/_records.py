@@ -102,7 +102,7 @@ def _fill_surfaces(count: int, rows: Sequence[Sequence[Any]]) -> FirstSurfaces:
 
 
 def _is_long(rows: Sequence[Sequence[Any]]) -> bool:
-    """Return whether making the records of rows, whose metadata is last, takes about a millisecond."""
+    """Return whether making records of rows takes a millisecond; their metadata is last."""
     return len(rows) > _LONG or sum(len(row[-1]) for row in rows if row[-1] is not None) > _LONG_METADATA
 
 
