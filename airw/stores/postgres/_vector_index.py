@@ -21,7 +21,9 @@ WIDTH = "(SELECT vector_dims(value) FROM embedding ORDER BY artifact_id, number 
 _PREFIX = "embedding_near_"
 _SAMPLE = 256  # records that are looked at to estimate how many match a filter
 _FRACTIONS = np.random.default_rng(0).random(_SAMPLE)  # the same for each query, so that their pages stay in memory
-_FEW = 20_000  # matching records that are compared faster than an index finds the best of them
+# An index looks at more records the fewer match, and comparing all that match takes longer the more do. Both take the
+# same time if this number is the records times the square of the share that matches.
+_EQUAL = 600
 _RARE = 0.01  # a smaller share of all, of which an index finds too few
 _MIN_ANALYZED = 1_000  # records of which the server should know the number
 _LOCK = "hashtextextended(current_schema() || ' index', 0)"
@@ -79,7 +81,7 @@ class KnownIndex:
     def sample(self, width: int) -> tuple[list[int], int]:
         """Return numbers of a sample of records, and how many of them match a common filter."""
         seen = self._seen[width]
-        least = max(_RARE, min(_FEW / max(1, seen.records), 1.0)) * _SAMPLE
+        least = max(_RARE, min((_EQUAL / max(1, seen.records)) ** 0.5, 1.0)) * _SAMPLE
         return (_FRACTIONS * seen.last).astype(np.int64).tolist(), int(np.ceil(least))
 
     def distance(self, value: str, query: str, width: int) -> str:

@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 
 async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monkeypatch):
-    # The same choices as in a corpus that is twenty times larger.
-    monkeypatch.setattr("airw.stores.postgres._vector_index._FEW", 1_000)
+    # The same choices as in a corpus that is six times larger.
+    monkeypatch.setattr("airw.stores.postgres._vector_index._EQUAL", 100)
     vectors, queries = near_topics(3_000, 20), near_topics(1, 21)
     async with fresh_store(dialect=PostgresDialect(exact_rows=1_000)) as store:
         await fill(store, vectors)
@@ -45,7 +45,7 @@ async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monke
 
 async def test_an_index_finds_nearly_all_that_match_a_filter(monkeypatch):
     # Even the records that 5 % match are so many that the index is asked.
-    monkeypatch.setattr("airw.stores.postgres._vector_index._FEW", 100)
+    monkeypatch.setattr("airw.stores.postgres._vector_index._EQUAL", 3)
     by_index, is_enough = [], _vectors._is_enough
     monkeypatch.setattr(_vectors, "_is_enough", lambda *given: by_index.append(given[-1][1]) or is_enough(*given))
     vectors, queries = near_topics(8_000, 22), near_topics(25, 23)
