@@ -3,7 +3,10 @@
 20,000 records of 60 words and 384 numbers, four to an artifact, with three links each, are written in pages of 2,048
 artifacts. That is a quarter of what a build writes at once. The first peer copies the rows that came out of it, in
 binary format and one COPY a table, into empty tables with the same indexes. The second one also cuts the words of the
-texts before. A `SqliteStore` on the same machine takes the same pages.
+texts before, which no COPY can do. A `SqliteStore` on the same machine takes the same pages.
+
+The rows are those of all tables, with the packed words. They are ready when the COPY begins: what makes them, and what
+counts and vacuums the tables afterwards, is in the time of airw alone.
 """
 
 import io

@@ -180,7 +180,7 @@ def _list_keys(refs: AbstractSet[_Ref]) -> list[str]:
 def _find_meanings(
     refs: AbstractSet[_Ref], rows: Iterable[Sequence[Any]], names: Iterable[NameRow]
 ) -> dict[_Ref, _Meaning]:
-    """Return what each reference means, from the rows of `_CARRIERS` and names that are inserted later."""
+    """Return what each reference means, from rows of `_CARRIERS` and from new names."""
     found = {(key, tier): (first, number) for key, tier, first, number in rows}
     for key, tier, id in names:
         first, number = found.get((key, tier), (id, 0))
