@@ -348,9 +348,12 @@ class Database:
     async def aclose(self) -> None:
         """Close all connections; closing twice is harmless."""
         self._is_closed = True
-        for part in (self._replicas, self._pool):
-            if part is not None:
-                await part.aclose()
+        try:
+            if self._replicas is not None:
+                await self._replicas.aclose()
+        finally:
+            if self._pool is not None:
+                await self._pool.aclose()
 
     def abandon(self) -> bool:
         """End the connections without an event loop; return whether any was open."""

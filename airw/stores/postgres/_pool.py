@@ -188,15 +188,18 @@ async def _await_stop(connection: "Session") -> None:
 async def finish(work: Coroutine[Any, Any, None]) -> None:
     """Wait until `work` has ended, however often the caller is cancelled meanwhile.
 
-    Otherwise the server would go on with a statement, and keep its locks. The caller raises its first error in the end.
+    Otherwise the server would go on with a statement, and keep its locks. A caller that was cancelled is so in the end.
     """
     task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             with anyio.CancelScope(shield=True):
                 await asyncio.wait([task])
-        except asyncio.CancelledError:
-            continue
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def connect(server: str, options: Mapping[str, Any]) -> "Session":

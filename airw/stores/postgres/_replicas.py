@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from airw.stores.postgres._pool import ConnectionPool
+from airw.stores.postgres._pool import ConnectionPool, finish
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
@@ -138,8 +138,13 @@ class Replicas:
 
     async def aclose(self) -> None:
         """Close all connections to the standby servers."""
-        for replica in self._all:
-            await replica.pool.aclose()
+        # A cancelled caller closes the others, too.
+        await finish(self._close_pools())
+
+    async def _close_pools(self) -> None:
+        async with anyio.create_task_group() as group:
+            for replica in self._all:
+                group.start_soon(replica.pool.aclose)
 
     def abandon(self) -> None:
         """End all connections without an event loop."""

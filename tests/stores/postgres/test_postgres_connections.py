@@ -255,6 +255,37 @@ async def _is_not(condition):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("call", ["exists", "list_corpora", "writing", "aclose"])
+async def test_a_task_cancelled_while_a_connection_closes_ends(call, monkeypatch):
+    closing = asyncio.Event()
+
+    async def close_slowly(connection):
+        closing.set()
+        await asyncio.sleep(0.05)
+
+    async with fresh_store() as store:
+        monkeypatch.setattr("airw.stores.postgres._session.Session.close", close_slowly)
+
+        async def run():
+            if call == "list_corpora":
+                await PostgresStore.list_corpora(server_dsn())
+            elif call == "writing":
+                async with store.writing():
+                    pass
+            else:
+                await getattr(store, call)()
+            pytest.fail("the task was cancelled, and runs on")
+
+        task = asyncio.ensure_future(run())
+        await closing.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        monkeypatch.undo()
+
+
+@pytest.mark.slow
 async def test_calls_cancelled_at_any_moment_never_lose_a_connection():
     async with fresh_store(max_connections=2) as store:
         for step in range(60):
