@@ -142,7 +142,7 @@ def _find_depth(known: KnownIndex, wanted: DenseRequest) -> int | None:
     """Return how many rows to ask an index for; `None` if comparing all is better."""
     least = 2.0 * wanted.k * (known.crowding if wanted.per_artifact else 1)
     # With a filter, the last rows that an index finds are worse than some that it passes by.
-    least *= 4 if wanted.filter is not None or wanted.surfaces is not None else 1
+    least *= 1.6 if wanted.filter is not None or wanted.surfaces is not None else 1
     return next((depth for depth in _DEPTHS if depth >= least), None) if wanted.k > 0 else None
 
 
