@@ -63,10 +63,14 @@ def _main(argv: Sequence[str] | None) -> int:
 def _refuse_passwords(words: Sequence[str]) -> None:
     """Refuse addresses with passwords, as others can read the words of a command."""
     for word in words:
-        if "postgres" in word and "://" in word:
+        folded = word.casefold()
+        # A query may contain one of these words alone.
+        is_address = "postgres" in folded and ":/" in folded
+        if is_address or ("pass" in folded and "host" in folded and "=" in folded):
             from airw.stores import refuse_password
 
-            refuse_password("the command line", word[word.index("postgres") :])
+            start = 0 if not is_address else folded.index("postgres")
+            refuse_password("the command line", word[start:])
 
 
 def _run(arguments: Namespace) -> int:

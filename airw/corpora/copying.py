@@ -11,7 +11,7 @@ from airw.corpora.naming import find_corpus_path
 from airw.corpora.places import CorpusAddress, Place, find_location, locate, open_store
 from airw.errors import ArgumentError, StoreCorrupt, StoreError
 from airw.protocols import Store, StoreContent
-from airw.stores import SqliteStore, check_file, copy_file, is_server_address, replace_file
+from airw.stores import SqliteStore, check_file, copy_file, is_server_address, refuse_mistaken_address, replace_file
 
 _PAGE = 256  # artifacts that are read and written at once
 
@@ -99,6 +99,7 @@ def _place_of_copy(target: str | os.PathLike[str], name: str) -> Place:
     """Return where a copy is: a string that is no address is a path, also without a separator."""
     if isinstance(target, str) and is_server_address(target):
         return locate(target, name).place
+    refuse_mistaken_address("the place of a copy", os.fspath(target))
     return Path(target)
 
 

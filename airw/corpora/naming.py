@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
-from airw.stores import hide_password, is_server_address
+from airw.stores import hide_password, is_server_address, refuse_mistaken_address
 
 _SUFFIX = ".airw"
 _MOST_LISTED = 30  # names of corpora in a message
@@ -57,6 +57,7 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
         raise ArgumentError(f"name_or_path must be a string or a path, not {name_or_path!r}")
     if is_server_address(name_or_path):
         raise ArgumentError(f"{hide_password(str(name_or_path))!r} is on a server and has no file; name a file")
+    refuse_mistaken_address("name_or_path", os.fspath(name_or_path))
     if not is_corpus_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         has_password,
         hide_password,
         is_server_address,
+        refuse_mistaken_address,
         refuse_password,
         split_corpus,
     )
@@ -27,6 +28,7 @@ else:
                 "has_password",
                 "hide_password",
                 "is_server_address",
+                "refuse_mistaken_address",
                 "refuse_password",
                 "split_corpus",
             ],
@@ -50,6 +52,7 @@ __all__ = [
     "has_password",
     "hide_password",
     "is_server_address",
+    "refuse_mistaken_address",
     "refuse_password",
     "repair_file",
     "replace_file",

@@ -31,6 +31,24 @@ def test_a_password_on_the_command_line_is_refused_with_what_to_write(words, out
     assert not home().exists()
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        SECRET.replace("postgresql", "postgresql+asyncpg"),
+        SECRET.replace("postgresql", "POSTGRESQL"),
+        f" {SECRET}",
+        SECRET.replace("//", "/"),
+        "postgresql:///kb?%70assword=s3cret",
+        "host=db.example dbname=kb password=s3cret",
+    ],
+)
+def test_a_password_in_any_form_of_an_address_is_refused_and_not_shown(address, output_of):
+    for words in (["build", ".", f"--store={address}"], ["info", "-c", address], ["copy", "notes", address]):
+        error = r"airw: the command line must not contain a password: write '(?!.*s3cret).*PASSWORD.*\n"
+        assert output_of(*words, code=2, err=error) == ""
+    assert not home().exists()
+
+
 def test_an_address_is_no_source(output_of):
     output_of("build", "postgresql://db.example/kb", code=2, err=r"airw: SOURCE is what to index.*--store .*kb`\n")
 

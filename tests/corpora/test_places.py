@@ -10,6 +10,7 @@ from airw.corpora import (
     CorpusAddress,
     as_retriever,
     build,
+    copy_corpus,
     corpus_names,
     corpus_path,
     home,
@@ -18,6 +19,8 @@ from airw.corpora import (
     open_corpus,
     prepare_ingest,
     register,
+    remove_corpus,
+    restore_corpus,
     unregister,
 )
 from airw.discovery import discover
@@ -77,6 +80,37 @@ async def test_a_password_in_an_address_is_shown_nowhere():
     with pytest.raises(StoreError) as caught:
         await retriever("keys")
     assert not [text for text in (*shown, str(caught.value)) if "s3cret" in text]
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(
+    "address",
+    [
+        "postgresql+asyncpg://ada:s3cret@db/kb",
+        Path("postgresql+asyncpg://ada:s3cret@db/kb"),
+        " Postgres://ada:s3cret@db/kb#notes",
+        "postgresql:/ada:s3cret@db/kb",
+        "host=db user=ada password=s3cret",
+    ],
+)
+async def test_an_address_in_another_form_is_never_read_as_a_file(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = from_mapping({"a": "b"}, name="notes", embedder="light")
+    for call in (
+        lambda: open_corpus(address),
+        lambda: build(source, store=address),
+        lambda: copy_corpus(address, tmp_path / "copy.airw"),
+        lambda: restore_corpus("notes", address),
+        lambda: remove_corpus(address),
+    ):
+        with pytest.raises(ArgumentError, match="write 'postgresql://user@host/database'") as caught:
+            await call()
+        assert "s3cret" not in str(caught.value)
+    assert not list(tmp_path.rglob("*s3cret*"))
+
+
+def test_the_scheme_of_an_address_is_read_without_case():
+    assert str(locate("POSTGRESQL://ada:s3cret@db/kb#notes").place) == "POSTGRESQL://ada@db/kb#notes"
 
 
 @pytest.mark.asyncio_only

@@ -10,12 +10,15 @@ from urllib.parse import parse_qsl, unquote
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
-from airw.stores.postgres.addresses import drop_password, find_password, hide_password, is_server_address, split_corpus
-
-_PARAMETERS = (
-    *("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey"),
-    *("application_name", "target_session_attrs"),
+from airw.stores.postgres.addresses import (
+    PARAMETERS,
+    drop_password,
+    find_password,
+    hide_password,
+    is_server_address,
+    split_corpus,
 )
+
 _MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
 _SOCKETS = ("/run/postgresql", "/var/run/postgresql", "/tmp")  # noqa: S108 - where servers put their sockets
 _DEFAULT_HOSTS = ("localhost",) if sys.platform == "win32" else (*_SOCKETS, "localhost")
@@ -101,10 +104,10 @@ def _split_database(main: str) -> tuple[str, str]:
 def _parse_parameters(query: str, shown: str) -> dict[str, str]:
     parameters = dict(parse_qsl(query, keep_blank_values=True))
     for name in parameters:
-        if name not in _PARAMETERS:
+        if name not in PARAMETERS:
             raise ArgumentError(
                 f"{shown} has a parameter {short_repr(name)}, which PostgresStore does not know; it knows "
-                f"{', '.join(_PARAMETERS)}"
+                f"{', '.join(PARAMETERS)}"
             )
     mode = parameters.get("sslmode")
     if mode is not None and mode not in _MODES:

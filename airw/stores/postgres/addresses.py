@@ -14,10 +14,22 @@ import re
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
 
+PARAMETERS = (
+    *("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey"),
+    *("application_name", "target_session_attrs"),
+)
+"""The parameters that an address can have after `?`."""
+
 _SCHEMES = ("postgresql://", "postgres://")
+# How other programs write addresses: with a driver, without `//`, in quotes.
+_MISTAKEN = re.compile(r"\W*[\w+.:-]*postgres\w*(\+\w+)?:/", re.IGNORECASE)
+_MOST_BEFORE = 100  # characters in which the scheme of such an address is looked for
+_SECRET_WORD = re.compile(r"\b\w*pass\w*\s*=|\bpwd\s*=", re.IGNORECASE)
+_SCHEME = re.compile(r"\W{0,9}[\w+.:-]{0,60}?:/{1,2}")
 # Capital letters, so that a password that begins with "$" is hardly ever read as a name.
 _VARIABLE = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
-_SECRETS = re.compile(r"([?&])(?:password|sslpassword)=([^&#]*)(&?)", re.IGNORECASE)
+_COLON = re.compile(":|%3A", re.IGNORECASE)
+_PLACE = re.compile(r"(/.*|\[[^\]]*\]|[^:]*)(:[0-9]*)?")
 
 
 def is_server_address(value: object) -> bool:
@@ -27,7 +39,28 @@ def is_server_address(value: object) -> bool:
         >>> is_server_address("postgresql://db.example/kb"), is_server_address("./notes.airw")
         (True, False)
     """
-    return isinstance(value, str) and value.startswith(_SCHEMES)
+    return isinstance(value, str) and value[:13].lower().startswith(_SCHEMES)
+
+
+def refuse_mistaken_address(parameter: str, value: str) -> None:
+    """Refuse what was meant as the address of a server but would be read as a file.
+
+    Its message never shows the value, which may contain a password anywhere.
+
+    Raises:
+        ArgumentError: If a value looks like such an address.
+
+    Example:
+        >>> refuse_mistaken_address("store", "postgresql+asyncpg://ada:secret@db.example/kb")
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: store looks like the address of a server in another form: write \
+'postgresql://user@host/database'
+    """
+    if not is_server_address(value) and (_MISTAKEN.match(value[:_MOST_BEFORE]) or _SECRET_WORD.search(value)):
+        raise ArgumentError(
+            f"{parameter} looks like the address of a server in another form: write 'postgresql://user@host/database'"
+        )
 
 
 def split_corpus(address: str) -> tuple[str, str | None]:
@@ -50,10 +83,7 @@ def hide_password(address: str) -> str:
         >>> hide_password("postgresql://ada:$KB_PASSWORD@db.example/kb")
         'postgresql://ada:$KB_PASSWORD@db.example/kb'
     """
-    start, user, password, rest = _split(address)
-    shown = f":{password}" if _VARIABLE.fullmatch(password) else ""
-    rest = _SECRETS.sub(lambda match: match[1] if match[3] else "", rest)
-    return f"{start}{user}{shown}{rest}"
+    return _show(address)[0]
 
 
 def has_password(address: str) -> bool:
@@ -63,9 +93,7 @@ def has_password(address: str) -> bool:
         >>> [has_password(f"postgresql://ada{part}@db.example/kb") for part in ("", ":secret", ":$KB_PASSWORD")]
         [False, True, False]
     """
-    _, _, password, rest = _split(address)
-    is_literal = bool(password) and not _VARIABLE.fullmatch(password)
-    return is_literal or any(match[2] for match in _SECRETS.finditer(rest))
+    return _show(address)[1]
 
 
 def refuse_password(place: str, address: str) -> None:
@@ -88,6 +116,7 @@ def refuse_password(place: str, address: str) -> None:
     if has_password(address):
         start, user, _, rest = _split(hide_password(address))
         at = rest if rest.startswith("@") else f"@{rest}"
+        start = start if is_server_address(start) else _SCHEMES[0]
         example = short_repr(f"{start}{user or 'USER'}:$PASSWORD{at}")
         raise ArgumentError(
             f"{place} must not contain a password: write {example}, where PASSWORD is an environment variable that "
@@ -147,10 +176,69 @@ def _split(address: str) -> tuple[str, str, str, str]:
 
     A password may contain characters that should have been escaped, so it ends at the last `@` before the parameters.
     """
-    scheme, mark, whole = address.partition("://")
+    scheme = _SCHEME.match(address)
+    if scheme is None:
+        return address, "", "", ""
+    whole = address[scheme.end() :]
     before, question, parameters = whole.partition("?")
     if "@" in parameters and ":" in before and "@" not in before:
         before, question, parameters = whole, "", ""  # the `?` is a part of the password
     login, at, host = before.rpartition("@")
-    user, _, password = login.partition(":")
-    return f"{scheme}{mark}", user, password, f"{at}{host}{question}{parameters}"
+    # An escaped colon was meant to separate, too: better no role with a colon than a password that is shown.
+    user, *password = _COLON.split(login, maxsplit=1)
+    return scheme[0], user, "".join(password), f"{at}{host}{question}{parameters}"
+
+
+def _show(address: str) -> tuple[str, bool]:
+    """Return an address as it may be shown, and whether it contains a password."""
+    start, user, password, rest = _split(address)
+    places, question, query = rest.partition("?")
+    if not _is_clear(f"{user}:{password}", places):
+        return f"{start}…", True
+    name = password if _VARIABLE.fullmatch(password) else ""
+    query, is_secret = _show_parameters(query)
+    shown = f"{start}{user}{name and ':'}{name}{places}{question}{query}"
+    # Words such as "password=" can stand where no rule expects them.
+    if _SECRET_WORD.search(_unquote(shown)):
+        return f"{start}…" if rest else "…", True
+    return shown, is_secret or password != name
+
+
+def _is_clear(login: str, places: str) -> bool:
+    """Return whether it is certain what is the password and what is the host.
+
+    It is not if the host was forgotten, as then the password stands where the port should, or if another `@` follows
+    the host.
+    """
+    if "/" in login.partition("@")[2]:
+        return False
+    hosts = re.split("[/#]", places.removeprefix("@"), maxsplit=1)[0]
+    return all(_PLACE.fullmatch(place) for place in _unquote(hosts).split(","))
+
+
+def _show_parameters(query: str) -> tuple[str, bool]:
+    """Return the parameters as they may be shown, and whether one of them contains a password.
+
+    Only those that are known have their values.
+    """
+    query, corpus = split_corpus(query)
+    shown, is_secret, is_known = [], False, True
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        is_known = _unquote(name) in PARAMETERS or not part
+        if is_known:
+            shown.append(part)
+        elif re.search("pass|pwd", _unquote(name), re.IGNORECASE):
+            is_secret = is_secret or bool(value)
+        else:
+            is_secret = is_secret or bool(_SECRET_WORD.search(_unquote(part)))
+            shown.append(f"{name}=…" if value and name.isidentifier() else "…")
+    # A "#" may also be a part of the last value.
+    end = "" if corpus is None else f"#{corpus if is_known else '…'}"
+    return "&".join(shown) + end, is_secret
+
+
+def _unquote(text: str) -> str:
+    from urllib.parse import unquote_plus
+
+    return unquote_plus(text)

@@ -3,7 +3,14 @@
 import pytest
 
 from airw.errors import ArgumentError, StoreError
-from airw.stores import has_password, hide_password, is_server_address, refuse_password, split_corpus
+from airw.stores import (
+    has_password,
+    hide_password,
+    is_server_address,
+    refuse_mistaken_address,
+    refuse_password,
+    split_corpus,
+)
 from airw.stores.postgres.addresses import reveal_password
 
 SECRETS = [
@@ -17,12 +24,49 @@ SECRETS = [
     "postgresql://db.example/kb?password=s3cret&user=ada#notes",
     "postgresql://ada:$KB@db.example/kb?Password=s3cret",
     "postgresql://ada:$s3cret@db.example/kb",
+    "POSTGRESQL://ada:s3cret@db.example/kb",
+    *(
+        f"postgresql:///kb?{name}s3cret"
+        for name in (
+            *(
+                "%70assword=",
+                "pass%77ord=",
+                "passwd=",
+                "pwd=",
+                "PGPASSWORD=",
+                " password=",
+                "+password=",
+                "password%20=",
+            ),
+            *("user=ada;password=", "options=-c%20password=", "application_name=x;password=", "password=a#"),
+        )
+    ),
+    *(
+        f"postgresql://{login}"
+        for login in (
+            *("ada%3As3cret@db/kb", "ada%3as3cret@db/kb", "ada:s3cret", "ada:s3cret/kb", "ada:a/s3/kb", "ada:s3?x=1"),
+            *("ada:a,s3cret/kb", "ada:x@db/kb@s3cret", "ada@db/kb@s3cret", "ada:x@db/kb#s3cret@x", "ada%3As3cret"),
+            *("ada;password=s3cret@db/kb", "db:s3cret/kb#notes", "ada:12@db:s3cret/kb"),
+        )
+    ),
+]
+MISTAKEN = [
+    "postgresql+asyncpg://ada:s3cret@db/kb",
+    "postgresql+psycopg://ada:s3cret@db/kb#notes",
+    " postgresql://ada:s3cret@db/kb",
+    "'postgresql://ada:s3cret@db/kb'",
+    "postgresql:/ada:s3cret@db/kb",
+    "jdbc:postgresql://db/kb?user=ada&password=s3cret",
+    "host=db dbname=kb user=ada password=s3cret",
+    "dbname=kb password = 's3cret'",
 ]
 OPEN = [
     "postgresql://db.example/kb",
     "postgresql://ada@db.example:5432/kb?sslmode=require",
     "postgresql://ada:$KB_PASSWORD@db.example/kb",
     "postgresql:///kb?host=/run/postgresql",
+    "postgresql://ada@[::1]:5432,two:5433/kb#notes",
+    "postgresql://%2Frun%2Fpostgresql/kb",
     "postgresql://ada:@/kb?host=/run/postgresql",
 ]
 
@@ -33,11 +77,41 @@ def test_a_password_is_found_hidden_and_refused_wherever_it_stands(address):
     hidden = hide_password(address)
     assert "s3" not in hidden
     assert is_server_address(hidden)
+    assert hide_password(hidden) == hidden
     assert not has_password(hidden)
     with pytest.raises(ArgumentError) as refused:
         refuse_password("the registry", address)
     assert "s3" not in str(refused.value)
     assert "$PASSWORD@" in str(refused.value)
+
+
+@pytest.mark.parametrize("value", MISTAKEN)
+def test_an_address_in_another_form_is_refused_and_never_shown(value):
+    assert not is_server_address(value)
+    assert "s3" not in hide_password(value)
+    assert has_password(value)
+    with pytest.raises(ArgumentError, match="write 'postgresql://user@host/database'") as refused:
+        refuse_mistaken_address("store", value)
+    assert "s3" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["notes", "./postgres/notes.airw", "/srv/postgresql/16", "postgres", "C:/notes/a:b"])
+def test_a_name_or_path_is_no_address_in_another_form(value):
+    refuse_mistaken_address("store", value)
+    assert hide_password(value) == value
+    assert not has_password(value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "shown"),
+    [
+        ("sslmod=require", "sslmod=…"),
+        ("sslmode=require&s3cret#notes", "sslmode=require&…#…"),
+        ("password=s3cret&sslmode=require#notes", "sslmode=require#notes"),
+    ],
+)
+def test_of_the_parameters_only_known_ones_are_shown_with_their_values(parameters, shown):
+    assert hide_password(f"postgresql:///kb?{parameters}") == f"postgresql:///kb?{shown}"
 
 
 @pytest.mark.parametrize("address", OPEN)
