@@ -69,6 +69,7 @@ class Database:
         self.address = hide_password(dsn)
         self.schema = schema_of(corpus)
         self.place = f"corpus {short_repr(corpus)} on {one_line(self.address)}"
+        self._closed = f"{self.place} is closed; open it again"
         self._pool: ConnectionPool | None = None
         self._is_closed = self._is_partitioned = False
         self._locks = self._lost_locks = 0  # blocks of `lock_builder`, and those that have lost their lock
@@ -193,12 +194,14 @@ class Database:
                     return await pool.run(call, fresh=has_failed)
             except ServerUnreachable as error:
                 deadline = deadline or anyio.current_time() + _RESTART_WITHIN
-                if not error.may_return or self._is_closed or anyio.current_time() > deadline:
+                if not error.may_return or pool.is_closed or anyio.current_time() > deadline:
                     raise
                 await anyio.sleep(_RETRY_EVERY)
             except StoreError as error:
                 is_lost = isinstance(error, ConnectionLost) or is_outdated_plan(error)
-                if has_failed or not is_lost or not may_repeat() or self._is_closed:
+                if is_lost and pool.is_closed:
+                    raise ConnectionLost(self._closed) from error
+                if has_failed or not is_lost or not may_repeat():
                     raise
                 has_failed = True
 
@@ -366,7 +369,7 @@ class Database:
         if self._pool is None:
             raise StoreError(f"{self.place} is not open; use `async with`, or `await PostgresStore.open(dsn, corpus)`")
         if self._is_closed:
-            raise StoreError(f"{self.place} is closed; open it again")
+            raise StoreError(self._closed)
         return self._pool
 
 

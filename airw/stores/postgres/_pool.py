@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 
 from airw.errors import StoreBusy
-from airw.stores.postgres._errors import is_lost, load_asyncpg, translate_connect_errors
+from airw.stores.postgres._errors import ConnectionLost, is_lost, load_asyncpg, translate_connect_errors
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
@@ -35,6 +35,9 @@ class ConnectionPool:
         most: The number of connections.
         prepare: What is called with each new connection.
         wait: The seconds that a call waits for a connection.
+
+    Attributes:
+        is_closed: Whether it was closed. A closed pool never opens again.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class ConnectionPool:
         self._idle: list[Session] = []
         self._busy: set[Session] = set()
         self._waiting = 0
-        self._is_closed = False
+        self.is_closed = False
 
     @property
     def is_busy(self) -> bool:
@@ -65,15 +68,18 @@ class ConnectionPool:
 
         Raises:
             StoreBusy: If all connections are busy for too long.
+            ConnectionLost: If the pool is closed, also if it was closed while the call waited.
             StoreError: If no connection can be made.
         """
         await self._take_turn()
         try:
+            self._check_open()
             connection = self._take_idle()
             if fresh and connection is not None:
                 connection.terminate()
                 connection = None
-            connection = connection or await self._connect()
+            if connection is None:
+                connection = await self._connect()
             self._busy.add(connection)
             try:
                 result = await work(connection)
@@ -114,14 +120,20 @@ class ConnectionPool:
         connection = await connect(self._server, self._options)
         try:
             await self._prepare(connection)
+            self._check_open()
         except BaseException:
             connection.terminate()
             raise
         return connection
 
+    def _check_open(self) -> None:
+        """Raise an error if the pool is closed, so that nothing is sent to the server any more."""
+        if self.is_closed:
+            raise ConnectionLost(f"the connections to {self._server} are closed")
+
     def _keep(self, connection: "Session") -> None:
         """Keep a connection that can be used again."""
-        if self._is_closed:
+        if self.is_closed:
             connection.terminate()
         elif not connection.is_closed():
             self._idle.append(connection)
@@ -132,7 +144,7 @@ class ConnectionPool:
 
     async def aclose(self) -> None:
         """Close all connections; calls in progress end with an error."""
-        self._is_closed = True
+        self.is_closed = True
         for connection in self._busy:
             connection.terminate()
         idle, self._idle = self._idle, []
@@ -141,7 +153,7 @@ class ConnectionPool:
 
     def abandon(self) -> bool:
         """End all connections without an event loop, and return whether any was open."""
-        self._is_closed = True
+        self.is_closed = True
         connections = [*self._busy, *self._idle]
         self._idle = []
         for connection in connections:

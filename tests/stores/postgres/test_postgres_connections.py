@@ -159,6 +159,50 @@ async def test_a_closed_store_says_so_and_opens_again():
 
 
 @pytest.mark.slow
+async def test_a_closed_store_ends_its_calls_and_those_that_wait_and_writes_no_more():
+    async with fresh_store(max_connections=1) as store, asyncio.TaskGroup() as group:
+        running = group.create_task(_error_of(store._database.read(_sleep)))
+        await _until(_is_asleep)
+        waiting = [group.create_task(_error_of(store.set_config({"a": 1}))) for _ in range(3)]
+        await anyio.sleep(0.05)
+        await store.aclose()
+        with anyio.fail_after(5):
+            errors = [await running, *[await task for task in waiting]]
+        assert all(str(error).endswith("is closed; open it again") for error in errors)
+        async with store:
+            assert await store.config() == {}
+
+
+@pytest.mark.slow
+async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
+    from airw.stores.postgres import _pool
+
+    connecting, connect = asyncio.Event(), _pool.connect
+
+    async def connect_slowly(*arguments):
+        connecting.set()
+        await anyio.sleep(0.1)
+        return await connect(*arguments)
+
+    async with fresh_store(max_connections=2) as store, asyncio.TaskGroup() as group:
+        group.create_task(_error_of(store._database.read(_sleep)))
+        await _until(_is_asleep)
+        monkeypatch.setattr(_pool, "connect", connect_slowly)
+        writing = group.create_task(_error_of(store.set_config({"a": 1})))
+        await connecting.wait()
+        await store.aclose()
+        assert str(await writing).endswith("is closed; open it again")
+        async with store:
+            assert await store.config() == {}
+
+
+async def _error_of(call):
+    with pytest.raises(StoreError) as caught:
+        await call
+    return caught.value
+
+
+@pytest.mark.slow
 async def test_a_store_that_is_left_open_warns():
     name = fresh_name()
     store = await PostgresStore.open(server_dsn(), name, create=True)
