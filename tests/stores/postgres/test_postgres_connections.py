@@ -4,6 +4,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+from functools import partial
 
 import anyio
 import pytest
@@ -21,6 +22,11 @@ ACTIVE = "SELECT query FROM pg_stat_activity WHERE application_name = 'airw' AND
 
 async def _sleep(connection):
     await connection.execute("SELECT pg_sleep(30) AS long_call")
+
+
+async def _doze(started, connection):
+    started.set()
+    await connection.execute("SELECT pg_sleep(1)")
 
 
 async def _one(connection):
@@ -161,8 +167,9 @@ async def test_a_closed_store_says_so_and_opens_again():
 @pytest.mark.slow
 async def test_a_closed_store_ends_its_calls_and_those_that_wait_and_writes_no_more():
     async with fresh_store(max_connections=1) as store, asyncio.TaskGroup() as group:
-        running = group.create_task(_error_of(store._database.read(_sleep)))
-        await _until(_is_asleep)
+        started = asyncio.Event()
+        running = group.create_task(_error_of(store._database.read(partial(_doze, started))))
+        await started.wait()
         waiting = [group.create_task(_error_of(store.set_config({"a": 1}))) for _ in range(3)]
         await anyio.sleep(0.05)
         await store.aclose()
@@ -185,8 +192,9 @@ async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
         return await connect(*arguments)
 
     async with fresh_store(max_connections=2) as store, asyncio.TaskGroup() as group:
-        group.create_task(_error_of(store._database.read(_sleep)))
-        await _until(_is_asleep)
+        started = asyncio.Event()
+        group.create_task(_error_of(store._database.read(partial(_doze, started))))
+        await started.wait()
         monkeypatch.setattr(_pool, "connect", connect_slowly)
         writing = group.create_task(_error_of(store.set_config({"a": 1})))
         await connecting.wait()
