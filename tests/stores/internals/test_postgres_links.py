@@ -12,7 +12,6 @@ from airw.stores.postgres._writing import prepare, write_rows
 from airw.stores.postgres.store import PostgresStore
 from airw.testing.changes import put
 from airw.values import ArtifactRef, Edge, Link, UnresolvedLink
-from tests.stores.internals.test_links import REFS, STEPS, TYPES, changes
 from tests.support.drawing import examples
 from tests.support.link_histories import REFS, STEPS, TYPES, changes
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
