@@ -9,7 +9,14 @@ from airw._base.checks import NAME_RULE, is_valid_name
 from airw._base.messages import short_repr
 from airw.corpora.naming import corpus_path, find_corpus_path, is_corpus_name, list_registered_stores
 from airw.errors import ArgumentError
-from airw.stores import Durability, SqliteStore, hide_password, is_server_address, split_corpus
+from airw.stores import (
+    Durability,
+    SqliteStore,
+    check_corpus_address,
+    hide_password,
+    is_server_address,
+    split_corpus,
+)
 from airw.values import Language
 
 if TYPE_CHECKING:
@@ -40,7 +47,8 @@ class CorpusAddress:
         """Return the address that a text contains; a text without a name has the default.
 
         Raises:
-            ArgumentError: If no corpus can have the name, or there is neither a name nor a default.
+            ArgumentError: If no corpus can have the name, there is neither a name nor a default, or one cannot connect
+                with the address.
         """
         server, name = split_corpus(text)
         name = default_name if name is None else name
@@ -53,6 +61,7 @@ class CorpusAddress:
             raise ArgumentError(
                 f"{name[:120]!r} in {short_repr(hide_password(text))} cannot name a corpus: use {NAME_RULE}"
             )
+        check_corpus_address(server, name)
         return cls(server, name)
 
     def __str__(self) -> str:

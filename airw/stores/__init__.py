@@ -7,6 +7,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.stores.memory.store import MemoryStore
     from airw.stores.postgres.addresses import (
+        check_corpus_address,
         has_password,
         hide_password,
         is_server_address,
@@ -25,6 +26,7 @@ else:
         {
             "memory.store": ["MemoryStore"],
             "postgres.addresses": [
+                "check_corpus_address",
                 "has_password",
                 "hide_password",
                 "is_server_address",
@@ -47,6 +49,7 @@ __all__ = [
     "PostgresDialect",
     "PostgresStore",
     "SqliteStore",
+    "check_corpus_address",
     "check_file",
     "copy_file",
     "has_password",

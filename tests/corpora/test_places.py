@@ -58,6 +58,11 @@ async def test_a_registry_without_stores_is_as_before(tmp_path):
         ("mysql://ada:s3cret@db/kb", "not 'mysql://ada@db/kb'"),
         (Path("notes.airw"), "must be the address of a server"),
         ("postgresql://db/kb#two words", "cannot name a corpus"),
+        (f"postgresql://db/kb#{'n' * 70}", "cannot be a schema"),
+        ("postgresql://db/kb?sslmod=require", "has a parameter 'sslmod'"),
+        ("postgresql://db:99999/kb", "port that is not a number from 1"),
+        ("postgresql://ada:s3cret/kb", "must not contain a password"),
+        ("postgresql:///kb?%70assword=s3cret", "must not contain a password"),
     ],
 )
 async def test_a_store_that_cannot_be_registered_is_an_error_without_its_password(store, message, tmp_path):

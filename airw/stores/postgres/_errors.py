@@ -21,6 +21,7 @@ _READ_ONLY = "25006"
 _INTERNAL = "InternalClientError"
 _NO_PRIMARY = "TargetServerAttributeNotMatched"  # none of several hosts is a primary server
 _DAMAGED = ("XX001", "XX002")
+_NO_DATABASE = "3D000"
 _STARTING = "57P03"  # or stopping
 _ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
 _CANCELLED_BY_REPLAY = "40001"  # on a standby, rows that a query still reads are removed
@@ -79,6 +80,8 @@ def translate_connect_errors(server: str, secret: str | None = None) -> Iterator
             raise StoreBusy(f"{server} takes no more connections ({text}); set a smaller max_connections") from cause
         if state.startswith(_REFUSED):
             raise StoreError(f"{server} refuses this role or password ({text})") from cause
+        if state == _NO_DATABASE:
+            raise StoreError(f"{server} cannot be opened ({text}); create the database, or name another") from cause
         if isinstance(error, TimeoutError):
             raise ServerUnreachable(f"{server} does not answer; check the address, and that it runs") from cause
         if state == _STARTING or isinstance(error, OSError) or is_lost(error):

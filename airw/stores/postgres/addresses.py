@@ -63,6 +63,26 @@ def refuse_mistaken_address(parameter: str, value: str) -> None:
         )
 
 
+def check_corpus_address(dsn: str, corpus: str) -> None:
+    """Check the address of a database and the name of a corpus in it; no server is asked.
+
+    Raises:
+        ArgumentError: If a part of the address is not known, or the name cannot be that of a schema.
+
+    Example:
+        >>> check_corpus_address("postgresql://db.example/kb?sslmode=maybe", "notes")
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: 'postgresql://db.example/kb?sslmode=maybe' has sslmode='maybe'; it must be one of \
+disable, prefer, require, verify-ca, verify-full
+    """
+    from airw.stores.postgres._connecting import check_server_address
+    from airw.stores.postgres._schema import schema_of
+
+    check_server_address("the address", dsn)
+    schema_of(corpus)
+
+
 def split_corpus(address: str) -> tuple[str, str | None]:
     """Return the address of a database, and the corpus named after `#`, or `None`.
 

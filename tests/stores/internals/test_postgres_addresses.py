@@ -11,6 +11,7 @@ from airw.stores import (
     refuse_password,
     split_corpus,
 )
+from airw.stores.postgres._connecting import check_server_address, connect_options
 from airw.stores.postgres.addresses import reveal_password
 
 SECRETS = [
@@ -135,3 +136,64 @@ def test_a_password_comes_from_the_variable_that_the_address_names(monkeypatch):
     monkeypatch.delenv("KB_PASSWORD")
     with pytest.raises(StoreError, match="needs the environment variable KB_PASSWORD"):
         reveal_password(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("postgresql://db/kb?sslrootcert=%00", "contains a NUL character"),
+        ("postgresql://db/k\0b", "contains a NUL character"),
+        ("postgresql://db/\ud800", "contains an unpaired surrogate"),
+        ("postgresql://db/kb?target_session_attrs=bogus", "must be one of any, primary"),
+        ("postgresql://db/kb?sslmode=verify-full&sslmode=disable", "'sslmode' twice"),
+        ("postgresql://db/kb?host=/tmp", r"hosts after '//' and as \?host="),
+        ("postgresql://db:1/kb?port=2", r"ports after '//' and as \?port="),
+        ("postgresql:///kb?s3cret", "has a parameter, which"),
+        *((f"postgresql://db:{port}/kb", "1 to 65535") for port in ("-1", "0", "99999999", "65536", "\u0663", "x")),
+        *((f"postgresql://one,two/kb?port={ports}", "1 to 65535") for ports in ("1,2,3", "1,-2", "1,")),
+    ],
+)
+def test_an_address_that_no_server_can_have_is_refused_without_asking_one(address, words):
+    with pytest.raises(ArgumentError, match=words) as refused:
+        check_server_address("dsn", address)
+    assert "s3" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_variables_of_the_environment_stand_in_for_what_an_address_lacks(monkeypatch):
+    monkeypatch.setenv("PGHOST", "one,two")
+    monkeypatch.setenv("PGPORT", "1,2")
+    options = connect_options("postgresql:///kb?sslmode=disable")
+    assert (options["host"], options["port"]) == (["one", "two"], [1, 2])
+    monkeypatch.setenv("PGPORT", "x")
+    with pytest.raises(ArgumentError, match="PGPORT"):
+        connect_options("postgresql:///kb")
+    check_server_address("dsn", "postgresql:///kb")  # what can be registered does not depend on them
+    assert connect_options("postgresql://db:5/kb")["port"] == [5]
+
+
+@pytest.mark.parametrize(
+    ("address", "variable", "verifies"),
+    [
+        ("postgresql://db/kb", "disable", True),  # never weaker than without it
+        ("postgresql://db/kb", "allow", True),
+        ("postgresql://127.0.0.1/kb", "verify-full", True),
+        ("postgresql://127.0.0.1/kb", "require", False),
+        ("postgresql://db/kb?sslmode=require", "verify-full", False),
+    ],
+)
+def test_the_mode_of_the_environment_can_only_make_a_connection_safer(address, variable, verifies, monkeypatch):
+    monkeypatch.setenv("PGSSLMODE", variable)
+    monkeypatch.setenv("PGSSLNEGOTIATION", "direct")
+    options = connect_options(address)
+    assert (options["ssl"].check_hostname, options["ssl"].verify_mode > 0) == (verifies, verifies)
+    assert options["direct_tls"] is False
+
+
+def test_the_authority_and_the_mode_of_the_environment_are_checked(monkeypatch):
+    monkeypatch.setenv("PGSSLROOTCERT", "/no/file")
+    with pytest.raises(StoreError, match="certificate that cannot be read"):
+        connect_options("postgresql://db/kb")
+    monkeypatch.setenv("PGSSLMODE", "verify_full")
+    with pytest.raises(ArgumentError, match="PGSSLMODE is 'verify_full'"):
+        connect_options("postgresql://db/kb")
