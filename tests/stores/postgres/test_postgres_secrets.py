@@ -104,6 +104,9 @@ async def test_a_password_in_an_address_is_used_and_never_shown(server, roles, c
         lambda dsn: f"{dsn}?sslrootcert=/no/file&sslmode=verify-full",
         lambda dsn: f"{dsn}?sslmod=require",
         lambda dsn: f"{dsn}?password={QUOTED}",
+        lambda dsn: f"{dsn}?%70assword={QUOTED}",
+        lambda dsn: dsn.replace("postgresql:", "postgresql+asyncpg:"),
+        lambda dsn: f"{dsn}?sslrootcert=%00",
         lambda dsn: f"{dsn}#notes",
         lambda dsn: dsn.replace("127.0.0.1:", "127.0.0.1:x"),
         lambda dsn: dsn.replace(QUOTED, "hunter2x"),
@@ -115,6 +118,21 @@ async def test_no_error_shows_a_password_in_its_message_or_its_causes(server, ro
         await PostgresStore.open(change(server.tcp_dsn("owner", password=QUOTED)), "notes", create=False)
     assert "hunter2" not in texts_of(caught.value)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.slow
+async def test_a_database_that_is_missing_is_an_error_with_a_next_step(server):
+    with pytest.raises(StoreError, match=r'"nodb" does not exist.*; create the database, or name another'):
+        await PostgresStore.open(server.dsn("nodb"), "notes", create=False)
+
+
+@pytest.mark.slow
+async def test_a_server_without_tls_needs_none_on_this_machine_whatever_the_negotiation(server, roles, monkeypatch):
+    monkeypatch.setenv("PGSSLNEGOTIATION", "direct")
+    assert await PostgresStore.list_corpora(server.tcp_dsn("reader", password="r")) is not None
+    monkeypatch.setenv("PGSSLMODE", "require")
+    with pytest.raises(StoreError):
+        await PostgresStore.list_corpora(server.tcp_dsn("reader", password="r"))
 
 
 @pytest.mark.slow
