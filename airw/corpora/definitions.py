@@ -425,4 +425,5 @@ def check_name(name: object) -> str:
     """
     if isinstance(name, str) and is_valid_name(name):
         return name
-    raise ArgumentError(f"{short_repr(name)} cannot name a corpus: use {NAME_RULE}")
+    shown = short_repr(hide_password(name) if isinstance(name, str) else name)
+    raise ArgumentError(f"{shown} cannot name a corpus: use {NAME_RULE}")

@@ -57,7 +57,7 @@ def corpus_path(name_or_path: str | os.PathLike[str]) -> Path:
         raise ArgumentError(f"name_or_path must be a string or a path, not {name_or_path!r}")
     if is_server_address(name_or_path):
         raise ArgumentError(f"{hide_password(str(name_or_path))!r} is on a server and has no file; name a file")
-    refuse_mistaken_address("name_or_path", os.fspath(name_or_path))
+    refuse_mistaken_address("the name of a corpus", os.fspath(name_or_path))
     if not is_corpus_name(name_or_path):
         return Path(name_or_path)
     name = os.fspath(name_or_path)

@@ -114,6 +114,13 @@ async def test_an_address_in_another_form_is_never_read_as_a_file(address, tmp_p
     assert not list(tmp_path.rglob("*s3cret*"))
 
 
+async def test_an_address_where_a_name_is_needed_is_shown_without_its_password(tmp_path):
+    for address in (f"{SECRET}#notes", "postgresql+asyncpg://ada:s3cret@db/kb"):
+        with pytest.raises(ArgumentError, match="cannot name a corpus") as caught:
+            await register(address, "notes", root=tmp_path)
+        assert "s3cret" not in str(caught.value)
+
+
 def test_the_scheme_of_an_address_is_read_without_case():
     assert str(locate("POSTGRESQL://ada:s3cret@db/kb#notes").place) == "POSTGRESQL://ada@db/kb#notes"
 

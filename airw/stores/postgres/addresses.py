@@ -11,6 +11,7 @@ postgresql://user:$NAME@host:5432/database?sslmode=require#notes
 import os
 import re
 
+from airw._base.checks import find_text_fault
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
 
@@ -148,7 +149,7 @@ def reveal_password(address: str) -> str:
     """Return an address with the password from the environment variable that it names.
 
     Raises:
-        StoreError: If it names a variable that is not set.
+        StoreError: If it names a variable that is not set, or whose value cannot be sent.
     """
     start, user, password, rest = _split(address)
     name = _VARIABLE.fullmatch(password)
@@ -162,6 +163,8 @@ def reveal_password(address: str) -> str:
             f"{short_repr(hide_password(address))} needs the environment variable {name[1]} with the password, which "
             "is not set"
         )
+    if fault := find_text_fault(value, allow_nul=False):
+        raise StoreError(f"the password in the environment variable {name[1]} contains {fault.partition(' at ')[0]}")
     return f"{start}{user}:{quote(value, safe='')}{rest}"
 
 

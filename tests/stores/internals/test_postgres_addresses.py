@@ -136,6 +136,10 @@ def test_a_password_comes_from_the_variable_that_the_address_names(monkeypatch):
     monkeypatch.delenv("KB_PASSWORD")
     with pytest.raises(StoreError, match="needs the environment variable KB_PASSWORD"):
         reveal_password(address)
+    monkeypatch.setenv("KB_PASSWORD", "s3cret\udcff")
+    with pytest.raises(StoreError, match="variable KB_PASSWORD contains an unpaired surrogate") as caught:
+        reveal_password(address)
+    assert "s3cret" not in f"{caught.value!r} {caught.value.__context__!r}"
 
 
 @pytest.mark.parametrize(
