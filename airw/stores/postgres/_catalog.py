@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airw._base.messages import one_line, short_repr
 from airw.errors import StoreCorrupt, StoreError
 from airw.stores.postgres._schema import SCHEMA_PREFIX, TABLES, VERSION, quote
+from airw.stores.postgres._strangers import IS_ODD, find_stranger
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
@@ -21,7 +22,7 @@ _NOT_INSTALLED = ("58P01", "0A000")
 
 # One statement, as each is a round trip. A trap is what another role has put beside the extension, and what a statement
 # could call instead of PostgreSQL's own.
-_STATE = """
+_STATE = f"""
 SELECT corpus.oid IS NOT NULL AS exists,
     pg_catalog.has_schema_privilege(corpus.oid, 'USAGE') AS is_usable,
     pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
@@ -34,12 +35,12 @@ SELECT corpus.oid IS NOT NULL AS exists,
         FROM pg_catalog.pg_type type
         WHERE type.typnamespace = home.oid AND type.typname IN ('vector', 'halfvec')) AS types,
     (SELECT pg_catalog.min(trap.name) FROM (
-        SELECT proname::text AS name, oid, 'pg_catalog.pg_proc'::pg_catalog.regclass AS class, proowner AS owner
-            FROM pg_catalog.pg_proc own WHERE pronamespace = home.oid AND EXISTS (
+        SELECT proname::text AS name, oid, 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid AS class,
+            proowner AS owner FROM pg_catalog.pg_proc own WHERE pronamespace = home.oid AND EXISTS (
                 SELECT FROM pg_catalog.pg_proc WHERE proname = own.proname
                     AND pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
         UNION ALL
-        SELECT oprname::text, oid, 'pg_catalog.pg_operator'::pg_catalog.regclass, oprowner
+        SELECT oprname::text, oid, 'pg_catalog.pg_operator'::pg_catalog.regclass::pg_catalog.oid, oprowner
             FROM pg_catalog.pg_operator WHERE oprnamespace = home.oid
         ) trap
         WHERE trap.owner NOT IN (home.nspowner, extension.extowner)
@@ -48,6 +49,7 @@ SELECT corpus.oid IS NOT NULL AS exists,
                 WHERE classid = trap.class AND objid = trap.oid AND deptype = 'e')
     ) AS trap,
     pg_catalog.has_schema_privilege('public', public.oid, 'CREATE') AS is_public_open,
+    {IS_ODD} AS is_odd,
     pg_catalog.set_config('search_path',
         pg_catalog.quote_ident($1) || COALESCE(', ' || pg_catalog.quote_ident(home.nspname), '') || ', pg_temp', false)
 FROM (SELECT) one
@@ -69,6 +71,7 @@ class CorpusState:
         types: The numbers of the types of the extension.
         is_partitioned: Whether the rows of its tables are on other servers.
         is_public_open: Whether each role may create functions in the schema `public`.
+        stranger: Something in the schema that could run code of its owner, if there is any.
     """
 
     exists: bool
@@ -77,6 +80,7 @@ class CorpusState:
     types: dict[str, int]
     is_partitioned: bool
     is_public_open: bool
+    stranger: str | None
 
 
 def lock_key(kind: str, schema: str) -> int:
@@ -122,6 +126,7 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
         {name: int(oid) for name, oid in types.items()},
         row["is_partitioned"],
         bool(row["is_public_open"]),
+        await find_stranger(connection, schema) if row["is_odd"] else None,
     )
 
 
@@ -162,6 +167,19 @@ def check_format(state: CorpusState, place: str) -> None:
         raise StoreCorrupt(f"{place} is from a newer version of airw (format {state.version}); update airw")
     if state.home is None:
         raise StoreCorrupt(f"{place} has lost the extension vector; restore a copy")
+
+
+def check_contents(state: CorpusState, place: str) -> None:
+    """Check that reading and writing a corpus runs no code of the role that owns its schema.
+
+    Raises:
+        StoreError: If there is anything but tables, as this library makes them.
+    """
+    if state.stranger is not None:
+        raise StoreError(
+            f"{place} could run code of its owner with the rights of this role: {one_line(state.stranger)}; its owner "
+            "should drop what airw has not made"
+        )
 
 
 async def create_extension(connection: "Session", state: CorpusState, place: str) -> None:

@@ -11,6 +11,7 @@ from airw.errors import CorpusNotFound, StoreBusy, StoreError
 from airw.stores.postgres._catalog import (
     CorpusState,
     begin_locked,
+    check_contents,
     check_format,
     create_extension,
     create_schema,
@@ -98,6 +99,7 @@ class Database:
                 if not state.exists:
                     state = await self._create(connection, state, prepare, create=create)
                 check_format(state, self.place)
+                check_contents(state, self.place)
                 await _register(connection, state)
             self._prepare_pools(connection, state)
             if self._replicas is not None:
@@ -298,6 +300,7 @@ class Database:
         try:
             with translate_errors(self.place):
                 state = await read_state(connection, self.schema, self.place)
+                check_contents(state, self.place)
                 path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
                 await connection.execute("SELECT pg_catalog.set_config('search_path', $1, false)", path)
                 return await work(connection)
@@ -314,7 +317,9 @@ class Database:
         connection = await self._connect()
         try:
             with translate_errors(self.place):
-                await _register(connection, await read_state(connection, self.schema, self.place))
+                state = await read_state(connection, self.schema, self.place)
+                check_contents(state, self.place)
+                await _register(connection, state)
                 yield connection
         finally:
             await close(connection)
