@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,34 @@ _LINKS = f"""
     SELECT artifact_id, position, ref, type, origin, target_source, file, line, or_ref, coalesce(weight, 1)
     FROM link WHERE {prefix_of("artifact_id")} = ANY ($1::text[])"""
 _NAMES = f"SELECT artifact_id, key, tier FROM name WHERE {prefix_of('artifact_id')} = ANY ($1::text[])"
+# The schema comes first: the new owner of a table needs rights on it. All names are as in SQL.
+_RIGHTS = """
+    SELECT part.kind, part.name, part.owner::pg_catalog.regrole::text,
+        CASE given.grantee WHEN 0 THEN 'PUBLIC' ELSE given.grantee::pg_catalog.regrole::text END,
+        given.privilege_type, CASE WHEN given.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+    FROM (
+        SELECT 'SCHEMA' AS kind, pg_catalog.quote_ident(nspname) AS name, nspowner AS owner, nspacl AS rights
+        FROM pg_catalog.pg_namespace WHERE nspname = $1
+        UNION ALL
+        SELECT CASE relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+            pg_catalog.quote_ident(nspname) || '.' || pg_catalog.quote_ident(relname), relowner, relacl
+        FROM pg_catalog.pg_class JOIN pg_catalog.pg_namespace home ON home.oid = relnamespace
+        WHERE nspname = $1 AND relkind IN ('r', 'p', 'f', 'S')
+    ) part LEFT JOIN LATERAL pg_catalog.aclexplode(part.rights) given ON true
+    ORDER BY part.kind <> 'SCHEMA'"""
 _BYTES_OF_DIGEST = 4
 _LONGEST_START = 40  # characters of a name that the name of its unfinished copy begins with
+
+
+class _Right(NamedTuple):
+    """A right that a role has on a part of a corpus; nobody has one if the grantee is `None`."""
+
+    kind: str
+    part: str
+    owner: str
+    grantee: str | None
+    privilege: str | None
+    option: str
 
 
 @asynccontextmanager
@@ -106,8 +132,8 @@ def name_copy(corpus: str) -> str:
 async def put_in_place(copy: Database, target: Database) -> None:
     """Rename the schema of a copy to that of the target, in one transaction.
 
-    The schema of the target is dropped. The caller holds the lock of the builder of both. Open stores go on with the
-    new schema at their next call.
+    The schema of the target is dropped. The new one gets its owner, and the rights granted on it. The caller holds the
+    lock of the builder of both. Open stores go on with the new schema at their next call.
 
     Raises:
         StoreBusy: If calls hold the old schema for too long.
@@ -119,5 +145,34 @@ async def put_in_place(copy: Database, target: Database) -> None:
         if state.exists:
             check_format(state, target.place)
         await connection.execute(begin_locked(lock_key("writer", target.schema)))
+        rights = await _list_rights(connection, target.schema) if state.exists else []
         drop = f"DROP SCHEMA {quote(target.schema)} CASCADE; " if state.exists else ""
-        await connection.execute(f"{drop}ALTER SCHEMA {quote(copy.schema)} RENAME TO {quote(target.schema)}; COMMIT")
+        await connection.execute(f"{drop}ALTER SCHEMA {quote(copy.schema)} RENAME TO {quote(target.schema)}")
+        if state.exists:
+            await _set_rights(connection, target.schema, rights)
+        await connection.execute("COMMIT")
+
+
+async def _list_rights(connection: "Session", schema: str) -> list[_Right]:
+    """Return what the owner of a corpus has granted on it, and all its parts without a grant."""
+    return [_Right(*row) for row in await connection.fetch(_RIGHTS, schema)]
+
+
+async def _set_rights(connection: "Session", schema: str, wanted: Sequence[_Right]) -> None:
+    """Give a corpus, which has the rights of a new one, the owner and the rights of the one that it replaces."""
+    present = await _list_rights(connection, schema)
+    owner, new_owner = wanted[0].owner, present[0].owner
+    parts = list(dict.fromkeys((right.kind, right.part) for right in present))
+    statements = []
+    if owner != new_owner:
+        statements += [f"ALTER {kind} {part} OWNER TO {owner}" for kind, part in parts if kind != "SEQUENCE"]
+        statements += [f"ALTER {kind} {part} OWNER TO {owner}" for kind, part in parts if kind == "SEQUENCE"]
+    # Default privileges may have granted what the owner has revoked since.
+    revoked = {(right.kind, right.part, right.grantee) for right in present if right.grantee not in (None, new_owner)}
+    statements += [f"REVOKE ALL ON {kind} {part} FROM {grantee}" for kind, part, grantee in sorted(revoked)]
+    statements += [
+        f"GRANT {right.privilege} ON {right.kind} {right.part} TO {right.grantee}{right.option}"
+        for right in wanted
+        if right.grantee not in (None, owner) and (right.kind, right.part) in parts
+    ]
+    await connection.execute("; ".join(statements) or "SELECT")

@@ -104,3 +104,36 @@ async def test_what_belongs_to_the_corpus_or_an_extension_is_allowed(server, ada
             assert await store.artifact_ids() == ["a", "b"]
     finally:
         await drop_corpus(server.dsn(), name)
+
+
+RIGHTS = """
+SELECT relname, relowner::regrole::text, relacl::text FROM pg_class
+WHERE relnamespace = '{0}'::regnamespace AND relkind IN ('r', 'S') UNION ALL
+SELECT nspname, nspowner::regrole::text, nspacl::text FROM pg_namespace WHERE nspname = '{0}' ORDER BY 1"""
+
+
+async def test_a_corpus_that_is_replaced_keeps_its_owner_and_rights(server, ada):
+    name = fresh_name()
+    schema = f"airw_{name}"
+    await server.execute('CREATE ROLE "the reader" LOGIN; CREATE ROLE former LOGIN')
+    async with PostgresStore(ada, name) as store:
+        await store.apply([change("old")])
+    await server.execute(
+        f'GRANT USAGE ON SCHEMA {schema} TO "the reader" WITH GRANT OPTION;'
+        f'GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO "the reader"; GRANT SELECT ON {schema}.record TO PUBLIC;'
+        f'GRANT SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO "the reader";'
+        "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO former"
+    )
+    before = await server.fetch(RIGHTS.format(schema))
+    try:
+        async with PostgresStore.replace_corpus(server.dsn(), name, replace=True) as new:
+            await new.apply([change("new")])
+        assert await server.fetch(RIGHTS.format(schema)) == before
+        async with await PostgresStore.open(server.dsn(user="the%20reader"), name) as store:
+            assert await store.artifact_ids() == ["new"]
+        async with PostgresStore.replace_corpus(ada, name, replace=True):
+            pass
+        assert await server.fetch(RIGHTS.format(schema)) == before
+    finally:
+        await server.execute("ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM former")
+        await drop_corpus(server.dsn(), name)
