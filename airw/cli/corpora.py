@@ -28,7 +28,7 @@ from airw.cli.printing import print_line, print_note
 from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.registry import save_definition
-from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
+from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.protocols import EmbedderLike, LanguageKeeper, Store
 
 
@@ -151,8 +151,8 @@ async def ls(_: argparse.Namespace) -> int:
                 output.print_unbuilt_corpus(definition)
             else:
                 output.print_unreadable_corpus(name, error)
-        except StoreError as error:
-            # One damaged file or missing server must not hide the other corpora.
+        except AirwError as error:
+            # One damaged file, missing server or bad registration must not hide the other corpora.
             output.print_unreadable_corpus(name, error)
             code = 1
     if not names:
@@ -232,17 +232,25 @@ async def rm(arguments: argparse.Namespace) -> int:
             "tools of your system"
         )
     registered = find_registered(name) if corpora.is_corpus_name(name) else None
-    place, spelling = corpora.locate(name)
     removed = []
     try:
-        removed.append(str(await corpora.remove_corpus(name)))
+        place = await corpora.remove_corpus(name)
+        removed.append(str(place))
     except CorpusNotFound:
         if registered is None:
             raise
+    except AirwError as error:
+        if registered is None or registered.store is None:
+            raise
+        forget = f'python -c "import anyio, airw; anyio.run(airw.corpora.unregister, {registered.name!r})"'
+        raise StoreError(f"{error}; to forget only its registration: {forget}") from error
     if registered is not None:
         await corpora.unregister(registered.name)
         removed.append("its registration")
-    print_line(f"removed {spelling or place.name if registered is None else registered.name}: {' and '.join(removed)}")
+        called = registered.name
+    else:
+        called = corpora.locate(name).default_name
+    print_line(f"removed {called}: {' and '.join(removed)}")
     return 0
 
 

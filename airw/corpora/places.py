@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airw.stores import PostgresStore
 
 
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CorpusAddress:
     """The address of a corpus on a PostgreSQL server.

@@ -53,6 +53,18 @@ def test_an_address_is_no_source(output_of):
     output_of("build", "postgresql://db.example/kb", code=2, err=r"airw: SOURCE is what to index.*--store .*kb`\n")
 
 
+def test_a_registration_without_its_server_is_listed_and_can_be_forgotten(output_of, tmp_path):
+    store = "postgresql://ada:$AIRW_NO_SUCH@127.0.0.1:1/kb"
+    output_of("register", "far", "notes", "--root", tmp_path, "--store", store)
+    output_of("register", "near", "notes", "--root", tmp_path)
+    assert "near" in output_of("ls", code=1, err="airw: far: .*AIRW_NO_SUCH.*\n")
+    error = r"airw: .*; to forget only its registration: python -c .*unregister, 'far'\)\"\n"
+    output_of("rm", "far", code=2, err=error)
+    assert list(list_corpora()) == ["far", "near"]
+    words = ["register", "x" * 70, "notes", "--root", tmp_path, "--store", "postgresql:///kb"]
+    output_of(*words, code=2, err="airw: .*too long for a corpus on a server: use at most 58 characters\n")
+
+
 def test_an_unreachable_server_is_one_line(output_of):
     output_of("search", "postgresql://127.0.0.1:1/kb#notes", "keys", code=2, err=r"airw: .*127.0.0.1:1/kb.*\n")
     output_of("info", "postgresql://127.0.0.1:1/kb", code=2, err=r"airw: .*add the name of one after '#'.*\n")

@@ -159,7 +159,7 @@ async def _list_rights(connection: "Session", schema: str) -> list[_Right]:
 
 
 async def _set_rights(connection: "Session", schema: str, wanted: Sequence[_Right]) -> None:
-    """Give a corpus, which has the rights of a new one, the owner and the rights of the one that it replaces."""
+    """Set the owner of a new corpus and the rights on it to those of the one that it replaces."""
     present = await _list_rights(connection, schema)
     owner, new_owner = wanted[0].owner, present[0].owner
     parts = list(dict.fromkeys((right.kind, right.part) for right in present))
