@@ -1,5 +1,7 @@
 """What a role that owns a corpus can do to others who use it, and what it gives to them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ BEGIN
     END IF;
     RETURN true;
 END $$"""
+DOCUMENT = Path(__file__).parents[3] / "docs" / "postgres.md"
 TRICKS = {
     "view": "ALTER TABLE {s}.setting RENAME TO old; CREATE VIEW {s}.setting AS SELECT * FROM {s}.old WHERE take(kind)",
     "policy": "CREATE POLICY mine ON {s}.record USING (take(id)); ALTER TABLE {s}.record ENABLE ROW LEVEL SECURITY",
@@ -137,3 +140,29 @@ async def test_a_corpus_that_is_replaced_keeps_its_owner_and_rights(server, ada)
     finally:
         await server.execute("ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM former")
         await drop_corpus(server.dsn(), name)
+
+
+async def test_the_documented_rights_suffice(server):
+    roles = DOCUMENT.read_text(encoding="utf-8").partition("## Roles")[2]
+    statements = roles.partition("```sql")[2].partition("```")[0]
+    assert "`INSERT`, `UPDATE` and `DELETE`\non its tables, and `USAGE` and `UPDATE` on its sequence" in roles
+    await server.execute("CREATE DATABASE kb")
+    await run_as(server.dsn("kb"), "CREATE EXTENSION vector; CREATE ROLE kb_writer LOGIN", statements)
+    builder, reader, writer = (server.dsn("kb", user=f"kb_{role}") for role in ("builder", "reader", "writer"))
+    async with PostgresStore(builder, "shared") as store:
+        await store.apply([change("a")])
+    await run_as(
+        builder,
+        "GRANT USAGE ON SCHEMA airw_shared TO kb_writer; GRANT USAGE, UPDATE ON SEQUENCE airw_shared.record_number"
+        " TO kb_writer; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA airw_shared TO kb_writer",
+    )
+    await run_as(server.dsn("kb"), "GRANT CONNECT ON DATABASE kb TO kb_writer")
+    async with await PostgresStore.open(writer, "shared") as store, store.writing():
+        await store.apply([change("b")], removals=["a"])
+        await store.set_language(None)
+        await store.set_config({"a": 1})
+    async with await PostgresStore.open(reader, "shared") as store:
+        assert await store.artifact_ids() == ["b"]
+        assert (await store.search_text(["keys"], 3))[0].record_ids
+        with pytest.raises(StoreError, match="this role may not do that"):
+            await store.apply([change("c")])
