@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.messages import one_line, short_repr
 from airw.errors import StoreCorrupt, StoreError
-from airw.stores.postgres._schema import SCHEMA_PREFIX, TABLES, VERSION, quote
+from airw.stores.postgres._schema import MARK_OF_COPY, SCHEMA_PREFIX, TABLES, VERSION, quote
 from airw.stores.postgres._strangers import IS_ODD, find_stranger
 
 if TYPE_CHECKING:
@@ -20,10 +20,18 @@ _MARK = "airw corpus, format "  # the start of the comment on a schema, by which
 _DENIED = "42501"
 _NOT_INSTALLED = ("58P01", "0A000")
 
+# An empty schema that was made for this role, which may not make one.
+_IS_BLANK = """(pg_catalog.obj_description(corpus.oid, 'pg_namespace') IS NULL
+        AND pg_catalog.pg_has_role(corpus.nspowner, 'USAGE')
+        AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend
+            WHERE refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid
+            AND refobjid = corpus.oid
+            AND classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass::pg_catalog.oid))"""
+
 # One statement, as each is a round trip. A trap is what another role has put beside the extension, and what a statement
 # could call instead of PostgreSQL's own.
 _STATE = f"""
-SELECT corpus.oid IS NOT NULL AS exists,
+SELECT corpus.oid IS NOT NULL AND NOT {_IS_BLANK} AS exists,
     pg_catalog.has_schema_privilege(corpus.oid, 'USAGE') AS is_usable,
     pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
     extension.extversion AS version,
@@ -59,13 +67,15 @@ LEFT JOIN pg_catalog.pg_extension extension ON extension.extname = 'vector'
 LEFT JOIN pg_catalog.pg_namespace home ON home.oid = extension.extnamespace
 """
 
+_BLANK = f"SELECT {_IS_BLANK} FROM pg_catalog.pg_namespace corpus WHERE nspname = $1"
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusState:
     """What a database has of a corpus.
 
     Attributes:
-        exists: Whether the schema exists.
+        exists: Whether the schema exists, and is more than an empty one of this role.
         version: The format of its tables; `None` if it is not a corpus.
         home: The schema of the extension `vector`; `None` if the database does not have it.
         types: The numbers of the types of the extension.
@@ -224,11 +234,13 @@ async def create_schema(
         StoreError: If the role may not.
     """
     await connection.execute(begin_locked(lock_key("writer", schema)))
-    if await connection.fetchval("SELECT true FROM pg_catalog.pg_namespace WHERE nspname = $1", schema):
+    is_blank = await connection.fetchval(_BLANK, schema)
+    if is_blank is False:
         await connection.execute("COMMIT")
         return
     try:
-        await connection.execute(f"CREATE SCHEMA {quote(schema)}")
+        if not is_blank:
+            await connection.execute(f"CREATE SCHEMA {quote(schema)}")
     except Exception as error:
         if getattr(error, "sqlstate", "") != _DENIED:
             raise
@@ -253,7 +265,7 @@ async def list_schemas(connection: "Session") -> list[str]:
         _MARK,
     )
     names = (row["name"].removeprefix(SCHEMA_PREFIX) for row in rows)
-    return sorted(name for name in names if "~" not in name)  # of an unfinished copy
+    return sorted(name for name in names if MARK_OF_COPY not in name)  # of an unfinished copy
 
 
 async def take_lock(connection: "Session", key: int, seconds: float) -> bool:

@@ -9,13 +9,15 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
+from airw._base.messages import one_line
+from airw.errors import StoreError
 from airw.protocols import StoreContent
 from airw.stores._link_rows import make_extraction
 from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
 from airw.stores.postgres._database import Database
 from airw.stores.postgres._keys import prefix_of, to_keys
 from airw.stores.postgres._records import artifact_ids, ledger, records_of
-from airw.stores.postgres._schema import quote
+from airw.stores.postgres._schema import MARK_OF_COPY, quote
 from airw.stores.postgres._settings import read_settings
 from airw.stores.postgres._vector_codec import decode_vectors
 from airw.stores.postgres._words import read_language
@@ -45,8 +47,13 @@ _RIGHTS = """
         WHERE nspname = $1 AND relkind IN ('r', 'p', 'f', 'S')
     ) part LEFT JOIN LATERAL pg_catalog.aclexplode(part.rights) given ON true
     ORDER BY part.kind <> 'SCHEMA'"""
+_MAY_REPLACE = """
+    SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
+        COALESCE(pg_catalog.pg_has_role(nspowner, 'USAGE'), true),
+        pg_catalog.quote_ident(pg_catalog.current_database()), nspowner::pg_catalog.regrole::text
+    FROM (SELECT) one LEFT JOIN pg_catalog.pg_namespace ON nspname = $1"""
 _BYTES_OF_DIGEST = 4
-_LONGEST_START = 40  # characters of a name that the name of its unfinished copy begins with
+_LONGEST_START = 40  # bytes of a name that the name of its unfinished copy begins with
 
 
 class _Right(NamedTuple):
@@ -126,7 +133,26 @@ def name_copy(corpus: str) -> str:
     """
     name = corpus.casefold()
     digest = hashlib.blake2b(name.encode(), digest_size=_BYTES_OF_DIGEST).hexdigest()
-    return f"{name[:_LONGEST_START]}~{digest}"
+    return f"{name.encode()[:_LONGEST_START].decode(errors='ignore')}{MARK_OF_COPY}{digest}"
+
+
+async def check_replacing(target: Database) -> None:
+    """Check that this role may put a copy in the place of a corpus, before it is written.
+
+    Raises:
+        StoreError: If it may not.
+    """
+    async with target.hold_connection() as connection:
+        may_create, may_drop, database, owner = await connection.fetchrow(_MAY_REPLACE, target.schema)
+    if not may_create:
+        raise StoreError(
+            f"{target.place}: this role may not create a schema, which a copy needs at first; the owner of the "
+            f"database runs: GRANT CREATE ON DATABASE {one_line(database)} TO this_role"
+        )
+    if not may_drop:
+        raise StoreError(
+            f"{target.place} is of the role {one_line(owner)}, so this one may not replace it; connect as that role"
+        )
 
 
 async def put_in_place(copy: Database, target: Database) -> None:
@@ -146,8 +172,8 @@ async def put_in_place(copy: Database, target: Database) -> None:
             check_format(state, target.place)
         await connection.execute(begin_locked(lock_key("writer", target.schema)))
         rights = await _list_rights(connection, target.schema) if state.exists else []
-        drop = f"DROP SCHEMA {quote(target.schema)} CASCADE; " if state.exists else ""
-        await connection.execute(f"{drop}ALTER SCHEMA {quote(copy.schema)} RENAME TO {quote(target.schema)}")
+        await connection.execute(f"DROP SCHEMA IF EXISTS {quote(target.schema)} {'CASCADE' if state.exists else ''}")
+        await connection.execute(f"ALTER SCHEMA {quote(copy.schema)} RENAME TO {quote(target.schema)}")
         if state.exists:
             await _set_rights(connection, target.schema, rights)
         await connection.execute("COMMIT")

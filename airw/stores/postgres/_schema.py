@@ -1,5 +1,7 @@
 """The tables of a corpus on a PostgreSQL server: one schema a corpus."""
 
+import re
+
 from airw._base.checks import find_text_fault
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
@@ -9,6 +11,8 @@ from airw.stores.postgres._keys import prefix_of
 # order is that of Python and of the other stores on every server.
 SCHEMA_PREFIX = "airw_"
 VERSION = 1
+MARK_OF_COPY = "~"  # in the names of copies that are not whole yet; they are not listed
+_COPY = re.compile(f"[^{MARK_OF_COPY}]+{MARK_OF_COPY}[0-9a-f]{{8}}")
 _LONGEST_NAME = 63  # bytes
 
 TABLES = (
@@ -125,10 +129,16 @@ def schema_of(corpus: str) -> str:
     """
     schema = SCHEMA_PREFIX + corpus.casefold()
     # PostgreSQL would cut a longer name, and two corpora could share a schema.
-    if schema == SCHEMA_PREFIX or find_text_fault(schema, allow_nul=False) or len(schema.encode()) > _LONGEST_NAME:
+    is_odd = MARK_OF_COPY in corpus and not _COPY.fullmatch(corpus)
+    if (
+        schema == SCHEMA_PREFIX
+        or is_odd
+        or find_text_fault(schema, allow_nul=False)
+        or len(schema.encode()) > _LONGEST_NAME
+    ):
         raise ArgumentError(
             f"corpus {short_repr(corpus)} cannot be a schema of PostgreSQL: use a name of 1 to "
-            f"{_LONGEST_NAME - len(SCHEMA_PREFIX)} bytes without NUL"
+            f"{_LONGEST_NAME - len(SCHEMA_PREFIX)} bytes without NUL and {MARK_OF_COPY}"
         )
     return schema
 

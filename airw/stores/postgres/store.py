@@ -197,7 +197,7 @@ class PostgresStore(
     async def remove(cls, dsn: str, corpus: str) -> None:
         """Drop the schema of a corpus and all that is in it.
 
-        The call waits until no builder holds the lock of the store.
+        What a killed copy to it has left is dropped, too. The call waits until no builder holds the lock of the store.
 
         Raises:
             CorpusNotFound: If the database has no such corpus.
@@ -205,9 +205,11 @@ class PostgresStore(
             StoreCorrupt: If the schema is not a corpus.
             StoreError: If the server cannot be reached, or the role may not drop the schema.
         """
-        store = cls(dsn, corpus)
+        store, copy = cls(dsn, corpus), cls(dsn, _copying.name_copy(corpus))
         async with store.writing():
-            await store._database.drop()
+            was_there = await copy._discard_copy()
+            if await store.exists() or not was_there:
+                await store._database.drop()
 
     @staticmethod
     async def list_corpora(dsn: str) -> list[str]:
@@ -268,6 +270,7 @@ class PostgresStore(
         async with target.writing():
             if not replace and await target.exists():
                 raise StoreError(f"{target._database.place} exists; pass replace=True to replace it")
+            await _copying.check_replacing(target._database)
             await copy._discard_copy()  # that a killed process has left
             try:
                 # The lock of the copy is of no use here, but when it is released, its indexes are complete.
@@ -279,9 +282,11 @@ class PostgresStore(
                     await copy._discard_copy()
                 raise
 
-    async def _discard_copy(self) -> None:
-        if await self.exists():
+    async def _discard_copy(self) -> bool:
+        was_there = await self.exists()
+        if was_there:
             await self._database.drop()
+        return was_there
 
     async def __aenter__(self) -> Self:
         if not self._database.is_open:

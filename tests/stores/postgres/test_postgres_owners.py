@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from airw.errors import StoreError
+from airw.errors import CorpusNotFound, StoreError
 from airw.stores import PostgresStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name
@@ -166,3 +166,29 @@ async def test_the_documented_rights_suffice(server):
         assert (await store.search_text(["keys"], 3))[0].record_ids
         with pytest.raises(StoreError, match="this role may not do that"):
             await store.apply([change("c")])
+
+
+async def test_a_schema_made_for_a_role_becomes_its_corpus(server, ada):
+    name = fresh_name()
+    await server.execute("CREATE ROLE guest LOGIN")
+    guest = server.dsn(user="guest")
+    with pytest.raises(StoreError, match="this role may not create a schema; the owner") as error:
+        await PostgresStore.open(guest, name, create=True)
+    statement = str(error.value).partition("runs: ")[2].partition(",")[0]
+    await server.execute(statement.replace("this_role", "guest"))
+    try:
+        with pytest.raises(CorpusNotFound):
+            await PostgresStore.open(guest, name)
+        assert not await PostgresStore(guest, name).exists()
+        async with PostgresStore(guest, name) as store:
+            await store.apply([change("a")])
+        with pytest.raises(StoreError, match="GRANT CREATE ON DATABASE postgres TO this_role") as error:
+            async with PostgresStore.replace_corpus(guest, name, replace=True):
+                pytest.fail("the block must not run")
+        assert "~" not in str(error.value)
+        await server.execute(f"GRANT USAGE ON SCHEMA airw_{name} TO ada")
+        with pytest.raises(StoreError, match="is of the role guest, so this one may not replace it"):
+            async with PostgresStore.replace_corpus(ada, name, replace=True):
+                pytest.fail("the block must not run")
+    finally:
+        await drop_corpus(server.dsn(), name)
