@@ -1,6 +1,7 @@
 """Schemas of corpora in a database: finding, making, listing and dropping them."""
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ LOCK_WITHIN = 10.0  # seconds that a write waits for other writers
 _OLDEST_SERVER = 14
 _OLDEST_EXTENSION = (0, 8)
 _MARK = "airw corpus, format "  # the start of the comment on a schema, by which a corpus is known
+_FORMAT = re.compile(f"{_MARK}([1-9][0-9]{{0,8}})")
 _DENIED = "42501"
 _NOT_INSTALLED = ("58P01", "0A000")
 
@@ -126,12 +128,11 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
             "this_role, and grants it the tables"
         )
     comment = row["comment"] or ""
-    number = comment.removeprefix(_MARK)
-    is_corpus = comment.startswith(_MARK) and number.isdecimal() and number.isascii()
+    number = _FORMAT.fullmatch(comment)
     types = dict(entry.split(" ") for entry in row["types"] or ())
     return CorpusState(
         row["exists"],
-        int(number) if is_corpus else None,
+        int(number[1]) if number else None,
         row["home"],
         {name: int(oid) for name, oid in types.items()},
         row["is_partitioned"],

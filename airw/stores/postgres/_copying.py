@@ -13,8 +13,10 @@ from airw._base.messages import one_line
 from airw.errors import StoreError
 from airw.protocols import StoreContent
 from airw.stores._link_rows import make_extraction
+from airw.stores._stored_values import detect_damage
 from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
 from airw.stores.postgres._database import Database
+from airw.stores.postgres._errors import translate_errors
 from airw.stores.postgres._keys import prefix_of, to_keys
 from airw.stores.postgres._records import artifact_ids, ledger, records_of
 from airw.stores.postgres._schema import MARK_OF_COPY, quote
@@ -78,7 +80,8 @@ async def hold_content(database: Database) -> AsyncIterator[StoreContent]:
         language, ids = await read_language(connection), await artifact_ids(connection)
 
         async def read(ids: Sequence[str]) -> list[ArtifactChange]:
-            return await _read_artifacts(connection, ids)
+            with translate_errors(database.place):
+                return await _read_artifacts(connection, ids)
 
         yield StoreContent(config.get("", {}), calibrations, language, ids, read)
 
@@ -101,6 +104,7 @@ async def _read_artifacts(c: "Session", ids: Sequence[str]) -> list[ArtifactChan
     return await in_thread(make)
 
 
+@detect_damage()
 def _group_vectors(rows: Sequence[Sequence[Any]]) -> dict[str, Floats]:
     """Return the vectors of each artifact, in the order of its records."""
     values: dict[str, list[bytes]] = {}
@@ -109,6 +113,7 @@ def _group_vectors(rows: Sequence[Sequence[Any]]) -> dict[str, Floats]:
     return {id: decode_vectors(each, (len(each[0]) - 4) // 4) for id, each in values.items()}
 
 
+@detect_damage()
 def _group_extractions(
     ids: Sequence[str], link_rows: Sequence[Sequence[Any]], name_rows: Sequence[Sequence[Any]]
 ) -> dict[str, Extraction]:

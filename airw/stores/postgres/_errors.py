@@ -10,6 +10,7 @@ from types import ModuleType
 
 from airw._base.messages import error_text, one_line
 from airw.errors import AirwError, StoreBusy, StoreCorrupt, StoreError
+from airw.stores._stored_values import DamagedValue
 
 _EXTRA = "PostgresStore needs asyncpg: pip install 'airw[postgres]'"
 _REFUSED = "28"  # the class of states of a role or password that the server does not accept
@@ -22,6 +23,7 @@ _INTERNAL = "InternalClientError"
 _NO_PRIMARY = "TargetServerAttributeNotMatched"  # none of several hosts is a primary server
 _DAMAGED = ("XX001", "XX002")
 _NO_DATABASE = "3D000"
+_UNLIKE = ("22000", "different vector dimensions")  # the state and text of pgvector for vectors of several widths
 _STARTING = "57P03"  # or stopping
 _ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
 _CANCELLED_BY_REPLAY = "40001"  # on a standby, rows that a query still reads are removed
@@ -112,19 +114,21 @@ def translate_errors(place: str) -> Iterator[None]:
 
 
 def _translate(place: str, error: Exception) -> StoreError | None:
-    """Return the error of this library, or `None` if an error is not of the server."""
+    """Return the error of this library; `None` if it is neither of the server nor of a row."""
     state, text = _state_of(error), _words(error)
+    if isinstance(error, DamagedValue):
+        return StoreCorrupt(f"{place} is damaged ({text}); restore a copy")
     if is_lost(error) or state == _CANCELLED_BY_REPLAY:
         return ConnectionLost(f"{place}: the connection was lost ({text}); call again")
     if state in _LOCKED:
         return StoreBusy(f"{place} is locked by others ({text}); try again later")
     if state in _MISSING:
-        return StoreError(f"{place} was removed while open ({text}); build it again")
+        return StoreError(f"{place} was removed while open, or lacks a table ({text}); build it again")
     if state == _FORBIDDEN:
         return StoreError(f"{place}: this role may not do that ({text}); its owner can grant it")
     if state == _READ_ONLY:
         return StoreError(f"{place} cannot be written here ({text}); connect to the primary server")
-    if state in _DAMAGED:
+    if state in _DAMAGED or (state == _UNLIKE[0] and text.startswith(_UNLIKE[1])):
         return StoreCorrupt(f"{place} is damaged ({text}); restore a copy")
     if state or isinstance(error, OSError):
         return StoreError(f"{place}: the server reports an error ({text})")

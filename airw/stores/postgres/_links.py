@@ -12,6 +12,7 @@ from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import offload_if
 from airw._base.lru import LruCache
 from airw.stores._link_rows import FOLDED_TIER, fold_differing
+from airw.stores._stored_values import check_types, detect_damage
 from airw.stores.postgres._keys import prefix_of, to_keys
 from airw.stores.postgres._texts import keep_storable
 from airw.values import (
@@ -170,9 +171,12 @@ async def neighbors(
     return await offload_if(len(rows) > _FEW_EDGES, _group_edges, ids, rows)
 
 
+@detect_damage()
 def _group_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
     """Return the edges of each artifact, made of the rows of `select_edges`."""
     edges_of: dict[str, list[Edge]] = {id: [] for id in ids}
+    for place in (1, 3, 5):
+        check_types([[row[place] for row in rows]], [str])
     for near, type_, corpus, far, is_incoming, origin, weight in rows:
         node = far if corpus is None else ArtifactRef(corpus, far)
         source, target = (node, near) if is_incoming else (near, node)
@@ -192,6 +196,7 @@ def _keep_storable(texts: Sequence[str] | None) -> list[str] | None:
     return None if texts is None else keep_storable(texts)
 
 
+@detect_damage()
 def _make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
     """Return the edges of each artifact, made of the rows of `_EDGES`."""
     columns_of = {row[0]: row[1:] for row in rows}
@@ -219,6 +224,14 @@ async def resolve(c: "Connection", refs: Sequence[str]) -> list[list[str]]:
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
     folded = [fold_differing(ref) for ref in refs]
     rows = await c.fetch(_RESOLVE, to_keys([*refs, *filter(None, folded)]))
+    return _choose_carriers(refs, folded, rows)
+
+
+@detect_damage()
+def _choose_carriers(
+    refs: Sequence[str], folded: Sequence[str | None], rows: Sequence[Sequence[Any]]
+) -> list[list[str]]:
+    """Return the artifacts that carry each reference, from the rows of `_RESOLVE`."""
     carriers: dict[str, tuple[int, list[str]]] = {}
     folded_carriers: dict[str, list[str]] = {}
     for key, tier, artifact_ids in rows:
@@ -274,10 +287,13 @@ async def list_unresolved(
         rows = await c.fetch(_ALL_UNRESOLVED, limit)
     else:
         rows = await c.fetch(_SOME_UNRESOLVED, limit, to_keys(artifact_ids), keep_storable(artifact_ids))
-    return [UnresolvedLink(id, Link(*link), tuple(sorted({*candidates}))) for id, *link, candidates in rows]
+    with detect_damage():
+        return [UnresolvedLink(id, Link(*link), tuple(sorted({*candidates}))) for id, *link, candidates in rows]
 
 
 async def link_counts(c: "Connection") -> list[LinkCount]:
     """Return the number of links per type, origin and state, sorted by these three."""
     rows = await c.fetch("SELECT type, origin, state, count(*) FROM link GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
-    return [LinkCount(*row) for row in rows]
+    with detect_damage():
+        check_types([[part for row in rows for part in row[:3]]], [str])
+        return [LinkCount(*row) for row in rows]

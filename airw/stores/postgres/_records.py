@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airw._base.concurrency import offload_if
 from airw.protocols import FirstSurfaces
+from airw.stores._stored_values import check_types, detect_damage, parse_mappings
 from airw.stores.postgres._filter_sql import Parameters, compile_exists, dump_wanted
-from airw.stores.postgres._settings import parse_mappings
 from airw.stores.postgres._texts import keep_storable
 from airw.values import LedgerEntry, Record
 from airw.values.artifacts import make_records
@@ -72,6 +72,7 @@ async def records_of(
     return [None if (records := by_name.get(name)) is None else [*records] for name in artifact_ids]
 
 
+@detect_damage()
 def _group_records(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
     by_name: dict[str, list[Record]] = {row[1]: [] for row in rows}
     for record in _make_records([row for row in rows if row[0] is not None]):
@@ -92,25 +93,31 @@ async def first_surfaces(c: "Connection", artifact_ids: Sequence[str]) -> FirstS
     return await offload_if(_is_long(rows), _fill_surfaces, len(artifact_ids), rows)
 
 
+@detect_damage()
 def _fill_surfaces(count: int, rows: Sequence[Sequence[Any]]) -> FirstSurfaces:
     found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in range(count)])
     metadata = parse_mappings([row[4] for row in rows])
+    check_types([[row[1] for row in rows], [row[2] for row in rows]], [str, int])
     for (place, kind, index, text, _), mapping in zip(rows, metadata, strict=True):
         found.kinds[place], found.indexes[place] = kind, index
         found.texts[place], found.metadata[place] = text.decode(), mapping
     return found
 
 
+@detect_damage()
 def _is_long(rows: Sequence[Sequence[Any]]) -> bool:
     """Return whether making records of rows takes a millisecond; their metadata is last."""
+    """Return whether making records of rows, whose metadata is last, takes a millisecond."""
     return len(rows) > _LONG or sum(len(row[-1]) for row in rows if row[-1] is not None) > _LONG_METADATA
 
 
+@detect_damage()
 def _make_records(rows: Sequence[Sequence[Any]]) -> list[Record]:
     """Return the records of rows with the columns `_RECORD`."""
     if not rows:
         return []
     *columns, texts, metadata = zip(*rows, strict=True)
+    check_types(columns, [str, str, str, int])
     return make_records(len(rows), [*columns, map(bytes.decode, texts), parse_mappings(metadata)])
 
 
@@ -124,10 +131,12 @@ async def ledger(c: "Connection", ids: Sequence[str] | None) -> list[LedgerEntry
     return [*entries.values()] if ids is None else [entries.get(name) for name in ids]
 
 
+@detect_damage()
 def _make_entries(rows: Sequence[Sequence[Any]]) -> dict[str, LedgerEntry]:
     if not rows:
         return {}
     *columns, record_ids = zip(*rows, strict=True)
+    check_types(columns, [str] * len(columns))
     # A frozen dataclass sets its fields one by one; the setters of its slots take half the time.
     entries = list(map(LedgerEntry.__new__, repeat(LedgerEntry, len(rows))))
     for set_field, column in zip(_COLUMNS, [*columns, map(tuple, record_ids)], strict=True):
@@ -165,7 +174,9 @@ async def artifact_ids(c: "Connection") -> list[str]:
 async def surface_kinds(c: "Connection") -> list[str]:
     """Return the surface kinds of all records, sorted."""
     rows = await c.fetch("SELECT DISTINCT kind FROM record ORDER BY kind")
-    return [row[0] for row in rows]
+    kinds = [row[0] for row in rows]
+    check_types([kinds], [str])
+    return kinds
 
 
 async def has_fields(c: "Connection", paths: Sequence[str]) -> list[bool]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airw.protocols import IngestRun, RunRows
 from airw.stores._changes import settings_json
+from airw.stores._stored_values import check_types, detect_damage
 from airw.stores.postgres._settings import delete_settings, read_settings, set_setting
 from airw.stores.postgres._writing import NewRows, write_rows
 
@@ -34,7 +35,9 @@ async def read_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None)
     stored_run = rows.pop(_RUN, {})
     if stored_run.get("mark") != run.mark:
         return None
-    return RunRows(stored_run["row"], {int(part): rows[part] for part in sorted(rows, key=int)})
+    with detect_damage():
+        check_types([[stored_run["row"]]], [dict])
+        return RunRows(stored_run["row"], {int(part): rows[part] for part in sorted(rows, key=int)})
 
 
 async def apply_part(
@@ -66,7 +69,9 @@ async def forget_run(c: "Connection", run: IngestRun, parts: Sequence[int] | Non
     await delete_settings(c, kind, None if parts is None else [*map(str, parts)])
     if parts is not None or "last_number" not in stored_run:
         return 0
-    return int(await c.fetchval(_LAST_NUMBER)) - int(stored_run["last_number"])
+    last = int(await c.fetchval(_LAST_NUMBER))
+    with detect_damage():
+        return last - int(stored_run["last_number"])
 
 
 def _setting_kind(run: IngestRun) -> str:

@@ -1,13 +1,13 @@
 """Settings of a corpus on a PostgreSQL server: JSON values by kind and key."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airw._base.checks import find_text_fault
-from airw._base.messages import error_text, short_repr
-from airw.errors import StoreCorrupt, StoreError
+from airw._base.messages import short_repr
+from airw.errors import StoreError
 from airw.stores._changes import settings_json
+from airw.stores._stored_values import detect_damage, parse_mappings
 from airw.stores.postgres._field_json import decode_text, encode_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ async def read_settings(c: "Connection", kind: str, keys: Sequence[str] | None =
             encode_text(kind),
             [encode_text(key) for key in keys],
         )
+    return _decode_settings(rows)
+
+
+@detect_damage()
+def _decode_settings(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     values = parse_mappings([row[1] for row in rows])
     return dict(zip([decode_text(row[0]) for row in rows], values, strict=True))
 
@@ -53,19 +58,3 @@ async def delete_settings(c: "Connection", kind: str, keys: Sequence[str] | None
         encode_text(kind),
         None if keys is None else [encode_text(key) for key in keys],
     )
-
-
-def parse_mappings(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the mappings that these JSON texts contain.
-
-    Raises:
-        StoreCorrupt: If one is no mapping; airw never writes such a value.
-    """
-    try:
-        # One call parses all texts, as one call each takes longer. The server has checked that each is JSON.
-        mappings: list[Any] = json.loads(f"[{','.join(texts)}]")
-    except (ValueError, RecursionError) as error:
-        raise StoreCorrupt(f"a JSON value of the corpus cannot be read: {error_text(error)}") from error
-    if not {*map(type, mappings)} <= {dict}:
-        raise StoreCorrupt("a JSON value of the corpus is no mapping, which airw never writes; build the corpus again")
-    return mappings

@@ -12,6 +12,7 @@ from airw._base.checks import check_choice, check_count, check_limit
 from airw._base.concurrency import offload_if
 from airw.protocols import ArtifactVectors, BestRecords, StepAnswer
 from airw.stores._indexes.dense_index import check_queries
+from airw.stores._stored_values import detect_damage
 from airw.stores.postgres._links import _EDGES, _ORDER, _make_edges, edge_parameters, select_edges
 from airw.stores.postgres._records import _make_records
 from airw.stores.postgres._texts import keep_storable
@@ -193,6 +194,7 @@ async def read_step(c: "Connection", request: StepRequest) -> StepAnswer:
     return await offload_if(size > _FEW, _make_answer, request, rows, parts)
 
 
+@detect_damage()
 def _make_answer(request: StepRequest, rows: Sequence[Any], parts: dict[int, Any]) -> StepAnswer:
     """Return an answer, made of the rows of its parts."""
     edges = [row[_OF_EDGES] for row in rows if row["part"] == _EDGE]

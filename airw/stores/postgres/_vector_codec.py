@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw.stores._stored_values import DamagedValue, detect_damage
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -44,12 +45,18 @@ def encode_vectors(vectors: Floats) -> list[bytes]:
     return [row.tobytes() for row in rows]
 
 
+@detect_damage()
 def decode_vectors(values: Sequence[bytes], width: int) -> Floats:
     r"""Return values of a statement as `(n, width) float32`.
+
+    Raises:
+        DamagedValue: If one is missing, or of another width.
 
     Example:
         >>> decode_vectors([b"\x00\x02\x00\x00?\x80\x00\x00?\x00\x00\x00"], 2)
         array([[1. , 0.5]], dtype=float32)
     """
+    if {*map(len, values)} - {_HEADER + 4 * width}:
+        raise DamagedValue(f"a vector is not one of {width} numbers")
     rows = np.frombuffer(b"".join(values), np.uint8).reshape(len(values), _HEADER + 4 * width)
     return rows[:, _HEADER:].view(">f4").astype(np.float32)

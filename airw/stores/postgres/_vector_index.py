@@ -69,14 +69,14 @@ class KnownIndex:
         if self.dialect.explain_exact(width) is not None:
             return f"{WIDTH} AS width"
         name = index_name(self.dialect, width)
-        return f"""{WIDTH} AS width, (SELECT sum(records)::bigint FROM text_run) AS records,
+        return f"""{WIDTH} AS width, (SELECT coalesce(sum(records), 0)::bigint FROM text_run) AS records,
             (SELECT last_value FROM record_number) AS last,
             coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{name}')), false) AS has_index"""
 
     def note(self, row: Mapping[str, Any], width: int) -> None:
         """Take note of an answer."""
         if self.dialect.explain_exact(width) is None:
-            self._seen[width] = _Seen(row["has_index"], row["records"] or 0, row["last"])
+            self._seen[width] = _Seen(row["has_index"], row["records"], row["last"])
 
     def sample(self, width: int) -> tuple[list[int], int]:
         """Return numbers of a sample of records, and how many of them match a common filter."""
@@ -125,7 +125,7 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
         (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain,
         (SELECT reltuples FROM pg_class WHERE oid = to_regclass('record')) AS counted"""
     )
-    if state["is_plain"] and state["records"] > max(_MIN_ANALYZED, 2 * state["counted"]):
+    if state["is_plain"] and state["records"] > max(_MIN_ANALYZED, 2 * (state["counted"] or 0)):
         # The server would do so in a minute. Until then, its plans would be for the former size.
         tables = await c.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
         await c.execute(f"ANALYZE {', '.join(quote(row['name']) for row in tables)}")

@@ -17,6 +17,7 @@ from airw._base.vectors import exact_scores, unit_rows
 from airw.protocols import ArtifactVectors, BestRecords
 from airw.stores._changes import check_width
 from airw.stores._indexes.dense_index import check_queries
+from airw.stores._stored_values import check_types
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
@@ -301,6 +302,7 @@ def _group(rows: "Sequence[Record]", count: int) -> "list[list[Record]]":
 
 
 def _score_rows(query: Floats, rows: "Sequence[Record]") -> list[_ScoredRow]:
+    check_types([[row[name] for row in rows] for name in ("artifact_id", "record_id", "idx")], [str, str, int])
     scores = exact_scores(decode_vectors([row["value"] for row in rows], len(query)), query).tolist()
     return [
         _ScoredRow(score, row["artifact_id"], row["idx"], row["number"], row["record_id"])

@@ -13,12 +13,14 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import itemgetter
+from operator import index, itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
+from airw._base.messages import short_repr
+from airw.stores._stored_values import DamagedValue, detect_damage
 from airw.values import Analyser, Language
 
 Hashes: TypeAlias = NDArray[np.uint64]
@@ -251,13 +253,31 @@ def _pack(codes: Numbers, runs: Numbers, parts: Numbers, pairs: Pairs) -> list[R
     return rows
 
 
+@detect_damage()
+def to_runs(rows: Iterable[Sequence[Any]]) -> list[Run]:
+    """Return rows of the table `text_run`, checked.
+
+    Raises:
+        DamagedValue: If airw never writes one of them.
+    """
+    runs = [Run(*map(index, row)) for row in rows]
+    for run in runs:
+        if not (0 <= run.first <= run.last < run.first + SPAN and run.records > 0 and run.depth in _DEPTHS):
+            raise DamagedValue(f"the word index has the run {short_repr(tuple(run))}")
+    return runs
+
+
 class Blocks:
     """Rows of runs, read from the table.
 
     Args:
         rows: Rows, in any order.
+
+    Raises:
+        DamagedValue: If a row is not one that `pack_rows` returns.
     """
 
+    @detect_damage()
     def __init__(self, rows: Iterable[Row]) -> None:
         # In the order of runs and parts, the records of a word are in the order of their numbers.
         self.sorted = sorted(rows, key=itemgetter(1, 2))
@@ -265,8 +285,12 @@ class Blocks:
         self._directory = np.frombuffer(b"".join(directories), _DIRECTORY)
         self._ends = np.cumsum(self._directory["size"], dtype=np.int64)
         lengths = np.fromiter(map(len, directories), np.int64, len(directories)) // _DIRECTORY.itemsize
+        if not lengths.all() or not self._directory["size"].all() or lengths.sum() != len(self._directory):
+            raise DamagedValue("a row of the word index has no words")
         sizes = np.diff(self._ends[np.cumsum(lengths) - 1], prepend=0)
         self.offsets, self.counts, self.lengths = _unpack_entries(entries, sizes.tolist())
+        if len(self.offsets) and not 0 <= self.offsets.min() <= self.offsets.max() < SPAN:
+            raise DamagedValue("a row of the word index has records outside of its run")
         self.rows = np.repeat(np.arange(len(sizes)), sizes)
         self.runs = np.array([row[1] for row in self.sorted], np.int64)[self.rows]
 
@@ -284,6 +308,7 @@ class Blocks:
         return np.concatenate([np.arange(self._ends[place] - sizes[place], self._ends[place]) for place in found])
 
 
+@detect_damage()
 def count_records(directories: Iterable[bytes], words: Hashes) -> list[int]:
     """Return the number of records with each word, from the directories of their rows."""
     directory = np.frombuffer(b"".join(directories), _DIRECTORY)
@@ -294,7 +319,7 @@ def _unpack_entries(entries: Sequence[bytes], sizes: Sequence[int]) -> tuple[Num
     """Return offsets, counts and lengths; `sizes` are the numbers of entries of each row."""
     if any(len(data) != 8 * size for data, size in zip(entries, sizes, strict=True)):
         pairs = zip(entries, sizes, strict=True)
-        columns = [_unpack(data) if len(data) == 8 * size else _unpack_wide(data) for data, size in pairs]
+        columns = [_unpack(data) if len(data) == 8 * size else _unpack_wide(data, size) for data, size in pairs]
         offsets, counts, lengths = map(np.concatenate, zip(*columns, strict=True))
         return offsets, counts, lengths
     return _unpack(b"".join(entries))
@@ -306,8 +331,8 @@ def _unpack(data: bytes) -> tuple[Numbers, Numbers, Numbers]:
     return offsets, packed >> _LENGTH_BITS & (1 << _COUNT_BITS) - 1, packed & (1 << _LENGTH_BITS) - 1
 
 
-def _unpack_wide(data: bytes) -> tuple[Numbers, Numbers, Numbers]:
-    offsets, counts, lengths = np.frombuffer(data, "<u4").astype(np.int64).reshape(3, -1)
+def _unpack_wide(data: bytes, size: int) -> tuple[Numbers, Numbers, Numbers]:
+    offsets, counts, lengths = np.frombuffer(data, "<u4").astype(np.int64).reshape(3, size)
     return offsets, counts, lengths
 
 

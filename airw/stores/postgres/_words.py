@@ -16,8 +16,9 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, StoreCorrupt, StoreError
+from airw.errors import ArgumentError, StoreError
 from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
+from airw.stores._stored_values import DamagedValue, check_types, detect_damage
 from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_numbers
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
@@ -38,6 +39,7 @@ from airw.stores.postgres._word_runs import (
     merge_runs,
     pack_rows,
     split_runs,
+    to_runs,
 )
 from airw.values import Analyser, Language, Ranking, TermCounts, check_language, formula_of
 from airw.values.filters import Filter
@@ -135,7 +137,8 @@ async def search(
             records, words, frequencies = statistics.records, statistics.words, statistics.frequencies
         if scope.k <= 0 or not any(words_by_query):
             return [Ranking([], [], np.empty(0), 0.0) for _ in words_by_query]
-        is_long = sum(len(row[4]) for row in rows) > _MANY_BYTES
+        with detect_damage():
+            is_long = sum(len(row[4]) for row in rows) > _MANY_BYTES
         searches = await offload_if(is_long, _Scores, rows, words_by_query, records, words, frequencies)
         rankings = await _rank(c, searches, scope, is_long=is_long)
         if rankings is not None:
@@ -153,7 +156,8 @@ async def count_terms(c: "Connection", known: KnownLanguage, queries: Sequence[s
     for each in words_by_query:
         repeats.update({word: max(count, repeats.get(word, 1)) for word, count in each.items() if count > 1})
     frequencies = dict(zip(words, count_records([row[3] for row in rows], hash_words(words)), strict=True))
-    return TermCounts(formula_of(Analyser(known.value)), state["records"], state["words"], frequencies, repeats)
+    with detect_damage():
+        return TermCounts(formula_of(Analyser(known.value)), state["records"], state["words"], frequencies, repeats)
 
 
 async def _read_rows(
@@ -171,7 +175,14 @@ async def _read_rows(
         known.value = _parse_language(found[0]["language"])
         if known.value == language:
             rows = [tuple(row[3:]) for row in found if row[3] is not None]
+            _check_totals(found[0]["records"], found[0]["words"], rows)
             return words_by_query, found[0], rows
+
+
+def _check_totals(records: int, words: int, rows: Sequence[Row]) -> None:
+    """Check the numbers of records and of their words, which scores are divided by."""
+    if records < 0 or words < 0 or (rows and not (records and words)):
+        raise DamagedValue(f"the word index counts {records} records with {words} words")
 
 
 class _Scores:
@@ -275,6 +286,7 @@ async def _read_names(
         f"SELECT number, artifact_id, idx, id, {' AND '.join(tests) or 'true'} AS passes FROM record WHERE {condition}",
         *parameters.values,
     )
+    check_types([[part for row in rows for part in (row[1], row[3])], [row[2] for row in rows]], [str, int])
     for number, artifact_id, index, id, passes in rows:
         names[number] = (artifact_id, index, number, id) if passes else None
     return len(rows) == len(wanted)
@@ -312,12 +324,13 @@ class IndexedTexts:
     removed: Sequence[tuple[int, str]] = ()
 
     @classmethod
+    @detect_damage()
     def of(
         cls, language: str | None, runs: Iterable[Sequence[int]] | None, removed: Iterable[tuple[int, bytes]]
     ) -> "IndexedTexts":
         """Return it from the values of `LANGUAGE` and `RUNS`, and from numbers and texts."""
         texts = [(number, text.decode()) for number, text in sorted(removed)]
-        return cls(_parse_language(language), [Run(*run) for run in runs or ()], texts)
+        return cls(_parse_language(language), to_runs(runs or ()), texts)
 
 
 async def change(
@@ -413,6 +426,8 @@ def _find_changes(indexed: IndexedTexts, numbers: NDArray[np.int64]) -> tuple[di
         return changes, keys[0], 0
     words = analyse([text for _, text in indexed.removed], indexed.language)
     at = np.searchsorted(np.array([run.first for run in indexed.runs], np.int64), numbers, "right") - 1
+    if at[0] < 0:
+        raise DamagedValue("the word index lacks records")
     for place in np.unique(at).tolist():
         run, is_here = indexed.runs[place], at == place
         pairs = words.pairs.take(is_here[words.pairs.numbers])
@@ -435,7 +450,9 @@ async def change_language(c: "Connection", language: Language | None) -> None:
     while rows := await c.fetch(
         "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
     ):
-        words = await in_thread(analyse, [row[1].decode() for row in rows], language)
+        with detect_damage():
+            texts = [row[1].decode() for row in rows]
+        words = await in_thread(analyse, texts, language)
         indexed.runs = await _change(c, indexed, np.array([row[0] for row in rows], np.int64), words)
         last = rows[-1][0]
 
@@ -469,10 +486,14 @@ async def _query_terms(queries: Sequence[str], language: Language | None) -> lis
 def _parse_language(value: str | None) -> Language | None:
     """Return the language in a setting."""
     if value is None:
-        raise StoreCorrupt("the corpus does not say the language of its texts; build it again")
+        raise DamagedValue("the corpus does not say the language of its texts")
+    with detect_damage():
+        language = json.loads(value)
+    if not isinstance(language, str | None):
+        raise DamagedValue("the language of the texts is no text")
     try:
-        return check_language(json.loads(value))
-    except (ValueError, ArgumentError):
+        return check_language(language)
+    except ArgumentError:
         raise StoreError("the texts are of a language that this version of airw does not know; update it") from None
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from airw._base.messages import error_text, one_line
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.word_tables import read_lengths
+from airw.stores._stored_values import parse_mappings
 from airw.stores.sqlite._links import has_weights
-from airw.stores.sqlite._records import parse_metadata
 from airw.stores.sqlite._segment_building import read_corpus_mark
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values.links import LEAST_WEIGHT
@@ -83,7 +83,7 @@ def _check_orphans(connection: "sqlite3.Connection") -> Iterator[str]:
 
 def _check_records(connection: "sqlite3.Connection") -> Iterator[str]:
     for rows in _read_blocks(connection, "SELECT rowid, id, artifact_id, kind, idx, text, metadata FROM record"):
-        parse_metadata([row[-1] for row in rows])
+        parse_mappings([row[-1] for row in rows])
         if not {tuple(map(type, row)) for row in rows} <= {(int, str, str, str, int, str, str)}:
             yield "records: a value has another type"
             return
@@ -107,7 +107,7 @@ def _check_words(connection: "sqlite3.Connection") -> Iterator[str]:
 
 def _check_settings(connection: "sqlite3.Connection") -> Iterator[str]:
     rows = connection.execute("SELECT value FROM setting WHERE kind <> 'file'").fetchall()
-    parse_metadata([value for (value,) in rows])
+    parse_mappings([value for (value,) in rows])
     read_corpus_mark(connection)
     (last,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
     if (last or 0) > _MAX_ROWID // 2:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
 from airw.protocols import FirstSurfaces
+from airw.stores._stored_values import DamagedValue, check_types, parse_mappings
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
 from airw.values.artifacts import make_records
@@ -23,11 +24,6 @@ _FIRST = """
         SELECT min(rowid) FROM record WHERE artifact_id = requested.value{of_kinds}
     )"""
 _RECORD = "record.rowid, record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
-
-
-class DamagedValue(ValueError):
-    """A value in the file that airw never writes."""
-
 
 _get_place = itemgetter(0, 1)  # of a row: the position of its id among the arguments, and its rowid
 _ENTRY = "artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id"
@@ -94,9 +90,9 @@ def first_surfaces(connection: "sqlite3.Connection", artifact_ids: Sequence[str]
     )
     for part in iterate_slices(cursor):
         keys, kinds, indexes, texts, metadata = zip(*part, strict=True)
-        _check_types([kinds, indexes, texts, metadata], [str, int, str, str])
+        check_types([kinds, indexes, texts, metadata], [str, int, str, str])
         places = [order[key] for key in keys]
-        columns: Any = zip(found, (kinds, indexes, texts, parse_metadata(metadata)), strict=True)
+        columns: Any = zip(found, (kinds, indexes, texts, parse_mappings(metadata)), strict=True)
         for column, values in columns:
             deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
     return found
@@ -153,8 +149,8 @@ def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
     if not rows:
         return []
     _, _, *columns, metadata = zip(*rows, strict=True)
-    _check_types(columns, [str, str, str, int, str])
-    return make_records(len(rows), [*columns, parse_metadata(metadata)])
+    check_types(columns, [str, str, str, int, str])
+    return make_records(len(rows), [*columns, parse_mappings(metadata)])
 
 
 def parse_value(text: str) -> Any:
@@ -175,35 +171,7 @@ def check_columns(*columns: Sequence[object]) -> None:
     Raises:
         DamagedValue: If one does not.
     """
-    _check_types(columns, [str] * len(columns))
-
-
-def _check_types(columns: Sequence[Sequence[object]], types: Sequence[type]) -> None:
-    """Check that each column contains only values of its type.
-
-    SQLite keeps a value of another type than the column's, if a damaged or foreign file has one.
-    """
-    if any({*map(type, column)} - {kind} for column, kind in zip(columns, types, strict=True)):
-        raise DamagedValue("a record has a value of another type")
-
-
-def parse_metadata(texts: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the mappings that these JSON texts contain.
-
-    Raises:
-        ValueError: If one is not JSON, or not a mapping; this is damage, as airw wrote it.
-    """
-    try:
-        # One call parses all metadata, as one call per record takes longer.
-        metadata: list[Any] = json.loads(f"[{','.join(texts)}]")
-        # Another number of values means a damaged text. Parsing each text by itself raises an error for it.
-        if len(metadata) != len(texts):
-            metadata = [json.loads(text) for text in texts]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DamagedValue(f"a value is no JSON text: {error_text(error)}") from error
-    if not {*map(type, metadata)} <= {dict}:
-        raise DamagedValue("a value is JSON, but no mapping")
-    return metadata
+    check_types(columns, [str] * len(columns))
 
 
 def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:
@@ -261,7 +229,7 @@ def artifact_ids(connection: "sqlite3.Connection") -> list[str]:
 def read_settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]:
     """Return the JSON values of one kind of setting, by key."""
     rows = connection.execute("SELECT key, value FROM setting WHERE kind = ? ORDER BY key", [kind]).fetchall()
-    return dict(zip([key for key, _ in rows], parse_metadata([value for _, value in rows]), strict=True))
+    return dict(zip([key for key, _ in rows], parse_mappings([value for _, value in rows]), strict=True))
 
 
 def surface_kinds(connection: "sqlite3.Connection") -> list[str]:

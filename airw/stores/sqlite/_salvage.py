@@ -10,8 +10,9 @@ import numpy as np
 from airw.errors import StoreCorrupt
 from airw.stores._indexes.texts import read_language
 from airw.stores._link_rows import make_extraction
+from airw.stores._stored_values import parse_mappings
 from airw.stores.sqlite._links import link_columns
-from airw.stores.sqlite._records import ledger, parse_metadata, records_of
+from airw.stores.sqlite._records import ledger, records_of
 from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.values import ArtifactChange, Extraction, Language, LedgerEntry, Link
 
@@ -49,7 +50,7 @@ def read_whole_artifacts(connection: "sqlite3.Connection") -> Salvage:
         with suppress(ValueError):
             # The rows of an unfinished ingest are about the old file, and so is its mark.
             if kind in ("config", "calibration"):
-                salvage.settings.append((kind, key, parse_metadata([text])[0]))
+                salvage.settings.append((kind, key, parse_mappings([text])[0]))
     for artifact_id in _list_artifacts(connection):
         change = _attempt(_read_artifact, connection, artifact_id)
         if change is None:

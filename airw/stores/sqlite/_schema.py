@@ -15,6 +15,7 @@ from airw._base.concurrency import in_thread
 from airw._base.messages import one_line, short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._indexes.texts import RECORD_TABLES, create_index, prepare_texts
+from airw.stores._stored_values import DamagedValue
 from airw.stores.sqlite._filter_sql import register_functions
 from airw.stores.sqlite._log_guard import (
     STAMP_TABLE,
@@ -22,7 +23,6 @@ from airw.stores.sqlite._log_guard import (
     set_aside_foreign_log,
     write_stamp,
 )
-from airw.stores.sqlite._records import DamagedValue
 from airw.stores.sqlite.durability import Durability
 from airw.values import Language
 

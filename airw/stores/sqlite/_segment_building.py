@@ -18,8 +18,9 @@ from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.messages import short_repr
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
+from airw.stores._stored_values import DamagedValue
 from airw.stores.sqlite import _segments
-from airw.stores.sqlite._records import DamagedValue, read_settings
+from airw.stores.sqlite._records import read_settings
 from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._segments import Numbers, SegmentFile, SegmentMaker
 from airw.stores.sqlite._vector_codec import decode_vectors

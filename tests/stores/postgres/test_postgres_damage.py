@@ -1,0 +1,186 @@
+"""Rows that airw never writes: each call answers, or names the corpus in one line."""
+
+import asyncpg
+import numpy as np
+import pytest
+
+from airw.errors import StoreCorrupt, StoreError
+from airw.protocols import IngestRun
+from airw.stores import PostgresStore
+from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+from tests.support.postgres import fresh_store, server_dsn
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
+
+QUERY = np.eye(1, 4, dtype=np.float32)
+RUN = IngestRun("run", "mark", {})
+
+
+def change(name, links=("b",)):
+    records = [Record(Record.make_id(name, "document", i), name, "document", i, f"red {name} text") for i in range(2)]
+    extraction = Extraction([Link(target) for target in links], [[f"name of {name}"]])
+    return ArtifactChange(LedgerEntry(name, "v1", "e", "s"), records, np.eye(2, 4, dtype=np.float32), extraction)
+
+
+def nullable(table, column):
+    """Statements that put NULL into a column."""
+    return f"ALTER TABLE {table} ALTER {column} DROP NOT NULL; UPDATE {table} SET {column} = NULL"
+
+
+# Statements by what they damage; each is noticed by some call as `StoreCorrupt`.
+DAMAGED = {
+    "text_of_no_encoding": r"UPDATE record SET text = '\xff'",
+    "text_missing": nullable("record", "text"),
+    "kind_missing": nullable("record", "kind"),
+    "kind_a_number": "ALTER TABLE record ALTER kind TYPE integer USING 7",
+    "index_missing": nullable("record", "idx"),
+    "index_a_text": "ALTER TABLE record ALTER idx TYPE text",
+    "metadata_missing": nullable("record", "metadata"),
+    "metadata_a_list": "UPDATE record SET metadata = '[1]'",
+    "metadata_no_json": "ALTER TABLE record ALTER metadata TYPE text; UPDATE record SET metadata = '{'",
+    "metadata_two_values": "ALTER TABLE record ALTER metadata TYPE text; UPDATE record SET metadata = '{},{}'",
+    "metadata_bytes": r"ALTER TABLE record ALTER metadata TYPE bytea USING '\x7b7d'",
+    "metadata_deep": "UPDATE record SET metadata = (repeat('[', 5000) || repeat(']', 5000))::json",
+    "version_a_number": "ALTER TABLE artifact ALTER version TYPE integer USING 1",
+    "source_missing": nullable("artifact", "source"),
+    "settings_missing": nullable("setting", "value"),
+    "settings_lists": "UPDATE setting SET value = '[1]'",
+    "settings_with_other_keys": "UPDATE setting SET key = E'\\x01z' WHERE kind = 'config'",
+    "run_without_row": """UPDATE setting SET value = '{"mark": "mark"}' WHERE kind LIKE 'run %'""",
+    "run_with_a_list": """UPDATE setting SET value = '{"mark": "mark", "row": [], "last_number": []}'
+        WHERE kind LIKE 'run %'""",
+    "language_missing": "DELETE FROM setting WHERE kind = 'language'",
+    "entries_short": r"UPDATE posting SET entries = '\x00'",
+    "entries_empty": r"UPDATE posting SET entries = ''",
+    "entries_negative": r"UPDATE posting SET entries = decode(repeat('ff', length(entries)), 'hex')",
+    "entries_huge": r"UPDATE posting SET entries = decode(repeat('ff', length(entries) * 3 / 2), 'hex')",
+    "entries_missing": nullable("posting", "entries"),
+    "directory_short": r"UPDATE posting SET directory = '\x00'",
+    "directory_empty": r"UPDATE posting SET directory = ''",
+    "directory_huge": r"UPDATE posting SET directory = decode(repeat('ff', length(directory)), 'hex')",
+    "no_records": "UPDATE text_run SET records = 0, words = -5",
+    "no_words": "UPDATE text_run SET words = 0",
+    "run_too_deep": "UPDATE text_run SET depth = 99",
+    "run_too_long": "UPDATE text_run SET last = 9000000000000000000",
+    "run_reversed": "UPDATE text_run SET first = 100000",
+    "run_of_nothing": nullable("text_run", "records"),
+    "runs_gone": "DELETE FROM text_run",
+    "vectors_missing": nullable("embedding", "value"),
+    "vectors_of_text": "ALTER TABLE embedding ALTER value TYPE text",
+    "vectors_unlike": "UPDATE embedding SET value = '[1,2]' WHERE artifact_id = 'b'",
+    "vector_index_missing": nullable("embedding", "idx"),
+    "vector_name_missing": nullable("embedding", "record_id"),
+    "link_type_missing": nullable("link", "type"),
+    "link_weight_absurd": "ALTER TABLE link DROP CONSTRAINT link_weight_check; UPDATE link SET weight = 'NaN'",
+}
+# What a statement of the server notices; these say so as any `StoreError`.
+TABLES = ("setting", "artifact", "record", "embedding", "posting", "text_run", "link", "name")
+REFUSED = {f"without_{table}": f"DROP TABLE {table}" for table in TABLES} | {
+    "without_column": "ALTER TABLE record DROP text",
+    "names_of_no_tier": nullable("name", "tier"),
+    "runs_absurd": "UPDATE text_run SET records = 9000000000000000000",
+}
+
+
+async def read_content(store):
+    async with store.hold_content() as content:
+        await content.read(content.artifact_ids)
+
+
+def list_calls(store):
+    """Every call of the store; the last ones write."""
+    ids, records = ["a", "b"], [Record.make_id("a", "document", 0)]
+    return {
+        "get_records": lambda: store.get_records(records),
+        "records_of": lambda: store.records_of(ids),
+        "records_of_some": lambda: store.records_of(ids, limit=1),
+        "first_surfaces": lambda: store.first_surfaces(ids),
+        "ledger": lambda: store.ledger(ids),
+        "ledger_of_all": store.ledger,
+        "find_changed": lambda: store.find_changed({"a": "v1"}, LedgerEntry("", "", "e", "s")),
+        "artifact_ids": store.artifact_ids,
+        "counts": store.counts,
+        "surface_kinds": store.surface_kinds,
+        "field_names": store.field_names,
+        "matching": lambda: store.matching([("x", 1)]),
+        "config": store.config,
+        "calibration": store.calibration,
+        "read_run": lambda: store.read_run(RUN),
+        "search_vectors": lambda: store.search_vectors(QUERY, 3),
+        "search_artifacts": lambda: store.search_vectors(QUERY, 3, per_artifact=True),
+        "best_of": lambda: store.best_of(QUERY[0], ids),
+        "similarities": lambda: store.similarities(QUERY[0], records),
+        "vectors": lambda: store.vectors(records),
+        "vectors_of": lambda: store.vectors_of(ids),
+        "search_text": lambda: store.search_text(["red text"], 3),
+        "term_statistics": lambda: store.term_statistics(["red"]),
+        "language": store.language,
+        "neighbors": lambda: store.neighbors(ids, direction="both"),
+        "read_step": lambda: store.read_step(ids, QUERY[0], hit_ids=ids, max_ends=3, max_records=2, with_vectors=True),
+        "first_step": lambda: store.read_step(ids, None, hit_ids=ids),
+        "resolve": lambda: store.resolve(["a", "name of b"]),
+        "referrers": lambda: store.referrers(ids),
+        "fan_in": lambda: store.fan_in(ids),
+        "max_fan_in": store.max_fan_in,
+        "unresolved_links": store.unresolved_links,
+        "link_counts": store.link_counts,
+        "hold_content": lambda: read_content(store),
+        "describe_index": store.describe_index,
+        "apply_part": lambda: store.apply_part(RUN, 1, {}, [change("c")]),
+        "apply": lambda: store.apply([change("a", ["c"])], removals=["b"]),
+        "set_config": lambda: store.set_config({}),
+        "set_language": lambda: store.set_language(None),
+        "forget_run": lambda: store.forget_run(RUN),
+    }
+
+
+async def run_statement(store, statement):
+    connection = await asyncpg.connect(server_dsn())
+    try:
+        path = await connection.fetchval(
+            "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = $1", "vector"
+        )
+        await connection.execute(f'SET search_path = "{store._database.schema}", {path}; {statement}')
+    finally:
+        await connection.close()
+
+
+async def collect_errors(store, statement):
+    """Return the error of each call on a damaged corpus."""
+    await store.apply([change("a"), change("b", ["nowhere", "a"])])
+    await store.set_config({"a": 1})
+    await store.begin_run(RUN, {})
+    await run_statement(store, statement)
+    errors = {}
+    for name, call in list_calls(store).items():
+        try:
+            await call()
+        except StoreError as error:
+            text = str(error)
+            assert repr(store._database.schema.removeprefix("airw_")) in text, (name, text)
+            assert text.isprintable(), (name, text)
+            assert len(text) < 500, (name, text)
+            errors[name] = error
+    return errors
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_damaged_rows_are_named_with_the_corpus(damage):
+    async with fresh_store() as store:
+        errors = await collect_errors(store, DAMAGED[damage])
+        assert any(isinstance(error, StoreCorrupt) for error in errors.values()), errors
+
+
+@pytest.mark.parametrize("damage", REFUSED)
+async def test_damaged_tables_are_named_with_the_corpus(damage):
+    async with fresh_store() as store:
+        assert await collect_errors(store, REFUSED[damage])
+
+
+@pytest.mark.parametrize("mark", ["0", "-1", "01", "²", "9" * 5000])
+async def test_only_a_known_format_is_a_corpus(mark):
+    async with fresh_store() as store:
+        name = store._database.schema.removeprefix("airw_")
+        await run_statement(store, f"COMMENT ON SCHEMA airw_{name} IS 'airw corpus, format {mark}'")
+        with pytest.raises(StoreCorrupt, match="is not a corpus"):
+            await PostgresStore.open(server_dsn(), name)
