@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -35,6 +36,7 @@ R = TypeVar("R")
 
 _RESTART_WITHIN = 5.0  # seconds that a read waits for a server that has restarted
 _RETRY_EVERY = 0.1  # seconds
+_REPLICA_WITHIN = 2.0  # seconds in which a standby must take a connection
 _UNLOCK_WITHIN = 2.0  # seconds
 _BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -117,8 +119,8 @@ class Database:
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
         pool = self._make_pool(self._dsn, path, prepare)
         if self._replica_dsns:
-            pools = [self._make_pool(dsn, path, prepare, is_replica=True) for dsn in self._replica_dsns]
-            self._replicas = Replicas(pool, pools, self._max_lag)
+            make_pools = [partial(self._make_pool, dsn, path, prepare, is_replica=True) for dsn in self._replica_dsns]
+            self._replicas = Replicas(pool, make_pools, self._max_lag)
         pool.adopt(connection)
         self._pool, self._is_closed, self._is_partitioned = pool, False, state.is_partitioned
 
@@ -126,7 +128,8 @@ class Database:
         self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]", *, is_replica: bool = False
     ) -> ConnectionPool:
         options = self._options(dsn, path, is_replica=is_replica)
-        return ConnectionPool(one_line(hide_password(dsn)), options, self._most, prepare)
+        within = _REPLICA_WITHIN if is_replica else None
+        return ConnectionPool(one_line(hide_password(dsn)), options, self._most, prepare, connect_within=within)
 
     async def _create(
         self,
@@ -173,15 +176,16 @@ class Database:
         """
         self._get_pool()
         call = _in_snapshot(work) if snapshot else work
-        if self._replicas is not None and not latest and not self._locks:
-            replica = await self._replicas.choose()
-            if replica is not None:
-                try:
-                    with translate_errors(self.place):
-                        return await replica.pool.run(call)
-                except StoreError:
-                    replica.note_failure()  # the primary answers, or has the same error
-        return await self._call(call, lambda: True)
+        if self._replicas is None or latest or self._locks:
+            return await self._call(call, lambda: True)
+
+        async def read_from(pool: ConnectionPool | None) -> R:
+            if pool is None:
+                return await self._call(call, lambda: True)
+            with translate_errors(self.place):
+                return await pool.run(call)
+
+        return await self._replicas.run(read_from)
 
     async def _call(self, call: "Callable[[Session], Awaitable[R]]", may_repeat: Callable[[], bool]) -> R:
         """Return `call(connection)`; if the connection was lost and it may, call once more.

@@ -35,6 +35,7 @@ class ConnectionPool:
         most: The number of connections.
         prepare: What is called with each new connection.
         wait: The seconds that a call waits for a connection.
+        connect_within: The seconds in which the server must answer a new connection.
 
     Attributes:
         is_closed: Whether it was closed. A closed pool never opens again.
@@ -48,7 +49,9 @@ class ConnectionPool:
         prepare: "Callable[[Session], Awaitable[None]]",
         *,
         wait: float = _WAIT,
+        connect_within: float | None = None,
     ) -> None:
+        self._connect_within = connect_within
         self._server, self._options, self._most, self._prepare, self._wait = server, options, most, prepare, wait
         self._turns = asyncio.Semaphore(most)
         self._idle: list[Session] = []
@@ -56,13 +59,10 @@ class ConnectionPool:
         self._waiting = 0
         self.is_closed = False
 
-    @property
-    def is_busy(self) -> bool:
-        """Return whether a call would wait for a connection."""
-        return self._turns.locked()
-
-    async def run(self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False) -> R:
-        """Return `work(connection)`; with `fresh`, of a new connection.
+    async def run(
+        self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False, is_urgent: bool = False
+    ) -> R:
+        """Return `work(connection)`; with `fresh`, of a new connection, with `is_urgent`, of one more if all are busy.
 
         If it fails or is cancelled, its statement is cancelled on the server and its transaction rolled back.
 
@@ -71,7 +71,8 @@ class ConnectionPool:
             ConnectionLost: If the pool is closed, also if it was closed while the call waited.
             StoreError: If no connection can be made.
         """
-        await self._take_turn()
+        if not is_urgent:
+            await self._take_turn()
         try:
             self._check_open()
             connection = self._take_idle()
@@ -91,7 +92,8 @@ class ConnectionPool:
                 self._keep(connection)
             return result
         finally:
-            self._turns.release()
+            if not is_urgent:
+                self._turns.release()
 
     async def _take_turn(self) -> None:
         if not self._turns.locked():
@@ -117,7 +119,7 @@ class ConnectionPool:
         return None
 
     async def _connect(self) -> "Session":
-        connection = await connect(self._server, self._options)
+        connection = await connect(self._server, self._options, self._connect_within)
         try:
             await self._prepare(connection)
             self._check_open()
@@ -133,7 +135,7 @@ class ConnectionPool:
 
     def _keep(self, connection: "Session") -> None:
         """Keep a connection that can be used again."""
-        if self.is_closed:
+        if self.is_closed or len(self._busy) + len(self._idle) >= self._most:
             connection.terminate()
         elif not connection.is_closed():
             self._idle.append(connection)
@@ -214,7 +216,7 @@ async def finish(work: Coroutine[Any, Any, None]) -> None:
         raise cancelled
 
 
-async def connect(server: str, options: Mapping[str, Any]) -> "Session":
+async def connect(server: str, options: Mapping[str, Any], within: float | None = None) -> "Session":
     """Return a new connection.
 
     Raises:
@@ -226,7 +228,9 @@ async def connect(server: str, options: Mapping[str, Any]) -> "Session":
     from airw.stores.postgres._session import Session
 
     with translate_connect_errors(server, options.get("password")):
-        connection: Session = await asyncpg.connect(**options, connection_class=Session, timeout=_CONNECT_WITHIN)
+        connection: Session = await asyncpg.connect(
+            **options, connection_class=Session, timeout=within or _CONNECT_WITHIN
+        )
     connection.notice_lost_server()
     return connection
 

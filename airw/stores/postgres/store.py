@@ -88,9 +88,11 @@ class PostgresStore(
     returned is saved as the server's `synchronous_commit` says. A builder that loses its connection loses its lock; its
     next write raises `StoreError`.
 
-    Reads go to `replicas` in turn: servers that stream the changes of the primary. One is used while it has all changes
-    that are older than `max_lag`. It also needs all that this store has written, and all that was saved when the
-    store was opened. One that is gone or too far behind is passed over and tried again later, without an error.
+    Reads go to one of the `replicas`: servers that stream the changes of the primary. It is used while it has all
+    changes that are older than `max_lag`, all that this store has written, and all that was saved when the store was
+    opened. If it is gone, hangs or is too far behind, the primary takes its reads after a few seconds, without an
+    error. Then another is read as soon as it has all that was read before, so no read sees an older state than one
+    before it. Each store begins with another of them.
     Inside `writing`, all reads go to the primary.
 
     Sessions keep statements prepared, and settings. So connect to the server itself, or through a pooler that keeps

@@ -1,5 +1,8 @@
 """Reads from standby servers: only what is new enough, and never an error because of them."""
 
+import os
+import signal
+
 import anyio
 import pytest
 
@@ -194,6 +197,86 @@ async def test_a_standby_that_takes_over_is_found_among_several_hosts():
             assert await store.config() == {"a": 1}
             await store.set_config({"a": 2})
             assert await store.config() == {"a": 2}
+
+
+async def test_no_read_sees_an_older_state_than_one_before(primary, standby):
+    name, seen = fresh_name("replica"), []
+    with PostgresServer(copy_of=primary) as second:
+        standbys = [standby, second]
+        async with (
+            PostgresStore(primary.dsn(), name) as other,
+            PostgresStore(primary.dsn(), name, replicas=[one.dsn() for one in standbys], max_lag=3) as store,
+        ):
+            await other.set_config({"a": 0})
+            for number in range(8):
+                paused = standbys[number % 2]
+                await paused.execute(PAUSE)
+                await other.set_config({"a": number + 1})
+                for _ in range(10):
+                    seen.append((await store.config()).get("a", 0))
+                    await anyio.sleep(0.04)
+                if number == 3:  # reads move to the primary, or to the other standby
+                    await standby.execute(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'airw'"
+                    )
+                await paused.execute(RESUME)
+            assert seen == sorted(seen)
+            deadline = anyio.current_time() + 5
+            while await store.config() != {"a": 8}:
+                assert anyio.current_time() < deadline
+                await anyio.sleep(0.01)
+        await PostgresStore.remove(primary.dsn(), name)
+
+
+async def test_reads_at_once_stay_with_one_standby(store, primary, standby):
+    name, places = store._database.schema.removeprefix("airw_"), []
+
+    async def read(reader):
+        for _ in range(10):
+            places.append(await is_on_standby(reader))  # noqa: PERF401 - each read is one call
+
+    async with PostgresStore(primary.dsn(), name, replicas=[standby.dsn()], max_lag=60) as reader:
+        await wait_for(reader, is_standby=True)
+        async with anyio.create_task_group() as group:
+            for _ in range(15):  # more than there are connections
+                group.start_soon(read, reader)
+    assert places == [True] * 150
+
+
+async def test_a_standby_that_hangs_holds_up_reads_for_a_few_seconds(store, primary):
+    name = store._database.schema.removeprefix("airw_")
+    with PostgresServer(copy_of=primary) as other:
+        async with PostgresStore(primary.dsn(), name, replicas=[other.dsn()], max_lag=60) as reader:
+            await wait_for(reader, is_standby=True)
+            rows = await other.fetch("SELECT pid FROM pg_stat_activity")
+            processes = [other._process.pid, *(row["pid"] for row in rows)]
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+            try:
+                with anyio.fail_after(9):
+                    async with anyio.create_task_group() as group:
+                        for _ in range(20):
+                            group.start_soon(reader.config)
+                with anyio.fail_after(1):
+                    assert not await is_on_standby(reader)
+            finally:
+                for process in processes:
+                    try:
+                        os.kill(process, signal.SIGCONT)
+                    except ProcessLookupError:
+                        continue  # it served this test alone
+            await wait_for(reader, is_standby=True, within=15)
+
+
+async def test_a_long_read_of_a_standby_is_not_ended(store, primary, standby):
+    name = store._database.schema.removeprefix("airw_")
+
+    async def work(connection):
+        return await connection.fetchval("SELECT pg_is_in_recovery() FROM pg_sleep(2.5)")
+
+    async with PostgresStore(primary.dsn(), name, replicas=[standby.dsn()], max_lag=60) as reader:
+        await wait_for(reader, is_standby=True)
+        assert await reader._database.read(work)
 
 
 def test_replicas_are_a_list_of_addresses():
