@@ -51,8 +51,8 @@ class ConnectionPool:
         wait: float = _WAIT,
         connect_within: float | None = None,
     ) -> None:
-        self._connect_within = connect_within
         self._server, self._options, self._most, self._prepare, self._wait = server, options, most, prepare, wait
+        self._connect_within = connect_within
         self._turns = asyncio.Semaphore(most)
         self._idle: list[Session] = []
         self._busy: set[Session] = set()
@@ -62,9 +62,14 @@ class ConnectionPool:
     async def run(
         self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False, is_urgent: bool = False
     ) -> R:
-        """Return `work(connection)`; with `fresh`, of a new connection, with `is_urgent`, of one more if all are busy.
+        """Return `work(connection)`.
 
         If it fails or is cancelled, its statement is cancelled on the server and its transaction rolled back.
+
+        Args:
+            work: The function.
+            fresh: Make a new connection.
+            is_urgent: Never wait for a connection: make one more if all are busy.
 
         Raises:
             StoreBusy: If all connections are busy for too long.
