@@ -14,9 +14,10 @@ else:
 
 
 def is_newer(kind: type, name: str, other: str) -> bool:
-    """Return whether a subclass has its own method `name`, but inherits `other`.
+    """Return whether a class takes its method `name` from before the one that has `other`.
 
-    Then the inherited method may answer what the new one hides.
+    Then the inherited `other` may answer what a subclass, or a class mixed in before the others, hides in `name`.
     """
-    owners = [next((base for base in kind.__mro__ if each in vars(base)), object) for each in (name, other)]
-    return owners[0] is not owners[1] and issubclass(*owners)
+    order = kind.__mro__
+    owners = [next((base for base in order if each in vars(base)), object) for each in (name, other)]
+    return order.index(owners[0]) < order.index(owners[1])

@@ -13,6 +13,7 @@ from airw.links import extractor_from
 from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
 from airw.stores import MemoryStore, SqliteStore
 from airw.walking import Policy
+from tests.support.internals.step_stores import StepStore
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
 ADMITTING = [Eager, Mmr, Scored]
@@ -142,20 +143,49 @@ def four_notes():
     )
 
 
-class Without(MemoryStore):
-    """A store whose links to `c` are hidden, as a class with permissions might do."""
+class HidesLinks:
+    """A class to mix in that hides the links to `c`, as one with permissions might do."""
 
     async def neighbors(self, ids, **options):
         rows = await super().neighbors(ids, **options)
         return [[edge for edge in row if "c" not in (edge.source, edge.target)] for row in rows]
 
 
+class Without(MemoryStore):
+    """A store that hides links itself."""
+
+    async def neighbors(self, ids, **options):
+        rows = await super().neighbors(ids, **options)
+        return [[edge for edge in row if "c" not in (edge.source, edge.target)] for row in rows]
+
+
+class MixedWithMemory(HidesLinks, MemoryStore):
+    pass
+
+
+class MixedWithSteps(HidesLinks, StepStore):
+    pass
+
+
+class MixedWithSqlite(HidesLinks, SqliteStore):
+    pass
+
+
+@pytest.mark.parametrize("hiding", [Without, MixedWithMemory, MixedWithSteps])
 @pytest.mark.parametrize("kind", [Eager, Mmr, Scored, Beam, PersonalizedPageRank, LinkWalk])
-async def test_links_that_a_subclass_of_a_store_hides_stay_hidden(kind):
+async def test_links_that_a_subclass_of_a_store_hides_stay_hidden(kind, hiding):
     starts = {Beam: {"seed_k": 0}, PersonalizedPageRank: {"seed_k": 0}, LinkWalk: {}}.get(kind, {"start_k": 0})
-    async with build(four_notes(), store=Without()) as corpus:
+    async with build(four_notes(), store=hiding()) as corpus:
         walk = traverse("text", corpus, policy=kind(roots=["a"], **starts))
         assert [hit.artifact_id async for hit in walk] == ["a", "b"]
+
+
+@pytest.mark.asyncio_only
+async def test_links_of_a_file_that_another_class_hides_stay_hidden(tmp_path):
+    async with MixedWithSqlite(tmp_path / "four.airw") as store, build(four_notes(), store=store) as corpus:
+        for kind in (Eager, LinkWalk):
+            walk = traverse("text", corpus, policy=kind(roots=["a"], **({"start_k": 0} if kind is Eager else {})))
+            assert [hit.artifact_id async for hit in walk] == ["a", "b"]
 
 
 class Redacted(SqliteStore):
