@@ -226,7 +226,8 @@ class ArtifactPolicy(Policy[A]):
         reads_more = reads_steps(store.store) and not self._is_counting(state, committed)
 
         async def read_step(ids: list[Id]) -> None:
-            await self._read_ahead(state, [entry for entry in committed if entry.id in ids], [], store)
+            missing = set(ids)
+            await self._read_ahead(state, [entry for entry in committed if entry.id in missing], [], store)
 
         ids = [entry.node.id for entry in committed]
         return await state.memory.ahead.read_edges(ids, store.store, self._links, read_step if reads_more else None)
