@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from airw._base.messages import one_line, short_repr
 from airw.errors import StoreCorrupt, StoreError
 from airw.stores.postgres._schema import MARK_OF_COPY, SCHEMA_PREFIX, TABLES, VERSION, quote
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
 
 LOCK_WITHIN = 10.0  # seconds that a write waits for other writers
+_TRY_EVERY = 0.1  # seconds
 _OLDEST_SERVER = 14
 _OLDEST_EXTENSION = (0, 8)
 _MARK = "airw corpus, format "  # the start of the comment on a schema, by which a corpus is known
@@ -29,6 +32,9 @@ _IS_BLANK = """(pg_catalog.obj_description(corpus.oid, 'pg_namespace') IS NULL
             WHERE refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass::pg_catalog.oid
             AND refobjid = corpus.oid
             AND classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass::pg_catalog.oid))"""
+WITHOUT_TIMEOUTS = """SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
+    WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_session_timeout')"""
+"""Statement for a session that waits or works for long, whatever timeouts its role has."""
 
 # One statement, as each is a round trip. A trap is what another role has put beside the extension, and what a statement
 # could call instead of PostgreSQL's own.
@@ -104,10 +110,12 @@ def lock_key(kind: str, schema: str) -> int:
 def begin_locked(key: int) -> str:
     """Return the statements that begin a transaction and take a lock, for one round trip.
 
-    No lock of the transaction is waited for longer than `LOCK_WITHIN`.
+    No lock of the transaction is waited for longer than `LOCK_WITHIN`, and this one as long, whatever the
+    `statement_timeout` of the role.
     """
     return (
-        f"BEGIN; SET LOCAL lock_timeout = {round(LOCK_WITHIN * 1000)}; SELECT pg_catalog.pg_advisory_xact_lock({key})"
+        f"BEGIN; SET LOCAL lock_timeout = {round(LOCK_WITHIN * 1000)}; SET LOCAL statement_timeout = 0; "
+        f"SELECT pg_catalog.pg_advisory_xact_lock({key}); SET LOCAL statement_timeout TO DEFAULT"
     )
 
 
@@ -271,12 +279,12 @@ async def list_schemas(connection: "Session") -> list[str]:
 
 async def take_lock(connection: "Session", key: int, seconds: float) -> bool:
     """Take an advisory lock of the session; return whether that was possible in time."""
-    # A timeout of 0 would wait for ever.
-    patience = max(1, round(seconds * 1000))
-    try:
-        await connection.execute(f"SET lock_timeout = {patience}; SELECT pg_catalog.pg_advisory_lock({key})")
-    except Exception as error:
-        if getattr(error, "sqlstate", "") == "55P03":
+    await connection.execute(WITHOUT_TIMEOUTS)
+    deadline = anyio.current_time() + seconds
+    # A statement that waits would keep its snapshot, for which each CREATE INDEX CONCURRENTLY of the database waits.
+    while not await connection.fetchval(f"SELECT pg_catalog.pg_try_advisory_lock({key})"):
+        left = deadline - anyio.current_time()
+        if left <= 0:
             return False
-        raise
+        await anyio.sleep(min(_TRY_EVERY, left))
     return True

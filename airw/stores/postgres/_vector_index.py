@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from airw.stores.postgres._catalog import WITHOUT_TIMEOUTS
 from airw.stores.postgres._schema import quote
 from airw.stores.postgres.dialect import PostgresDialect
 
@@ -118,6 +119,7 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
         c: A connection of its own, which is in no transaction.
         dialect: The SQL of the index.
     """
+    await c.execute(WITHOUT_TIMEOUTS)
     if not await c.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
         return  # another process does it just now
     state = await c.fetchrow(

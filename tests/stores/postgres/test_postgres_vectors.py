@@ -1,5 +1,6 @@
 """Dense search on a PostgreSQL server: exact results, and those of an approximate index."""
 
+from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import anyio
@@ -7,11 +8,11 @@ import numpy as np
 import pytest
 
 from airw._base.vectors import unit_rows
-from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
-from airw.stores import MemoryStore, PostgresDialect
+from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreBusy
+from airw.stores import MemoryStore, PostgresDialect, PostgresStore
 from airw.values import Record
 from airw.values.filters import parse_filter
-from tests.support.postgres import fresh_store
+from tests.support.postgres import fresh_name, fresh_store, get_server, server_dsn
 from tests.support.vector_corpora import SHARES, changes_of, fill, iterate_pages, near_topics, search
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
@@ -191,6 +192,57 @@ async def test_others_read_and_write_while_an_index_is_made():
                 before = answered
             assert answered > before + 1
             group.cancel_scope.cancel()
+        assert "an index of halfvec" in await store.describe_index()
+
+
+@asynccontextmanager
+async def open_transaction(statement):
+    """Yield a connection of another program that has made a statement in a transaction."""
+    asyncpg = pytest.importorskip("asyncpg")
+    connection = await asyncpg.connect(server_dsn())
+    try:
+        await connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ; {statement}")
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def test_timeouts_of_a_role_end_no_wait_and_no_build():
+    role = fresh_name("timed")
+    limits = {"statement_timeout": "300ms", "lock_timeout": "200ms", "idle_session_timeout": "400ms"}
+    async with open_transaction(f"CREATE ROLE {role} LOGIN SUPERUSER") as admin:
+        for name, value in limits.items():
+            await admin.execute(f"ALTER ROLE {role} SET {name} = '{value}'")
+        await admin.execute("COMMIT")
+        try:
+            await check_waits(get_server().dsn(user=role))
+        finally:
+            await admin.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def check_waits(dsn):
+    async with fresh_store(dsn, dialect=PostgresDialect(exact_rows=50)) as store, anyio.create_task_group() as group:
+        schema = store._database.schema
+
+        async def wait(_):
+            await anyio.sleep(0.6)
+
+        async def write_elsewhere():
+            async with open_transaction(f'LOCK TABLE "{schema}".embedding IN ROW EXCLUSIVE MODE'):
+                await anyio.sleep(0.6)
+
+        async with store.writing():
+            await store.apply([*changes_of(near_topics(90, 30))])
+            # The lock of the builder outlives a session that is idle for long.
+            group.start_soon(store._database.write, wait)
+            await anyio.sleep(0.1)
+            await store.apply([*changes_of(near_topics(90, 31))])
+            with pytest.raises(StoreBusy, match="another builder still holds"):
+                async with PostgresStore(dsn, schema.removeprefix("airw_")).writing(timeout=0.5):
+                    pass
+            await store.apply([*changes_of(near_topics(90, 32))])
+            group.start_soon(write_elsewhere)
+            await anyio.sleep(0.1)
         assert "an index of halfvec" in await store.describe_index()
 
 
