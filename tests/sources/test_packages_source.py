@@ -63,7 +63,7 @@ async def test_every_installed_distribution_is_listed_once_with_its_own_metadata
     for name, package in packages.items():
         about = known[name].metadata
         assert package.raw["name"] == about["Name"]
-        assert package.raw["description"] == (about.get("Summary") or "")
+        assert package.raw["description"] == (about.get("Summary") or "").strip()
         assert package.metadata["version"] == about["Version"]
         assert f"Name: {about['Name']}" in lines_of(package.metadata["path"])
 
