@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from airw.stores import PostgresStore
 
 
-
 @dataclass(frozen=True, slots=True, repr=False)
 class CorpusAddress:
     """The address of a corpus on a PostgreSQL server.

@@ -62,7 +62,7 @@ def test_a_registration_without_its_server_is_listed_and_can_be_forgotten(output
     output_of("rm", "far", code=2, err=error)
     assert list(list_corpora()) == ["far", "near"]
     words = ["register", "x" * 70, "notes", "--root", tmp_path, "--store", "postgresql:///kb"]
-    output_of(*words, code=2, err="airw: .*too long for a corpus on a server: use at most 58 characters\n")
+    output_of(*words, code=2, err="airw: .*use a name of 1 to 58 bytes without NUL and ~\n")
 
 
 def test_an_unreachable_server_is_one_line(output_of):
