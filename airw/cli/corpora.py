@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
@@ -27,6 +28,7 @@ from airw.cli.options import pick
 from airw.cli.printing import print_line, print_note
 from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
+from airw.corpora.definitions import embedder_to_spec
 from airw.corpora.registry import save_definition
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.protocols import EmbedderLike, LanguageKeeper, Store
@@ -64,7 +66,8 @@ async def _build_named(arguments: argparse.Namespace) -> int:
     # Checked before anything is built: the name leads there from now on.
     definition = dataclasses.replace(definition, store=store)
     opening = partial(corpora.build_corpus, definition.name, embedder=arguments.embedder, **pick(arguments, "store"))
-    code, embedder = await _run_build(definition.name, store, opening, arguments)
+    async with _keep_name(definition):
+        code, embedder = await _run_build(definition.name, store, opening, arguments)
     await _register_if_new(dataclasses.replace(definition, embedder=embedder))
     return code
 
@@ -85,7 +88,9 @@ async def _build_path(arguments: argparse.Namespace) -> int:
         embedder = arguments.embedder or await _embedder_of(definition.name, store, arguments) or definition.embedder
     definition = dataclasses.replace(definition, store=store)
     opening = partial(corpora.build, definition.source(), store=store or definition.name, embedder=embedder)
-    code, used = await _run_build(definition.name, store, opening, arguments)
+    known = dataclasses.replace(definition, embedder=embedder_to_spec(embedder)) if isinstance(embedder, str) else None
+    async with _keep_name(known or definition):
+        code, used = await _run_build(definition.name, store, opening, arguments)
     await _register_if_new(dataclasses.replace(definition, embedder=used))
     if registered is not None and (registered.kind, registered.params) != (definition.kind, definition.params):
         output.print_replacement(registered, definition)
@@ -126,6 +131,28 @@ async def _run_build(
     problems = report.problems if report else ()
     output.print_problems(problems, verbose=arguments.verbose)
     return int(any(problem.lost for problem in problems)), str(config["embedder"])
+
+
+@asynccontextmanager
+async def _keep_name(definition: corpora.Definition) -> AsyncIterator[None]:
+    """Register a corpus on a server while it is built, so that a killed build can be found."""
+    is_new = definition.store is not None and find_registered(definition.name) is None
+    if is_new:
+        await save_definition(definition)
+    try:
+        yield
+    except AirwError:
+        if is_new and not await _is_built(definition.name):
+            await corpora.unregister(definition.name)
+        raise
+
+
+async def _is_built(name: str) -> bool:
+    try:
+        async with corpora.use_store(name):
+            return True
+    except AirwError:
+        return False
 
 
 async def _register_if_new(definition: corpora.Definition) -> None:

@@ -19,10 +19,12 @@ from airw.corpora.building import BUILD_DEFAULTS, BuildOptions, build
 from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, embedder_to_spec, strategy_to_spec
 from airw.corpora.naming import corpus_names, home, list_similar_first
 from airw.corpora.opening import Corpus, Opening
+from airw.corpora.places import CorpusAddress
 from airw.corpora.searching import CorpusRetriever, as_retriever
 from airw.errors import AirwError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.protocols import IndexingStrategy
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery
+from airw.stores import is_server_address
 
 _VERSION = 1
 _LOCK_TIMEOUT = 30.0  # seconds that one registration waits for others
@@ -196,15 +198,26 @@ def get_registered(name: str) -> Definition:
 
 
 def find_definition(name: str) -> Definition:
-    """Return the definition of a registered corpus or of a preset.
+    """Return the definition of a registered corpus, by its name or its address on a server, or of a preset.
 
     Raises:
-        CorpusNotFound: If the name is neither.
+        CorpusNotFound: If it is none of these.
     """
+    if is_server_address(name):
+        return _find_at(CorpusAddress.parse(name))
     preset = match_name(PRESETS, check_name(name))
     if preset is not None and match_name(list_corpora(), name) is None:
         return Definition(preset, preset)
     return get_registered(name)
+
+
+def _find_at(address: CorpusAddress) -> Definition:
+    for definition in list_corpora().values():
+        if definition.store is not None and CorpusAddress.parse(definition.store, definition.name) == address:
+            return definition
+    raise CorpusNotFound(
+        f"no corpus is registered with the store {str(address)!r}, so its source is not known; register it first"
+    )
 
 
 def match_name(names: Iterable[str], name: str) -> str | None:

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from airw.corpora import home, list_corpora
+from airw.errors import StoreError
 from airw.stores import PostgresStore
 from tests.support.postgres import drop_corpus, fresh_name, server_dsn
 
@@ -63,6 +64,31 @@ def test_a_registration_without_its_server_is_listed_and_can_be_forgotten(output
     assert list(list_corpora()) == ["far", "near"]
     words = ["register", "x" * 70, "notes", "--root", tmp_path, "--store", "postgresql:///kb"]
     output_of(*words, code=2, err="airw: .*use a name of 1 to 58 bytes without NUL and ~\n")
+
+
+def test_a_name_leads_to_its_server_while_a_build_runs(output_of, tmp_path, monkeypatch):
+    address, seen = "postgresql://127.0.0.1:1/kb", []
+
+    async def fail(*_, **__):
+        seen.append(list_corpora()["notes"].store)
+        raise StoreError("the build ends here")
+
+    monkeypatch.setattr("airw.cli.corpora._run_build", fail)
+    words = ["build", tmp_path, "--name", "notes", "--store", address, "--embedder", "light"]
+    output_of(*words, code=2, err="airw: the build ends here\n")
+    assert seen == [address]
+    assert not list_corpora()  # nothing is there
+
+
+def test_an_address_names_the_source_that_is_registered_with_it(output_of, tmp_path):
+    (tmp_path / "a.md").write_text("sign")
+    output_of("register", "far", "notes", "--root", tmp_path, "--store", "postgresql://127.0.0.1:1/kb#other")
+    assert "far" in output_of("maintain", "postgresql://127.0.0.1:1/kb#other", "--dry-run")
+    for command in ("maintain", "coverage"):
+        error = (
+            "airw: no corpus is registered with the store 'postgresql://127.0.0.1:1/kb#far', so .*register it first\n"
+        )
+        output_of(command, "postgresql://127.0.0.1:1/kb#far", code=2, err=error)
 
 
 def test_an_unreachable_server_is_one_line(output_of):
