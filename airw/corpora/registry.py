@@ -198,7 +198,7 @@ def get_registered(name: str) -> Definition:
 
 
 def find_definition(name: str) -> Definition:
-    """Return the definition of a registered corpus, by its name or its address on a server, or of a preset.
+    """Return the definition of a registered corpus, by its name or address, or of a preset.
 
     Raises:
         CorpusNotFound: If it is none of these.
