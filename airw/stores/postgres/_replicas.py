@@ -68,7 +68,7 @@ class Replica:
         self.replayed, self.fresh_at, self.has_failed, self._pause = replayed, fresh_at, False, _FIRST_PAUSE
 
     def disconnect(self) -> None:
-        """End all connections, and with them the calls that a server without an answer would hold for ever."""
+        """End all connections, and the calls that a silent server would hold for ever."""
         self.pool.abandon()
         self.pool = self._make_pool()
 
@@ -121,7 +121,7 @@ class Replicas:
         self._unknown -= writes
 
     async def run(self, read: Callable[[ConnectionPool | None], Awaitable[R]]) -> R:
-        """Return `read(pool)` of the connections to a standby, or `read(None)` if none can be read.
+        """Return `read(pool)` of the connections to a standby, or `read(None)` without one.
 
         Raises:
             StoreError: If the primary fails; a standby that fails is replaced by it.
