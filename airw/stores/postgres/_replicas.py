@@ -68,7 +68,7 @@ class Replica:
         self.replayed, self.fresh_at, self.has_failed, self._pause = replayed, fresh_at, False, _FIRST_PAUSE
 
     def disconnect(self) -> None:
-        """End all connections, and the calls that a silent server would hold for ever."""
+        """End all connections, and with them the calls that would wait for ever."""
         self.pool.abandon()
         self.pool = self._make_pool()
 
@@ -121,7 +121,7 @@ class Replicas:
         self._unknown -= writes
 
     async def run(self, read: Callable[[ConnectionPool | None], Awaitable[R]]) -> R:
-        """Return `read(pool)` of the connections to a standby, or `read(None)` without one.
+        """Return `read(pool)` of a standby, or `read(None)` if none can be read.
 
         Raises:
             StoreError: If the primary fails; a standby that fails is replaced by it.
@@ -163,8 +163,7 @@ class Replicas:
         finally:
             timer.cancel()
             if watch is not None:
-                watch.cancel()
-                await finish(_await_end(watch))
+                await finish(_end(watch))
 
     async def _watch(self, replica: Replica) -> None:
         pool = replica.pool
@@ -279,5 +278,8 @@ class Replicas:
             replica.pool.abandon()
 
 
-async def _await_end(task: "asyncio.Task[None]") -> None:
-    await asyncio.wait([task])
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task, again and again, since what it waits for may swallow one request."""
+    while not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=_CATCH_UP_WITHIN)
