@@ -358,7 +358,16 @@ class Database:
             await close(connection)
 
     async def aclose(self) -> None:
-        """Close all connections; closing twice is harmless."""
+        """Close all connections; closing twice is harmless.
+
+        Raises:
+            StoreError: If they are those of another event loop that has not ended.
+        """
+        if self._pool is not None and not self._is_closed and self._pool.is_elsewhere:
+            if not self._pool.is_orphan:
+                raise StoreError(f"{self.place} was opened in another event loop; close it there")
+            self.abandon()
+            return
         self._is_closed = True
         try:
             if self._replicas is not None:
@@ -379,6 +388,8 @@ class Database:
             raise StoreError(f"{self.place} is not open; use `async with`, or `await PostgresStore.open(dsn, corpus)`")
         if self._is_closed:
             raise StoreError(self._closed)
+        if self._pool.is_elsewhere:
+            raise StoreError(f"{self.place} was opened in another event loop; open one store for each loop")
         return self._pool
 
 

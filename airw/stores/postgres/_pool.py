@@ -53,11 +53,25 @@ class ConnectionPool:
     ) -> None:
         self._server, self._options, self._most, self._prepare, self._wait = server, options, most, prepare, wait
         self._connect_within = connect_within
+        self._loop = asyncio.get_running_loop()
         self._turns = asyncio.Semaphore(most)
         self._idle: list[Session] = []
         self._busy: set[Session] = set()
         self._waiting = 0
         self.is_closed = False
+
+    @property
+    def is_orphan(self) -> bool:
+        """Return whether the event loop of the pool is closed."""
+        return self._loop.is_closed()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return whether the pool is of another event loop, so must not be touched."""
+        try:
+            return asyncio.get_running_loop() is not self._loop
+        except RuntimeError:  # a loop of trio
+            return True
 
     async def run(
         self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False, is_urgent: bool = False

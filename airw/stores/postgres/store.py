@@ -76,7 +76,7 @@ class PostgresStore(
 
     The server needs PostgreSQL 14 or later, with the extension `vector` (pgvector 0.8 or later). The corpus "notes" is
     the schema "airw_notes", so many corpora share a database. The store runs on asyncio only, because asyncpg does.
-    It needs the extra `postgres`.
+    Each event loop needs a store of its own. It needs the extra `postgres`.
 
     A reader sees only complete writes, also those of other processes, from its next call on, and never waits for a
     writer. Writers of a corpus take turns; a write that waits ten seconds for others raises `StoreBusy`. So does a call

@@ -211,6 +211,51 @@ async def _error_of(call):
 
 
 @pytest.mark.slow
+async def test_another_event_loop_needs_a_store_of_its_own():
+    async with fresh_store() as store:
+
+        async def use():
+            for call in (store.counts(), store.set_config({"a": 1})):
+                with pytest.raises(StoreError, match="in another event loop; open one store for each loop"):
+                    await call
+            with pytest.raises(StoreError, match="in another event loop; close it there"):
+                await store.aclose()
+            return await store.exists()
+
+        assert await anyio.to_thread.run_sync(asyncio.run, use())
+        with pytest.raises(StoreError, match="another event loop"):
+            await anyio.to_thread.run_sync(trio.run, store.counts)
+        assert await store.config() == {}
+
+
+@pytest.mark.slow
+async def test_a_store_whose_event_loop_has_ended_can_be_closed_and_opened_again():
+    code = """
+import asyncio, sys
+from airw.errors import StoreError
+from airw.stores import PostgresStore
+
+async def use():
+    try:
+        await store.config()
+    except StoreError as error:
+        print(error)
+    await store.aclose()
+    async with store:
+        print(await store.config())
+
+store = PostgresStore(sys.argv[1], sys.argv[2])
+asyncio.run(store.__aenter__())
+asyncio.run(use())
+"""
+    async with fresh_store() as store:
+        name = store._database.schema.removeprefix("airw_")
+        arguments = [sys.executable, "-c", code, server_dsn(), name]
+        result = await anyio.run_process(arguments, check=False)
+    assert result.stdout.decode().endswith("in another event loop; open one store for each loop\n{}\n")
+
+
+@pytest.mark.slow
 async def test_a_store_that_is_left_open_warns():
     name = fresh_name()
     store = await PostgresStore.open(server_dsn(), name, create=True)
