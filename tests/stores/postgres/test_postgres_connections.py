@@ -137,7 +137,7 @@ async def test_many_that_create_a_corpus_at_once_share_it():
 @pytest.mark.slow
 async def test_what_is_no_corpus_or_newer_is_not_touched():
     name = fresh_name()
-    await get_server().execute(f"CREATE SCHEMA airw_{name}")
+    await get_server().execute(f"CREATE SCHEMA airw_{name}; CREATE TABLE airw_{name}.other (id int)")
     try:
         with pytest.raises(StoreCorrupt, match="is not a corpus"):
             await PostgresStore.open(server_dsn(), name, create=True)
