@@ -6,11 +6,14 @@ Small World graphs", IEEE TPAMI, 2018.
 
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anyio
 import numpy as np
 
-from airw.stores.postgres._catalog import WITHOUT_TIMEOUTS
+from airw.errors import StoreBusy
+from airw.stores.postgres._catalog import WITHOUT_TIMEOUTS, begin_locked, lock_key
 from airw.stores.postgres._schema import quote
 from airw.stores.postgres.dialect import PostgresDialect
 
@@ -27,12 +30,28 @@ _FRACTIONS = np.random.default_rng(0).random(_SAMPLE)  # the same for each query
 _EQUAL = 600
 _RARE = 0.01  # a smaller share of all, of which an index finds too few
 _MIN_ANALYZED = 1_000  # records of which the server should know the number
-_LOCK = "hashtextextended(current_schema() || ' index', 0)"
+_WITHIN = 30.0  # seconds that an index waits for the transactions that are open before it is made
+_END_WITHIN = 600.0  # seconds that one waits for each of those at its end
+_LOOK_EVERY = 0.2  # seconds
 
 # The present indexes: their names, and whether they can be used.
 _INDEXES = f"""SELECT name.relname AS name, index.indisvalid AS is_valid FROM pg_index index
     JOIN pg_class name ON name.oid = index.indexrelid
     WHERE index.indrelid = to_regclass('embedding') AND starts_with(name.relname, '{_PREFIX}')"""
+
+# The transactions of others whose end an index must wait for. Each can see this much of those of any role. Another
+# index is waited for at the end: it may take as long as this one.
+_OPEN_TRANSACTIONS = """SELECT lock.virtualtransaction AS id, pid FROM pg_stat_activity JOIN pg_locks lock USING (pid)
+    WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+    AND locktype = 'virtualxid' AND mode = 'ExclusiveLock' AND NOT EXISTS (
+        SELECT FROM pg_stat_progress_create_index build WHERE build.pid = lock.pid
+        UNION ALL SELECT FROM pg_stat_progress_vacuum vacuum WHERE vacuum.pid = lock.pid)"""
+
+# The server keeps the two halves of the number of a lock apart.
+_CANCEL_BUILD = """SELECT pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1 AND datname = current_database()
+    AND database = datid AND (classid::bigint << 32 | objid::bigint) = $1::bigint
+    AND pid <> pg_backend_pid() AND pg_has_role(usesysid, 'USAGE')"""
 
 
 class _Seen(NamedTuple):
@@ -104,24 +123,52 @@ def _create_sql(dialect: PostgresDialect, width: int, name: str) -> str:
 
 async def drop_indexes(c: "Connection") -> None:
     """Drop all indexes, in the open transaction that inserts vectors of another width."""
-    for row in await c.fetch(_INDEXES):
+    rows = await c.fetch(_INDEXES)
+    if rows:
+        # Whoever makes one waits for this transaction, which would wait for its lock of the table.
+        key = lock_key("index", await c.fetchval("SELECT current_schema()::text"))
+        await c.fetch(_CANCEL_BUILD, key)
+    for row in rows:
         await c.execute(f"DROP INDEX {quote(row['name'])}")
 
 
 async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     """Create the index if the corpus has grown enough, and drop what is of no use.
 
-    The server also counts the rows of tables that have grown much, for its plans.
-
-    Others read and write meanwhile.
+    The server also counts the rows of tables that have grown much, for its plans. Others read and write meanwhile.
 
     Args:
         c: A connection of its own, which is in no transaction.
         dialect: The SQL of the index.
+
+    Raises:
+        StoreBusy: If another transaction is open for too long, for whose end an index must wait.
     """
     await c.execute(WITHOUT_TIMEOUTS)
-    if not await c.fetchval(f"SELECT pg_try_advisory_lock({_LOCK})"):
+    schema = await c.fetchval("SELECT current_schema()::text")
+    if not await c.fetchval("SELECT pg_try_advisory_lock($1)", lock_key("index", schema)):
         return  # another process does it just now
+    while True:
+        width = await c.fetchval(f"SELECT {WIDTH}")
+        try:
+            await _bring_up_to_date(c, dialect)
+        except Exception as error:
+            if not getattr(error, "sqlstate", None):
+                raise
+            with suppress(Exception):
+                # A writer that replaces all vectors by those of another width ends this work. Wait for it.
+                await c.execute(f"{begin_locked(lock_key('writer', schema))}; COMMIT")
+                if await c.fetchval(f"SELECT {WIDTH}") != width:
+                    continue
+                # Each write would change what is of no use. If it cannot be dropped now, the next call does so.
+                for row in await c.fetch(_INDEXES):
+                    if not row["is_valid"]:
+                        await _drop_beside_others(c, row["name"])
+            raise
+        return
+
+
+async def _bring_up_to_date(c: "Connection", dialect: PostgresDialect) -> None:
     state = await c.fetchrow(
         f"""SELECT {WIDTH} AS width, coalesce((SELECT sum(records)::bigint FROM text_run), 0) AS records,
         (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain,
@@ -130,7 +177,7 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     if state["is_plain"] and state["records"] > max(_MIN_ANALYZED, 2 * (state["counted"] or 0)):
         # The server would do so in a minute. Until then, its plans would be for the former size.
         tables = await c.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
-        await c.execute(f"ANALYZE {', '.join(quote(row['name']) for row in tables)}")
+        await c.execute(f"ANALYZE (SKIP_LOCKED) {', '.join(quote(row['name']) for row in tables)}")
     if dialect.index is None:
         return
     width, indexes = state["width"], await c.fetch(_INDEXES)
@@ -142,11 +189,50 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     is_wanted = name is not None and state["records"] > (dialect.exact_rows // 2 if has_index else dialect.exact_rows)
     for row in indexes:
         if not (is_wanted and has_index and row["name"] == name):
-            await c.execute(f"DROP INDEX CONCURRENTLY {quote(row['name'])}")
+            await _drop_beside_others(c, row["name"])
     if is_wanted and not has_index:
         for setting, value in dialect.build_settings.items():
             await c.fetchval("SELECT set_config($1, $2, false)", setting, value)
-        await c.execute(_create_sql(dialect, width, quote(str(name))))
+        await _create(c, _create_sql(dialect, width, quote(str(name))))
+
+
+async def _create(c: "Connection", statement: str) -> None:
+    """Create an index, and wait for other transactions only so long."""
+    if " CONCURRENTLY " in statement:
+        await _await_older(c)
+    # Those that began meanwhile are waited for longer, as the index is nearly complete by then.
+    await _limit_waits(c, _END_WITHIN)
+    await c.execute(statement)
+
+
+async def _drop_beside_others(c: "Connection", name: str) -> None:
+    await _limit_waits(c, _WITHIN)
+    await c.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {quote(name)}")
+
+
+async def _limit_waits(c: "Connection", seconds: float) -> None:
+    await c.fetchval("SELECT set_config('lock_timeout', $1, false)", f"{round(seconds * 1000)}ms")
+
+
+async def _await_older(c: "Connection") -> None:
+    """Wait for the end of the open transactions, before which an index is of no use.
+
+    Raises:
+        StoreBusy: If one takes too long; a backup may take hours.
+    """
+    deadline, waiting = anyio.current_time() + _WITHIN, None
+    while True:
+        rows = await c.fetch(_OPEN_TRANSACTIONS)
+        waiting = {row["id"]: row["pid"] for row in rows if waiting is None or row["id"] in waiting}
+        if not waiting:
+            return
+        if anyio.current_time() > deadline:
+            [pid, *_] = waiting.values()
+            raise StoreBusy(
+                f"a transaction of this database, of the process {pid}, is open for more than {_WITHIN:g} seconds, and "
+                "an index must wait for its end; the next block of `writing` tries again"
+            )
+        await anyio.sleep(_LOOK_EVERY)
 
 
 async def describe_index(c: "Connection", dialect: PostgresDialect) -> str:

@@ -246,6 +246,56 @@ async def check_waits(dsn):
         assert "an index of halfvec" in await store.describe_index()
 
 
+async def list_indexes(store):
+    rows = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'embedding'::regclass"
+    names = await store._database.read(lambda c: c.fetch(rows))
+    return [name for (name,) in names if "near" in name]
+
+
+async def test_an_index_does_not_wait_for_long_transactions(monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._vector_index._WITHIN", 0.3)
+    monkeypatch.setattr("airw.stores.postgres._vector_index._END_WITHIN", 0.3)
+    async with fresh_store(dialect=PostgresDialect(exact_rows=50)) as store:
+        # One that began before the index: none is begun.
+        async with open_transaction("SELECT count(*) FROM pg_class"):
+            with anyio.fail_after(10), pytest.warns(RuntimeWarning, match=r"of the process \d+, is open for more than"):
+                await fill(store, near_topics(90, 33))
+            assert await list_indexes(store) == []
+        # One that the index meets only at its end: what was made is dropped, as each write would change it.
+        monkeypatch.setattr("airw.stores.postgres._vector_index._OPEN_TRANSACTIONS", "SELECT WHERE false")
+        async with open_transaction("SELECT count(*) FROM pg_class"):
+            with anyio.fail_after(10), pytest.warns(RuntimeWarning, match="is locked by others"):
+                await fill(store, near_topics(90, 33))
+            assert await list_indexes(store) == []
+        assert "as there is no index yet" in await store.describe_index()
+        await fill(store, near_topics(90, 33))
+        assert "an index of halfvec" in await store.describe_index()
+
+
+async def test_vectors_of_another_width_end_the_index_that_is_being_made(recwarn):
+    async with fresh_store(dialect=PostgresDialect(exact_rows=50)) as store:
+        await store.apply([*changes_of(near_topics(90, 34))])
+
+        async def replace_all():
+            while not await list_indexes(store):  # noqa: ASYNC110 - the server sends no event
+                await anyio.sleep(0.02)
+            await store.apply([*changes_of(near_topics(90, 35, dim=16))])
+
+        # The index waits for this transaction, so that it is not complete.
+        lock = f'LOCK TABLE "{store._database.schema}".embedding IN ROW EXCLUSIVE MODE'
+        async with open_transaction(lock) as other, anyio.create_task_group() as group, store.writing():
+            group.start_soon(replace_all)
+            group.start_soon(end_soon, other)
+        assert "an index of halfvec" in await store.describe_index()
+        assert len(await list_indexes(store)) == 1
+    assert not [warning for warning in recwarn if warning.category is RuntimeWarning]
+
+
+async def end_soon(connection):
+    await anyio.sleep(1)
+    await connection.execute("COMMIT")
+
+
 async def test_best_records_of_many_artifacts_equal_those_of_other_stores():
     vectors = near_topics(900, 15)
     async with fresh_store() as store, MemoryStore() as exact:
