@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 _SPARE = 16  # rows that a shortlist has besides those wanted
+_MOST = 2**40  # more rows than a server has
 _COLUMNS = "v.number, v.artifact_id, v.record_id, v.idx, v.value, v.distance"
 # So many rows an index is asked for, the least that suffice: few numbers, as each is another statement. With the number
 # as a parameter, the server would plan for any number of rows, and prefer to sort all.
@@ -212,7 +213,7 @@ async def _search_all(
     c: "Connection", known: KnownIndex, queries: Floats, wanted: DenseRequest, *, with_ties: bool = False
 ) -> list[Ranking]:
     """Return the rankings of an exact search."""
-    k, width = max(wanted.k, 0), queries.shape[1]
+    k, width = min(max(wanted.k, 0), _MOST), queries.shape[1]
     parameters, margins = Parameters(), [_find_margin(query) for query in queries]
     asked = _add_queries(parameters, queries, margins)
     limit = parameters.add(k if with_ties or not k else k + _SPARE, "bigint")
