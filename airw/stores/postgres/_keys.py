@@ -4,8 +4,11 @@ A name or a reference may have any length. So an index contains the first charac
 compares whole texts besides.
 """
 
+import zlib
 from collections.abc import Iterable
 
+from airw._base.messages import short_repr
+from airw.errors import StoreError
 from airw.stores.postgres._texts import keep_storable
 
 PREFIX = 300
@@ -37,3 +40,28 @@ def to_keys(texts: Iterable[str]) -> list[str]:
     keys = dict.fromkeys(texts)
     keys.update(dict.fromkeys([key[:PREFIX] for key in keys if len(key) > PREFIX]))
     return keep_storable(keys)
+
+
+def check_key(name: str, text: str, most: int) -> None:
+    """Check that a text fits an index that contains the whole of it.
+
+    Args:
+        name: The public name of the text, for the message.
+        text: The text.
+        most: The bytes that it may have, as UTF-8.
+
+    Raises:
+        StoreError: If it is too long.
+
+    Example:
+        >>> check_key("id", "a/b.md", most=2_000)
+    """
+    if len(text) <= most // 4:
+        return
+    encoded = text.encode()
+    # PostgreSQL compresses keys, but less than zlib does.
+    if len(encoded) > most and 2 * len(zlib.compress(encoded)) > most:
+        raise StoreError(
+            f"the {name} {short_repr(text)} has {len(encoded):,} bytes, too many for an index of PostgreSQL; "
+            f"use one of at most {most:,}"
+        )

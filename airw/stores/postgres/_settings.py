@@ -9,9 +9,12 @@ from airw.errors import StoreError
 from airw.stores._changes import settings_json
 from airw.stores._stored_values import detect_damage, parse_mappings
 from airw.stores.postgres._field_json import decode_text, encode_text
+from airw.stores.postgres._keys import check_key
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+_LONGEST_KEY = 2_500  # bytes in UTF-8; a long kind has short keys, and the index has both
 
 
 async def read_settings(c: "Connection", kind: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
@@ -37,11 +40,13 @@ async def set_setting(c: "Connection", kind: str, key: str, value: Mapping[str, 
     """Replace one setting in the open transaction.
 
     Raises:
-        StoreError: If the value is not JSON, or the key contains an unpaired surrogate.
+        StoreError: If the value is not JSON, or the key is too long or contains an unpaired surrogate.
     """
     text = settings_json(value)
     if fault := find_text_fault(key):
         raise StoreError(f"the setting {short_repr(key)} contains {fault} and cannot be stored; remove it")
+    for part in (kind, key):
+        check_key("setting", encode_text(part), _LONGEST_KEY)
     await c.execute(
         """INSERT INTO setting (kind, key, value) VALUES ($1, $2, $3)
         ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value""",

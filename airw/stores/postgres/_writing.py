@@ -1,6 +1,5 @@
 """Functions that write artifacts to a PostgreSQL server."""
 
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -9,13 +8,12 @@ import anyio
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import first_error, in_thread
-from airw._base.messages import short_repr
 from airw.errors import StoreError
 from airw.stores._changes import check_changes, check_width, encode_metadata
 from airw.stores.postgres import _link_writing, _vectors, _words
 from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_jsonb, encode_numbers, encode_texts
 from airw.stores.postgres._field_json import to_fields
-from airw.stores.postgres._keys import to_keys
+from airw.stores.postgres._keys import check_key, to_keys
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import encode_vectors
 from airw.stores.postgres._word_runs import TextWords, analyse
@@ -33,7 +31,9 @@ MANY_RECORDS = 1_000
 _FEW_ARTIFACTS, _FEW_RECORDS = 100, 500
 _FEW_NUMBERS = 50_000  # of vectors; so many, asyncpg encodes in some milliseconds
 
-_LONGEST_ID = 2_000  # bytes in UTF-8; a key of an index has at most 2,704
+# Bytes in UTF-8; a key of an index has at most 2,704. The id of a record is that of its artifact, and a little more.
+_LONGEST_ID, _LONGEST_RECORD_ID = 2_000, 2_600
+_WIDEST = 16_000  # numbers of a vector
 
 _ARTIFACT = {
     "id": "artifact_id",
@@ -139,7 +139,7 @@ async def prepare(puts: Sequence[ArtifactChange], language: Language | None) -> 
 
 def _prepare(puts: Sequence[ArtifactChange], language: Language | None) -> NewRows:
     rows = NewRows(puts, check_changes(puts))
-    _check_lengths(puts)
+    _check_sizes(rows)
     rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
     rows.artifacts = {name: [getattr(change.entry, of) for change in puts] for name, of in _ARTIFACT.items()}
     count, size = (0, 0) if rows.vectors is None else (len(rows.vectors), rows.vectors.size)
@@ -178,23 +178,22 @@ def _encode(rows: NewRows, vectors: Floats) -> None:
     rows.embeddings |= {"record_id": encoded["id"], "value": encode_bytes(encode_vectors(vectors))}
 
 
-def _check_lengths(puts: Sequence[ArtifactChange]) -> None:
-    """Check that the ids of artifacts fit an index of the server, which compresses long ones.
+def _check_sizes(rows: NewRows) -> None:
+    """Check that a server can store ids and vectors of this size.
 
     Raises:
-        StoreError: If one does not fit.
+        StoreError: If it cannot.
     """
-    for change in puts:
-        artifact_id = change.entry.artifact_id
-        if len(artifact_id) <= _LONGEST_ID // 4:
-            continue
-        encoded = artifact_id.encode()
-        # PostgreSQL compresses less than zlib does.
-        if len(encoded) > _LONGEST_ID and 2 * len(zlib.compress(encoded)) > _LONGEST_ID:
-            raise StoreError(
-                f"the id {short_repr(artifact_id)} has {len(encoded):,} bytes, too many for an index of PostgreSQL; "
-                f"use one of at most {_LONGEST_ID:,}"
-            )
+    for change in rows.puts:
+        check_key("id", change.entry.artifact_id, _LONGEST_ID)
+        for record in change.records:
+            check_key("record id", record.id, _LONGEST_RECORD_ID)
+    width = 1 if rows.vectors is None else rows.vectors.shape[1]
+    if not 1 <= width <= _WIDEST:
+        raise StoreError(
+            f"the vectors in puts are {width} wide; PostgreSQL stores vectors of 1 to {_WIDEST:,} numbers, so use "
+            "another embedder"
+        )
 
 
 class _State(NamedTuple):

@@ -5,10 +5,12 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from airw._base.concurrency import in_thread
 from airw.errors import StoreError
+from airw.protocols import IngestRun
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
 from airw.values import Link
@@ -112,6 +114,31 @@ async def test_records_with_one_id_in_two_writes_are_refused():
             await store.apply([replace(put("b", "x"), records=[replace(record, artifact_id="b")])])
         await store.apply([replace(put("b", "x"), records=[replace(record, artifact_id="b")])], removals=["a"])
         assert await store.artifact_ids() == ["b"]
+
+
+async def test_what_is_too_large_for_the_server_is_refused_with_its_limit():
+    random = np.random.default_rng(0)
+    long = "".join(map(chr, random.integers(0x4E00, 0x9000, 900)))  # 2,700 bytes, which cannot be compressed
+    change = put("a", "x")
+    [record] = change.records
+    renamed = [replace(record, id=long)]
+    async with fresh_store() as store:
+        for bad, message in (
+            (put(long, "x"), r"the id .* has 2,700 bytes.* at most 2,000"),
+            (replace(change, records=renamed), "the record id .* has 2,700 bytes.* at most 2,600"),
+            (put("a", "x", dim=16_001), "are 16001 wide; PostgreSQL stores vectors of 1 to 16,000 numbers"),
+        ):
+            with pytest.raises(StoreError, match=message):
+                await store.apply([bad])
+        with pytest.raises(StoreError, match=r"the setting .* has 2,700 bytes.* at most 2,500"):
+            await store.set_calibration(long, {})
+        with pytest.raises(StoreError, match=r"the setting 'run .* has 2,704 bytes"):
+            await store.begin_run(IngestRun(long, "mark", {}), {})
+        # What is as long as it may be.
+        await store.apply([put(long[:666], "x", dim=16_000)])
+        assert await store.artifact_ids() == [long[:666]]
+        await store.set_calibration(long[:833], {})
+        await store.set_calibration("k" * 50_000, {})
 
 
 async def test_texts_and_metadata_with_control_characters_come_back_as_they_were():
