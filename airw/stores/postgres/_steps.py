@@ -16,7 +16,7 @@ from airw.stores._stored_values import detect_damage
 from airw.stores.postgres._links import _EDGES, _ORDER, _make_edges, edge_parameters, select_edges
 from airw.stores.postgres._records import _make_records
 from airw.stores.postgres._texts import keep_storable
-from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
+from airw.stores.postgres._vector_codec import decode_vectors, encode_queries
 from airw.stores.postgres._vector_index import WIDTH
 from airw.values import DIRECTIONS, Direction, LinkFilter, Record
 
@@ -177,7 +177,7 @@ async def read_step(c: "Connection", request: StepRequest) -> StepAnswer:
     sql, names = _make_statement(shape)
     values = {
         "ids": ids,
-        "query": None if query is None else encode_vectors(query[None])[0],
+        "query": None if query is None else encode_queries(query[None])[0],
         "width": None if query is None else len(query),
         "hits": keep_storable(dict.fromkeys(request.hit_ids)),
         "known": keep_storable(request.known_ids),

@@ -15,6 +15,9 @@ from airw.stores._stored_values import DamagedValue, detect_damage
 if TYPE_CHECKING:
     from asyncpg import Connection
 
+MAX_WIDTH = 16_000
+"""The numbers that a vector on a server has at most."""
+
 _HEADER = 4  # bytes before the numbers: the width and an unused one, of two bytes each
 
 
@@ -43,6 +46,18 @@ def encode_vectors(vectors: Floats) -> list[bytes]:
     rows[:, :_HEADER] = np.frombuffer(np.array([vectors.shape[1], 0], ">u2").tobytes(), np.uint8)
     rows[:, _HEADER:] = np.ascontiguousarray(vectors, ">f4").view(np.uint8)
     return [row.tobytes() for row in rows]
+
+
+def encode_queries(queries: Floats) -> list[bytes]:
+    """Return queries as `encode_vectors` does, cut to what a server takes.
+
+    A wider one is compared with no vector, as all are narrower: the statement that has it also asks for their width.
+
+    Example:
+        >>> len(encode_queries(np.zeros((1, 70_000), np.float32))[0])
+        64004
+    """
+    return encode_vectors(queries[:, :MAX_WIDTH])
 
 
 @detect_damage()

@@ -20,7 +20,7 @@ from airw.stores._indexes.dense_index import check_queries
 from airw.stores._stored_values import check_types
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
-from airw.stores.postgres._vector_codec import decode_vectors, encode_vectors
+from airw.stores.postgres._vector_codec import decode_vectors, encode_queries, encode_vectors
 from airw.stores.postgres._vector_index import WIDTH, KnownIndex, drop_indexes
 from airw.values import ArtifactChange, Ranking
 from airw.values.filters import Filter
@@ -200,7 +200,7 @@ async def _ask_index(
 
 def _add_queries(parameters: Parameters, queries: Floats, margins: Sequence[float]) -> str:
     """Return the table `query` of a statement, with a row for each query."""
-    encoded = encode_vectors(queries)
+    encoded = encode_queries(queries)
     if len(encoded) == 1:
         # Without an array: the first array of a type in a connection costs asyncpg two more round trips.
         aim, margin = parameters.add(encoded[0], "vector"), parameters.add(margins[0], "float8")
@@ -347,7 +347,7 @@ async def best_of(
             WHERE known.width = $2 AND artifact_id = ANY ($3::text[])
             AND ($4::text[] IS NULL OR kind = ANY ($4::text[]))
             ORDER BY artifact_id, value <#> $1::vector, idx, number) best ON true""",
-        encode_vectors(query[None])[0],
+        encode_queries(query[None])[0],
         len(query),
         keep_storable({*artifact_ids}),
         None if surfaces is None else keep_storable(surfaces),
@@ -367,7 +367,7 @@ async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]
         f"""SELECT known.width, found.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
             SELECT record_id, value <#> $1::vector AS distance FROM embedding
             WHERE known.width = $2 AND record_id = ANY ($3::text[])) found ON true""",
-        encode_vectors(query[None])[0],
+        encode_queries(query[None])[0],
         len(query),
         keep_storable({*record_ids}),
     )

@@ -15,7 +15,7 @@ from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_j
 from airw.stores.postgres._field_json import to_fields
 from airw.stores.postgres._keys import check_key, to_keys
 from airw.stores.postgres._texts import keep_storable
-from airw.stores.postgres._vector_codec import encode_vectors
+from airw.stores.postgres._vector_codec import MAX_WIDTH, encode_vectors
 from airw.stores.postgres._word_runs import TextWords, analyse
 from airw.values import ArtifactChange, Extraction, Language
 
@@ -33,7 +33,6 @@ _FEW_NUMBERS = 50_000  # of vectors; so many, asyncpg encodes in some millisecon
 
 # Bytes in UTF-8; a key of an index has at most 2,704. The id of a record is that of its artifact, and a little more.
 _LONGEST_ID, _LONGEST_RECORD_ID = 2_000, 2_600
-_WIDEST = 16_000  # numbers of a vector
 
 _ARTIFACT = {
     "id": "artifact_id",
@@ -189,9 +188,9 @@ def _check_sizes(rows: NewRows) -> None:
         for record in change.records:
             check_key("record id", record.id, _LONGEST_RECORD_ID)
     width = 1 if rows.vectors is None else rows.vectors.shape[1]
-    if not 1 <= width <= _WIDEST:
+    if not 1 <= width <= MAX_WIDTH:
         raise StoreError(
-            f"the vectors in puts are {width} wide; PostgreSQL stores vectors of 1 to {_WIDEST:,} numbers, so use "
+            f"the vectors in puts are {width} wide; PostgreSQL stores vectors of 1 to {MAX_WIDTH:,} numbers, so use "
             "another embedder"
         )
 

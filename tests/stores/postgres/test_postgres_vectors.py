@@ -70,15 +70,21 @@ async def test_queries_that_do_not_fit_are_errors():
             await store.search_vectors(np.full((1, 3), np.nan, np.float32), 1)
         with pytest.raises(ArgumentError, match="shape"):
             await store.search_vectors(np.zeros(3, np.float32), 1)
+        # No server has vectors so wide.
+        widest = np.zeros((1, 70_000), np.float32)
+        assert await search(store, widest) == [([], [], [])]
+        assert np.isnan(await store.similarities(widest[0], ["a"])).all()
         await fill(store, near_topics(10, 1))
-        wide = np.zeros((1, 33), np.float32)
-        for call in (
-            store.search_vectors(wide, 0, surfaces=[]),
-            store.best_of(wide[0], []),
-            store.similarities(wide[0], []),
-        ):
-            with pytest.raises(EmbedderMismatch, match="33 wide, but the stored vectors are 32 wide"):
-                await call
+        for wide in (np.zeros((1, 33), np.float32), widest):
+            for call in (
+                store.search_vectors(wide, 0, surfaces=[]),
+                store.search_vectors(wide, 5),
+                store.best_of(wide[0], ["a000000"]),
+                store.similarities(wide[0], []),
+                store.read_step(["a000000"], wide[0], max_ends=5),
+            ):
+                with pytest.raises(EmbedderMismatch, match=f"{wide.shape[1]} wide, but the stored vectors are 32 wide"):
+                    await call
 
 
 async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
