@@ -28,18 +28,25 @@ _EDGE, _COMPARED, _RECORD, _VECTOR = range(4)  # the parts of the answer
 
 # The pieces of the statement; one that is not needed is left out, as planning it would take longer than running it. A
 # name in braces is a parameter.
+#
+# The server cannot see how many artifacts there are, and takes them for few. In a plain join it would compare each row
+# of one part with all rows of the other. So parts meet in a FULL JOIN, or in a subquery with IS TRUE, which is not made
+# a join: these are hashed or sorted. Rows of a FULL JOIN are only left out above a window function, since a condition
+# on the join itself would make it a plain one.
 _ASKED = f"""
-    asked AS (SELECT id, place FROM unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place)),
     edge AS MATERIALIZED (
-        SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {_ORDER}) AS place, link.*
-        FROM ({{edges}}) AS link JOIN asked ON asked.id = link.near
+        SELECT * FROM (
+            SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {_ORDER}) AS place, link.*
+            FROM ({{edges}}) AS link
+            FULL JOIN unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place) ON asked.id = near
+        ) AS asked WHERE owner IS NOT NULL AND near IS NOT NULL
     ),"""
 _HITS = "SELECT id, 0 AS place FROM unnest ({hits}::text[]) AS hit (id)"
 _ENDS = """
         UNION ALL
         (SELECT far, min(place) FROM edge
         WHERE corpus IS NULL
-            AND NOT EXISTS (SELECT FROM unnest ({hits}::text[] || {known}::text[]) AS other (id) WHERE id = far)
+            AND (far IN (SELECT unnest ({hits}::text[] || {known}::text[]))) IS NOT TRUE
         GROUP BY far ORDER BY min(place) LIMIT {ends}::bigint)"""
 _BEST = f"""
     known AS MATERIALIZED (SELECT {WIDTH} AS width),
@@ -56,22 +63,26 @@ _FIRST = f"""
         WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared))
         ORDER BY artifact_id, number
     )"""
-_OF_HITS = "SELECT best.artifact_id, best.number FROM best JOIN compared ON id = artifact_id WHERE place = 0"
+_FOUND = """,
+    found AS MATERIALIZED (
+        SELECT id, place, record_id, number, distance FROM compared FULL JOIN best ON artifact_id = id
+    )"""
+_OF_HITS = "SELECT id AS artifact_id, number FROM found WHERE place = 0 AND number IS NOT NULL"
 # The nearest ends of each artifact.
 _OF_ENDS = """
         UNION
-        SELECT artifact_id, number FROM (
-            SELECT best.artifact_id, best.number,
-                row_number() OVER (PARTITION BY own.owner ORDER BY best.distance, own.place) AS rank
+        SELECT id, number FROM (
+            SELECT found.id, found.number,
+                row_number() OVER (PARTITION BY owner ORDER BY number IS NULL, distance, own.place) AS rank
             FROM (SELECT owner, far, min(place) AS place FROM edge WHERE corpus IS NULL GROUP BY owner, far) AS own
-            JOIN best ON best.artifact_id = own.far JOIN compared ON compared.id = own.far AND compared.place > 0
-        ) AS near WHERE rank <= {records}::bigint"""
+            FULL JOIN (SELECT * FROM found WHERE place > 0) AS found ON found.id = own.far
+        ) AS near WHERE rank <= {records}::bigint AND number IS NOT NULL"""
 # Parts that are unlike share the columns of a row.
 _FOUND_ROW = f"""
     SELECT {_COMPARED} AS part, (SELECT width FROM known)::text AS name, NULL::text[] AS texts, array_agg(id) AS ids,
         array_agg(record_id) AS kinds, NULL::boolean[] AS flags, NULL::text[] AS others,
         array_agg(distance) AS numbers, NULL::bigint[] AS places, NULL::bytea[] AS bytes
-    FROM (SELECT * FROM compared LEFT JOIN best ON artifact_id = id ORDER BY place) AS found"""
+    FROM (SELECT * FROM found ORDER BY place) AS found"""
 _EDGE_ROWS = f"""
     UNION ALL
     SELECT {_EDGE}, *, NULL, NULL FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")}) AS of_artifact"""
@@ -79,8 +90,9 @@ _RECORD_ROW = f"""
     UNION ALL
     SELECT {_RECORD}, NULL, array_agg(metadata::text), array_agg(id), array_agg(kind), NULL, array_agg(artifact_id),
         NULL, array_agg(idx), array_agg(text)
-    FROM record JOIN carried USING (artifact_id, number)
-    WHERE artifact_id = ANY (ARRAY (SELECT artifact_id FROM carried))"""
+    FROM record
+    WHERE artifact_id = ANY (ARRAY (SELECT artifact_id FROM carried))
+        AND (number IN (SELECT number FROM carried)) IS TRUE"""
 _VECTOR_ROW = f"""
     UNION ALL
     SELECT {_VECTOR}, NULL, array_agg(artifact_id), array_agg(record_id), NULL, NULL, NULL, NULL,
@@ -140,6 +152,7 @@ def _make_statement(shape: _Shape) -> tuple[str, tuple[str, ...]]:
         _ASKED if shape.has_ids else "",
         f"\n    compared AS MATERIALIZED ({_HITS}{_ENDS if shape.has_ends else ''}),",
         _BEST if shape.has_query else _FIRST,
+        _FOUND,
         f",\n    carried AS MATERIALIZED ({_OF_HITS}{_OF_ENDS if shape.has_records else ''})",
         _FOUND_ROW,
         _EDGE_ROWS if shape.has_ids else "",

@@ -2,10 +2,14 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from airw.policies import Beam, Mmr, PersonalizedPageRank
+from airw.stores.postgres._steps import StepRequest, read_step
 from airw.testing import StoreSuite
+from airw.testing.changes import put
+from airw.values import Link, LinkFilter
 from tests.support.drawn_walks import compare_with_and_without_steps, draw_changes, walk_of
 from tests.support.internals.step_stores import Trips
 from tests.support.postgres import fresh_store
@@ -51,3 +55,43 @@ async def test_a_walk_sends_one_statement_for_each_call(monkeypatch):
             trips.stop()
             sent.clear()
             monkeypatch.undo()
+
+
+class PlanReader:
+    """A connection whose server joins tables row by row where it can; it keeps the plan."""
+
+    def __init__(self, connection):
+        self._connection, self.plan = connection, ""
+
+    async def fetch(self, sql, *values):
+        await self._connection.execute("SET enable_hashjoin = off; SET enable_mergejoin = off")
+        try:
+            self.plan = await self._connection.fetchval(f"EXPLAIN (FORMAT json) {sql}", *values)
+        finally:
+            await self._connection.execute("RESET enable_hashjoin; RESET enable_mergejoin")
+        return await self._connection.fetch(sql, *values)
+
+
+@pytest.mark.parametrize("has_query", [True, False])
+@pytest.mark.parametrize("limit", [None, 5])
+async def test_the_time_of_a_step_grows_with_its_rows_and_not_with_their_square(has_query, limit):
+    query = np.array([0, 1], np.float32)
+    changes = [
+        put(f"a{row}", "text", vectors=[query], links=[Link(f"a{row * step % 30}", "r") for step in (2, 3)])
+        for row in range(30)
+    ]
+    ids = [f"a{row}" for row in range(20)]
+    request = StepRequest(
+        ids, query if has_query else None, "both", LinkFilter(), limit, ids, ["a25"], 9, 3, with_vectors=True
+    )
+    async with fresh_store() as store:
+        await store.apply(changes)
+
+        async def read_plan(connection):
+            reader = PlanReader(connection)
+            answer = await read_step(reader, request)
+            return reader.plan, answer
+
+        plan, answer = await store._database.read(read_plan)
+        assert len(answer.artifact_ids) > len(ids)
+        assert "Nested Loop" not in plan
