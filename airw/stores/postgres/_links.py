@@ -57,7 +57,7 @@ _IN = f"""
     WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ({_KEYS}) AND target <> artifact_id
         AND {_ACCEPTED}"""
 _LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION ALL {_IN}"}
-_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
+EDGE_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
 
 
 @cache
@@ -73,18 +73,18 @@ def select_edges(direction: Direction, *, is_limited: bool, is_filtered: bool = 
     edges = f"""
         SELECT DISTINCT ON (near, type, corpus, far, is_incoming, origin)
             near, type, corpus, far, is_incoming, origin, weight
-        FROM ({links}) AS link ORDER BY near, {_ORDER}, weight DESC NULLS FIRST"""
+        FROM ({links}) AS link ORDER BY near, {EDGE_ORDER}, weight DESC NULLS FIRST"""
     if not is_limited:
         return edges
     return f"""
         SELECT near, type, corpus, far, is_incoming, origin, weight FROM (
-            SELECT *, row_number() OVER (PARTITION BY near ORDER BY {_ORDER}) AS number FROM ({edges}) AS edge
+            SELECT *, row_number() OVER (PARTITION BY near ORDER BY {EDGE_ORDER}) AS number FROM ({edges}) AS edge
         ) AS edge WHERE number <= ${5 if is_filtered else 2} ORDER BY near, number"""
 
 
 # One row per artifact, with its edges as columns, for statements that return other rows, too. A column that nearly
 # always is the same is null then.
-_EDGES = """
+EDGE_COLUMNS = """
     SELECT near, array_agg(type), array_agg(far), array_agg(origin),
         CASE WHEN bool_or(is_incoming) THEN array_agg(is_incoming) END,
         CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END,
@@ -197,14 +197,14 @@ def _keep_storable(texts: Sequence[str] | None) -> list[str] | None:
 
 
 @detect_damage()
-def _make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
-    """Return the edges of each artifact, made of the rows of `_EDGES`."""
+def make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
+    """Return the edges of each artifact, made of the rows of `EDGE_COLUMNS`."""
     columns_of = {row[0]: row[1:] for row in rows}
     return [_make_row(id, columns_of[id]) if id in columns_of else [] for id in ids]
 
 
 def _make_row(id: str, columns: Sequence[Any]) -> list[Edge]:
-    """Return the edges of one artifact, made of the columns of `_EDGES`."""
+    """Return the edges of one artifact, made of the columns of `EDGE_COLUMNS`."""
     types, ends, origins, incoming, corpora, weights = columns
     # Most artifacts have links within the corpus in one direction: a shorter path for these.
     if incoming is None and corpora is None and weights is None:

@@ -13,8 +13,8 @@ from airw._base.concurrency import offload_if
 from airw.protocols import ArtifactVectors, BestRecords, StepAnswer
 from airw.stores._indexes.dense_index import check_queries
 from airw.stores._stored_values import detect_damage
-from airw.stores.postgres._links import _EDGES, _ORDER, _make_edges, edge_parameters, select_edges
-from airw.stores.postgres._records import _make_records
+from airw.stores.postgres._links import EDGE_COLUMNS, EDGE_ORDER, edge_parameters, make_edges, select_edges
+from airw.stores.postgres._records import make_records
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_queries
 from airw.stores.postgres._vector_index import WIDTH
@@ -36,7 +36,7 @@ _EDGE, _COMPARED, _RECORD, _VECTOR = range(4)  # the parts of the answer
 _ASKED = f"""
     edge AS MATERIALIZED (
         SELECT * FROM (
-            SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {_ORDER}) AS place, link.*
+            SELECT asked.place AS owner, row_number() OVER (ORDER BY asked.place, {EDGE_ORDER}) AS place, link.*
             FROM ({{edges}}) AS link
             FULL JOIN unnest ({{ids}}::text[]) WITH ORDINALITY AS asked (id, place) ON asked.id = near
         ) AS asked WHERE owner IS NOT NULL AND near IS NOT NULL
@@ -85,7 +85,7 @@ _FOUND_ROW = f"""
     FROM (SELECT * FROM found ORDER BY place) AS found"""
 _EDGE_ROWS = f"""
     UNION ALL
-    SELECT {_EDGE}, *, NULL, NULL FROM ({_EDGES.format("SELECT * FROM edge ORDER BY place")}) AS of_artifact"""
+    SELECT {_EDGE}, *, NULL, NULL FROM ({EDGE_COLUMNS.format("SELECT * FROM edge ORDER BY place")}) AS of_artifact"""
 _RECORD_ROW = f"""
     UNION ALL
     SELECT {_RECORD}, NULL, array_agg(metadata::text), array_agg(id), array_agg(kind), NULL, array_agg(artifact_id),
@@ -101,7 +101,7 @@ _VECTOR_ROW = f"""
         SELECT artifact_id, record_id, value FROM embedding
         WHERE artifact_id = ANY (ARRAY (SELECT id FROM compared)) ORDER BY artifact_id, number
     ) AS own"""
-_OF_EDGES = slice(1, 8)  # the columns of `_EDGES` in a row
+_OF_EDGES = slice(1, 8)  # the columns of `EDGE_COLUMNS` in a row
 
 
 class StepRequest(NamedTuple):
@@ -223,7 +223,7 @@ def _make_answer(request: StepRequest, rows: Sequence[Any], parts: dict[int, Any
     # 2. Their records and vectors.
     record_of = {record.id: record for record in _to_records(parts[_RECORD])}
     return StepAnswer(
-        _make_edges(request.ids, edges),
+        make_edges(request.ids, edges),
         artifact_ids,
         BestRecords(record_ids, scores),
         [None if record_id is None else record_of.get(record_id) for record_id in record_ids],
@@ -233,7 +233,7 @@ def _make_answer(request: StepRequest, rows: Sequence[Any], parts: dict[int, Any
 
 def _to_records(row: Any) -> list[Record]:
     columns = [row[name] or () for name in ("ids", "others", "kinds", "places", "bytes", "texts")]
-    return _make_records([*zip(*columns, strict=True)])
+    return make_records([*zip(*columns, strict=True)])
 
 
 def _make_vectors(artifact_ids: Sequence[str], parts: dict[int, Any]) -> ArtifactVectors:
