@@ -32,7 +32,7 @@ async def get_records(c: "Connection", ids: Sequence[str]) -> list[Record | None
     found = await c.fetch(
         f"SELECT {_RECORD} FROM record WHERE record.id = ANY($1::text[])", keep_storable(dict.fromkeys(ids))
     )
-    records = await offload_if(_is_long(found), make_records, found)
+    records = await offload_if(_is_long(found), decode_records, found)
     by_id = {record.id: record for record in records}
     return [by_id.get(id) for id in ids]
 
@@ -75,7 +75,7 @@ async def records_of(
 @detect_damage()
 def _group_records(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
     by_name: dict[str, list[Record]] = {row[1]: [] for row in rows}
-    for record in make_records([row for row in rows if row[0] is not None]):
+    for record in decode_records([row for row in rows if row[0] is not None]):
         by_name[record.artifact_id].append(record)
     return by_name
 
@@ -112,7 +112,7 @@ def _is_long(rows: Sequence[Sequence[Any]]) -> bool:
 
 
 @detect_damage()
-def make_records(rows: Sequence[Sequence[Any]]) -> list[Record]:
+def decode_records(rows: Sequence[Sequence[Any]]) -> list[Record]:
     """Return the records of rows with the columns `_RECORD`."""
     if not rows:
         return []

@@ -14,7 +14,7 @@ from airw.protocols import ArtifactVectors, BestRecords, StepAnswer
 from airw.stores._indexes.dense_index import check_queries
 from airw.stores._stored_values import detect_damage
 from airw.stores.postgres._links import EDGE_COLUMNS, EDGE_ORDER, edge_parameters, make_edges, select_edges
-from airw.stores.postgres._records import make_records
+from airw.stores.postgres._records import decode_records
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_queries
 from airw.stores.postgres._vector_index import WIDTH
@@ -233,7 +233,7 @@ def _make_answer(request: StepRequest, rows: Sequence[Any], parts: dict[int, Any
 
 def _to_records(row: Any) -> list[Record]:
     columns = [row[name] or () for name in ("ids", "others", "kinds", "places", "bytes", "texts")]
-    return make_records([*zip(*columns, strict=True)])
+    return decode_records([*zip(*columns, strict=True)])
 
 
 def _make_vectors(artifact_ids: Sequence[str], parts: dict[int, Any]) -> ArtifactVectors:
