@@ -38,7 +38,6 @@ _RESTART_WITHIN = 5.0  # seconds that a read waits for a server that has restart
 _RETRY_EVERY = 0.1  # seconds
 _REPLICA_WITHIN = 2.0  # seconds in which a standby must take a connection
 _UNLOCK_WITHIN = 2.0  # seconds
-_BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class Database:
@@ -157,17 +156,13 @@ class Database:
         """Return a connection outside the pool."""
         return await connect(one_line(self.address), self._options(self._dsn, f"{quote(self.schema)}, pg_temp"))
 
-    async def read(
-        self, work: "Callable[[Session], Awaitable[R]]", *, snapshot: bool = False, latest: bool = False
-    ) -> R:
+    async def read(self, work: "Callable[[Session], Awaitable[R]]", *, latest: bool = False) -> R:
         """Return `work(connection)`, which only reads.
 
         If the connection is lost, it is called once more. So it must not change anything before its last statement.
 
         Args:
             work: The function. It makes one statement if it can, as each is a round trip.
-            snapshot: All its statements see one state of the corpus. This costs two more round trips; without it, each
-                sees the state of its own moment.
             latest: Ask the primary server, which has the changes of all writers.
 
         Raises:
@@ -175,15 +170,14 @@ class Database:
             StoreError: If the store is closed, or the server fails.
         """
         self._get_pool()
-        call = _in_snapshot(work) if snapshot else work
         if self._replicas is None or latest or self._locks:
-            return await self._call(call, lambda: True)
+            return await self._call(work, lambda: True)
 
         async def read_from(pool: ConnectionPool | None) -> R:
             if pool is None:
-                return await self._call(call, lambda: True)
+                return await self._call(work, lambda: True)
             with translate_errors(self.place):
-                return await pool.run(call)
+                return await pool.run(work)
 
         return await self._replicas.run(read_from)
 
@@ -411,16 +405,6 @@ async def list_corpora(dsn: str) -> list[str]:
 async def _register(connection: "Session", state: CorpusState) -> None:
     if state.home is not None:
         await connection.register_vectors(state.home, state.types)
-
-
-def _in_snapshot(work: "Callable[[Session], Awaitable[R]]") -> "Callable[[Session], Awaitable[R]]":
-    async def run(connection: "Session") -> R:
-        await connection.execute(_BEGIN_SNAPSHOT)
-        result = await work(connection)
-        await connection.execute("COMMIT")
-        return result
-
-    return run
 
 
 async def _unlock(connection: "Session", key: int) -> None:

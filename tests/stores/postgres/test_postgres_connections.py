@@ -313,7 +313,7 @@ async def test_a_long_call_does_not_hold_up_a_short_one():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["read", "snapshot", "write"])
+@pytest.mark.parametrize("kind", ["read", "write"])
 async def test_a_cancelled_call_ends_on_the_server_and_the_pool_stays_usable(kind):
     async with fresh_store(max_connections=1) as store:
         database = store._database
@@ -323,7 +323,7 @@ async def test_a_cancelled_call_ends_on_the_server_and_the_pool_stays_usable(kin
                 if kind == "write":
                     await database.write(_sleep)
                 else:
-                    await database.read(_sleep, snapshot=kind == "snapshot")
+                    await database.read(_sleep)
             assert scope.cancelled_caught
             assert not await _is_asleep()
         # Still the same connection, and in no transaction.
@@ -435,19 +435,6 @@ async def test_a_write_that_waits_too_long_for_another_is_busy(monkeypatch):
         with pytest.raises(StoreBusy, match="is locked by others"):
             await store.set_config({"a": 1})
         group.cancel_scope.cancel()
-
-
-@pytest.mark.slow
-async def test_the_statements_of_a_snapshot_see_one_state():
-    async with fresh_store() as store:
-
-        async def read_twice(connection):
-            before = await connection.fetchval("SELECT count(*) FROM setting")
-            await store.set_calibration(fresh_name(), {})
-            return await connection.fetchval("SELECT count(*) FROM setting") - before
-
-        assert await store._database.read(read_twice, snapshot=True) == 0
-        assert await store._database.read(read_twice) == 1
 
 
 @pytest.mark.slow
