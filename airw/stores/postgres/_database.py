@@ -299,8 +299,6 @@ class Database:
             with translate_errors(self.place):
                 state = await read_state(connection, self.schema, self.place)
                 check_contents(state, self.place)
-                path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
-                await connection.execute("SELECT pg_catalog.set_config('search_path', $1, false)", path)
                 return await work(connection)
         finally:
             await close(connection)
