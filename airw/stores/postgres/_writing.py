@@ -94,7 +94,7 @@ _INSERT = f"""
 
 @dataclass(slots=True, eq=False, repr=False)
 class NewRows:
-    """The rows of checked artifacts, ready to be inserted.
+    """The rows of checked artifacts, as they are inserted; their words are cut meanwhile.
 
     Args:
         puts: The artifacts.
@@ -106,7 +106,7 @@ class NewRows:
         record_ids: The ids of all records.
         texts: The texts of all records.
         language: The language that the corpus had when it was last asked.
-        words: The words of these texts in that language; `write_rows` cuts them.
+        words: The words of these texts in that language; `None` until `write_rows` has cut them.
         extractions: The links and names of each artifact.
     """
 
