@@ -7,9 +7,9 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.corpora.building import BuildOptions, build
     from airw.corpora.copying import check_corpus_file, copy_corpus, restore_corpus
-    from airw.corpora.definitions import PRESETS, Definition, Maintenance
+    from airw.corpora.definitions import Definition, Maintenance
     from airw.corpora.maintenance import Coverage, MaintenanceOutcome, MaintenanceReport, coverage, maintain
-    from airw.corpora.naming import corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
+    from airw.corpora.naming import PRESETS, corpus_names, corpus_path, find_corpus_path, home, is_corpus_name
     from airw.corpora.opening import CUSTOM, Corpus, CorpusLike, Opening, open_corpus, use_corpus, use_store
     from airw.corpora.partitions import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
     from airw.corpora.pipeline import Builder, BuildReport, with_survey
@@ -40,9 +40,9 @@ else:
         {
             "building": ["BuildOptions", "build"],
             "copying": ["check_corpus_file", "copy_corpus", "restore_corpus"],
-            "definitions": ["Definition", "Maintenance", "PRESETS"],
+            "definitions": ["Definition", "Maintenance"],
             "maintenance": ["Coverage", "MaintenanceOutcome", "MaintenanceReport", "coverage", "maintain"],
-            "naming": ["corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
+            "naming": ["PRESETS", "corpus_names", "corpus_path", "find_corpus_path", "home", "is_corpus_name"],
             "opening": ["CUSTOM", "Corpus", "CorpusLike", "Opening", "use_corpus", "open_corpus", "use_store"],
             "partitions": ["IngestPlan", "PartitionReport", "finish_ingest", "ingest_partition", "prepare_ingest"],
             "pipeline": ["BuildReport", "Builder", "with_survey"],

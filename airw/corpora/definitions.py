@@ -33,9 +33,6 @@ from airw.sources import (
 )
 from airw.stores import hide_password, is_server_address, refuse_password
 
-PRESETS = ("packages", "reports", "skills")
-"""The kinds that can be built by their own name, without being registered first."""
-
 _MAKERS: Mapping[str, Callable[..., Source]] = MappingProxyType(
     {
         "files": from_files,

@@ -14,6 +14,9 @@ from airw._base.checks import NAME_RULE, is_valid_name
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.stores import hide_password, is_server_address, refuse_mistaken_address
 
+PRESETS = ("packages", "reports", "skills")
+"""The kinds that can be built by their own name, without being registered first."""
+
 _SUFFIX = ".airw"
 _MOST_LISTED = 30  # names of corpora in a message
 

@@ -16,8 +16,8 @@ from airw._base.file_lock import hold_file
 from airw._base.messages import one_line, short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.building import BUILD_DEFAULTS, BuildOptions, build
-from airw.corpora.definitions import PRESETS, Definition, Maintenance, check_name, embedder_to_spec, strategy_to_spec
-from airw.corpora.naming import corpus_names, home, list_similar_first
+from airw.corpora.definitions import Definition, Maintenance, check_name, embedder_to_spec, strategy_to_spec
+from airw.corpora.naming import PRESETS, corpus_names, home, list_similar_first
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.places import CorpusAddress
 from airw.corpora.searching import CorpusRetriever, as_retriever
