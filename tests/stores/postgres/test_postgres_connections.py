@@ -180,30 +180,6 @@ async def test_a_closed_store_ends_its_calls_and_those_that_wait_and_writes_no_m
             assert await store.config() == {}
 
 
-@pytest.mark.slow
-async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
-    from airw.stores.postgres import _pool
-
-    connecting, connect = asyncio.Event(), _pool.connect
-
-    async def connect_slowly(*arguments):
-        connecting.set()
-        await anyio.sleep(0.1)
-        return await connect(*arguments)
-
-    async with fresh_store(max_connections=2) as store, asyncio.TaskGroup() as group:
-        started = asyncio.Event()
-        group.create_task(_error_of(store._database.read(partial(_doze, started))))
-        await started.wait()
-        monkeypatch.setattr(_pool, "connect", connect_slowly)
-        writing = group.create_task(_error_of(store.set_config({"a": 1})))
-        await connecting.wait()
-        await store.aclose()
-        assert str(await writing).endswith("is closed; open it again")
-        async with store:
-            assert await store.config() == {}
-
-
 async def _error_of(call):
     with pytest.raises(StoreError) as caught:
         await call
