@@ -1,6 +1,6 @@
-"""A store that a third party could have written takes the whole exam except for sharing and whole steps.
+"""A store that a third party could have written takes the exam, except for sharing.
 
-It is a store in memory with a journal.
+It is a store in memory with a journal. It does not read whole steps either.
 """
 
 import json
