@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         fold_name,
         round_weight,
     )
-    from airw.values.term_counts import TermCounts, formula_of, weigh_word
+    from airw.values.term_counts import TermCounts, check_term_counts, formula_of, weigh_word
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -65,7 +65,7 @@ else:
                 "fold_name",
                 "round_weight",
             ],
-            "term_counts": ["TermCounts", "formula_of", "weigh_word"],
+            "term_counts": ["TermCounts", "check_term_counts", "formula_of", "weigh_word"],
         },
     )
 
@@ -106,6 +106,7 @@ __all__ = [
     "canonical_node_id",
     "check_hit",
     "check_language",
+    "check_term_counts",
     "fold_name",
     "formula_of",
     "round_weight",

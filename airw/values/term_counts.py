@@ -175,3 +175,28 @@ class TermCounts:
             frequencies={word: sum(each.frequencies[word] for each in items) for word in first.frequencies},
             repeats=first.repeats,
         )
+
+
+def check_term_counts(statistics: object, words_by_query: Iterable[Iterable[str]], formula: str) -> None:
+    """Check that the counts that `search_text` received fit these queries and this formula.
+
+    Raises:
+        ArgumentError: If they are no counts, of another formula, or without the count of a word.
+
+    Example:
+        >>> check_term_counts(TermCounts("bm25", 2, 9, {"key": 1}), [["key"]], "bm25")
+    """
+    if not isinstance(statistics, TermCounts):
+        raise ArgumentError(
+            f"search_text: statistics must be TermCounts, as term_statistics returns, not {short_repr(statistics)}"
+        )
+    if statistics.formula != formula:
+        raise ArgumentError(
+            f"search_text: the statistics are of the formula {short_repr(statistics.formula)}, but this store "
+            f"computes {formula!r}; add only counts of stores with one formula"
+        )
+    for word in (word for words in words_by_query for word in words if word not in statistics.frequencies):
+        raise ArgumentError(
+            f"search_text: the statistics have no count of the word {short_repr(word)}; "
+            "pass the sum of what term_statistics returns for the same queries"
+        )

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.messages import short_repr
 from airw._base.slices import consume_in_slices
-from airw.errors import ArgumentError
 from airw.stores._indexes.best_rows import (
     AnyWord,
     CommonWord,
@@ -43,7 +41,7 @@ from airw.stores._indexes.word_tables import (
     read_state,
     read_word,
 )
-from airw.values import Ranking, TermCounts, formula_of
+from airw.values import Ranking, TermCounts, check_term_counts, formula_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -235,7 +233,7 @@ class InvertedIndex:
         table, is_kind = self._open(connection, surfaces)
         words_by_query = table.analyser.query_terms(queries)
         if statistics is not None:
-            _check_statistics(statistics, words_by_query, formula_of(table.analyser))
+            check_term_counts(statistics, words_by_query, formula_of(table.analyser))
         is_allowed = _join_tests(None if allowed is None else table.mark(allowed).take, is_kind)
         rank, rankings = partial(self._names.rank, connection), []
         for names in words_by_query:
@@ -511,21 +509,3 @@ def _find_repeats(words_by_query: Iterable[Mapping[str, int]]) -> dict[str, int]
     for words in words_by_query:
         repeats.update({word: max(count, repeats.get(word, 1)) for word, count in words.items() if count > 1})
     return repeats
-
-
-def _check_statistics(statistics: object, words_by_query: Iterable[Iterable[str]], formula: str) -> None:
-    """Check that word counts fit these queries and this index, or raise `ArgumentError`."""
-    if not isinstance(statistics, TermCounts):
-        raise ArgumentError(
-            f"search_text: statistics must be TermCounts, as term_statistics returns, not {short_repr(statistics)}"
-        )
-    if statistics.formula != formula:
-        raise ArgumentError(
-            f"search_text: the statistics are of the formula {short_repr(statistics.formula)}, but this store "
-            f"computes {formula!r}; add only counts of stores with one formula"
-        )
-    for word in (word for words in words_by_query for word in words if word not in statistics.frequencies):
-        raise ArgumentError(
-            f"search_text: the statistics have no count of the word {short_repr(word)}; "
-            "pass the sum of what term_statistics returns for the same queries"
-        )

@@ -15,7 +15,6 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
-from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
 from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
 from airw.stores._stored_values import DamagedValue, check_types, detect_damage
@@ -41,7 +40,7 @@ from airw.stores.postgres._word_runs import (
     split_runs,
     to_runs,
 )
-from airw.values import Analyser, Language, Ranking, TermCounts, check_language, formula_of
+from airw.values import Analyser, Language, Ranking, TermCounts, check_language, check_term_counts, formula_of
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ async def search(
         if statistics is None:
             records, words, frequencies = state["records"], state["words"], None
         else:
-            _check_statistics(statistics, words_by_query, formula_of(Analyser(known.value)))
+            check_term_counts(statistics, words_by_query, formula_of(Analyser(known.value)))
             records, words, frequencies = statistics.records, statistics.words, statistics.frequencies
         if scope.k <= 0 or not any(words_by_query):
             return [Ranking([], [], np.empty(0), 0.0) for _ in words_by_query]
@@ -495,21 +494,3 @@ def _parse_language(value: str | None) -> Language | None:
         return check_language(language)
     except ArgumentError:
         raise StoreError("the texts are of a language that this version of airw does not know; update it") from None
-
-
-def _check_statistics(statistics: object, words_by_query: Iterable[Iterable[str]], formula: str) -> None:
-    """Check that word counts fit these queries and this store, or raise `ArgumentError`."""
-    if not isinstance(statistics, TermCounts):
-        raise ArgumentError(
-            f"search_text: statistics must be TermCounts, as term_statistics returns, not {short_repr(statistics)}"
-        )
-    if statistics.formula != formula:
-        raise ArgumentError(
-            f"search_text: the statistics are of the formula {short_repr(statistics.formula)}, but this store "
-            f"computes {formula!r}; add only counts of stores with one formula"
-        )
-    for word in (word for words in words_by_query for word in words if word not in statistics.frequencies):
-        raise ArgumentError(
-            f"search_text: the statistics have no count of the word {short_repr(word)}; "
-            "pass the sum of what term_statistics returns for the same queries"
-        )
