@@ -413,10 +413,9 @@ async def test_it_passes_the_exam(suite, case):
     await suite.check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "default" else pytest.mark.slow) for name in EXAMINED]
-)
+@pytest.mark.parametrize("name", EXAMINED)
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

@@ -579,11 +579,9 @@ async def test_the_policies_pass_their_exam(suite, case):
     await suite.check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize(
-    "make",
-    [pytest.param(make, id=name, marks=() if name in SOONER else pytest.mark.slow) for name, make in POLICIES.items()],
-)
+@pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_the_policies_pass_their_exam_over_a_file(make, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

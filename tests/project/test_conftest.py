@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each test runs pytest in another process
+
 ROOT = Path(__file__).parents[2]
 SKIPS = """
 import pytest

@@ -14,7 +14,7 @@ from tests.support.postgres import server_dsn
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SLOW = {"dask_ingest.py", "many_corpora.py", "own_policy.py", "postgres_ingest.py"}
+QUICK = {"agent_loop.py", "quickstart.py"}  # the others are left to the slow part
 LONGEST = {"own_store.py": 90}
 
 
@@ -27,7 +27,7 @@ def run_example(name):
 
 
 @pytest.mark.parametrize(
-    "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name in SLOW)) for file in EXAMPLES]
+    "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name not in QUICK)) for file in EXAMPLES]
 )
 def test_every_example_runs_and_prints(file):
     done = run_example(file.name)
