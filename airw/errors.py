@@ -12,7 +12,8 @@ AirwError
 │   └── EmbedderMismatch (ValueError):         a corpus was built with another embedder
 ├── StoreError:                                a store failed to read or write
 │   ├── StoreBusy (TimeoutError):              another writer has locked the store
-│   └── StoreCorrupt:                          a file is damaged, foreign, or from a newer version
+│   ├── StoreCorrupt:                          a file is damaged, foreign, or from a newer version
+│   └── RemoteError:                           a server of corpora cannot be reached, refuses or answers nonsense
 ├── PolicyError:                               a walk policy broke its contract
 ├── RerankerError:                             a reranker failed or returned unusable scores
 │   └── RerankerUnavailable (ValueError):      a package or model that a reranker needs is missing
@@ -49,6 +50,7 @@ __all__ = [
     "NoLedgerEntry",
     "PartitionsMissing",
     "PolicyError",
+    "RemoteError",
     "RerankerError",
     "RerankerUnavailable",
     "SeedNotFound",
@@ -117,6 +119,10 @@ class StoreBusy(StoreError, TimeoutError):
 
 class StoreCorrupt(StoreError):
     """The file of a store is damaged, is not a corpus, or was written by a newer version."""
+
+
+class RemoteError(StoreError):
+    """A server of corpora cannot be reached, refuses, or its answer cannot be used."""
 
 
 class PolicyError(AirwError):

@@ -1,0 +1,21 @@
+"""Corpora over HTTP: searches, discoveries, and walks whose hits arrive one by one."""
+
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.serving.access import Token
+    from airw.serving.application import app
+    from airw.serving.limits import ServingLimits
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "access": ["Token"],
+            "application": ["app"],
+            "limits": ["ServingLimits"],
+        },
+    )
+
+__all__ = ["ServingLimits", "Token", "app"]

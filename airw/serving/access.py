@@ -1,0 +1,137 @@
+"""Who may do what: tokens, and the rights of each for each corpus."""
+
+import hashlib
+import hmac
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, CorpusNotFound
+from airw.serving.problems import AccessDenied
+
+ALL = "*"
+"""In place of a name: all corpora of the server."""
+
+_SHORTEST_TOKEN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Token:
+    """A token that a client sends as `Authorization: Bearer <value>`, and what it allows.
+
+    Args:
+        value: The secret, at least 16 characters.
+        read: The corpora that its bearer may read; `"*"` for all.
+        write: The corpora that its bearer may also change; `"*"` for all. They may be read, too.
+        label: The name of the bearer, for logs.
+
+    Raises:
+        ArgumentError: If the value is too short or has other characters than those of a header.
+
+    Example:
+        >>> Token(value="correct-horse-battery", read=["notes"], label="ada")
+        Token(label='ada', read=['notes'], write=[])
+    """
+
+    value: str
+    read: Collection[str] = (ALL,)
+    write: Collection[str] = ()
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the value."""
+        if not isinstance(self.value, str) or len(self.value) < _SHORTEST_TOKEN:
+            raise ArgumentError(f"a token must be a string of at least {_SHORTEST_TOKEN} characters")
+        if not self.value.isascii() or not self.value.isprintable() or " " in self.value:
+            raise ArgumentError("a token must contain printable ASCII characters only, and no space")
+        for name in ("read", "write"):
+            if isinstance(getattr(self, name), str):
+                raise ArgumentError(f"{name} must be a list of names, not {short_repr(getattr(self, name))}")
+
+    def __repr__(self) -> str:
+        return f"Token(label={self.label!r}, read={list(self.read)!r}, write={list(self.write)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client of one request, with the names of the corpora that it may read and change.
+
+    Args:
+        label: Who it is, for logs; `""` without a token.
+        readable: The corpora that it may read.
+        writable: The corpora that it may change.
+    """
+
+    label: str
+    readable: tuple[str, ...]
+    writable: frozenset[str]
+
+    def require_read(self, names: Iterable[str]) -> None:
+        """Refuse corpora that the caller may not read, as if they did not exist.
+
+        Raises:
+            CorpusNotFound: For the first such name.
+        """
+        for name in names:
+            if name not in self.readable:
+                raise CorpusNotFound(f"there is no corpus {short_repr(name)} here")
+
+    def require_write(self, name: str) -> None:
+        """Refuse a corpus that the caller may not change.
+
+        Raises:
+            CorpusNotFound: If the caller may not even read it.
+            AccessDenied: If it may only read it.
+        """
+        self.require_read([name])
+        if name not in self.writable:
+            raise AccessDenied(f"corpus {name!r} cannot be changed with this token", 403)
+
+
+class Access:
+    """Finds out who calls, from the header `Authorization`.
+
+    Args:
+        names: The corpora of the server.
+        tokens: The tokens; empty for a server that everybody may read.
+        writable: Without tokens: the corpora that everybody may change.
+    """
+
+    def __init__(self, names: Sequence[str], tokens: Sequence[Token] = (), *, writable: Collection[str] = ()) -> None:
+        self._anonymous = None if tokens else _make_caller("", names, (ALL,), writable)
+        # Digests have one length, so that comparing them takes the same time whatever the client sent.
+        self._callers: Mapping[bytes, Caller] = {
+            _digest(token.value): _make_caller(token.label, names, token.read, token.write) for token in tokens
+        }
+
+    def identify(self, authorization: str | None) -> Caller:
+        """Return who calls.
+
+        Raises:
+            AccessDenied: If tokens are needed, and this header contains none of them.
+        """
+        if self._anonymous is not None:
+            return self._anonymous
+        scheme, _, value = (authorization or "").partition(" ")
+        if scheme.casefold() == "bearer":
+            sent, found = _digest(value.strip()), None
+            for digest, caller in self._callers.items():  # all of them, in any case
+                if hmac.compare_digest(digest, sent):
+                    found = caller
+            if found is not None:
+                return found
+        raise AccessDenied("send a valid token as 'Authorization: Bearer …'", 401)
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+
+
+def _make_caller(label: str, names: Sequence[str], read: Collection[str], write: Collection[str]) -> Caller:
+    if unknown := [name for name in (*read, *write) if name != ALL and name not in names]:
+        raise ArgumentError(
+            f"there is no corpus {short_repr(unknown[0])} to give rights to; served: {', '.join(names)}"
+        )
+    writable = frozenset(names if ALL in write else write)
+    readable = tuple(name for name in names if ALL in read or name in read or name in writable)
+    return Caller(label, readable, writable)

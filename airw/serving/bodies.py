@@ -1,0 +1,123 @@
+"""The bodies of requests: JSON, read and checked within bounds."""
+
+import json
+from collections.abc import AsyncIterable, Mapping
+from typing import Any, NoReturn
+
+from airw._base.concurrency import offload_if
+from airw._base.json import is_deeper
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
+
+_LONG_BODY = 20_000  # bytes; parsing more takes about a millisecond
+_MOST_DIGITS = 400  # the largest float has 309
+
+
+class BodyTooLarge(ArgumentError):
+    """The body of a request has more bytes than the server reads."""
+
+
+async def read_body(stream: AsyncIterable[bytes], *, max_bytes: int) -> bytes:
+    """Return the body of a request; no more than one piece beyond the limit is read.
+
+    Raises:
+        BodyTooLarge: If it is longer than `max_bytes`.
+    """
+    pieces, size = [], 0
+    async for piece in stream:
+        size += len(piece)
+        if size > max_bytes:
+            raise BodyTooLarge(f"the body must have at most {max_bytes:,} bytes; send less at once")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+async def parse_object(body: bytes, *, max_depth: int) -> dict[str, Any]:
+    """Return the JSON object in a body; an empty body is an empty object.
+
+    Raises:
+        ArgumentError: If it is not JSON in UTF-8, not an object, nested deeper than `max_depth`, or contains a number
+            that is not finite or has hundreds of digits.
+    """
+    if not body:
+        return {}
+    return await offload_if(len(body) > _LONG_BODY, _parse_object, body, max_depth)
+
+
+def _parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
+    try:
+        value = json.loads(
+            body.decode(), parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
+        )
+    except ArgumentError:
+        raise
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"the body must be JSON in UTF-8; byte {error.start} is not UTF-8") from error
+    except RecursionError as error:
+        raise ArgumentError(f"the body must nest at most {max_depth} levels deep") from error
+    except ValueError as error:
+        raise ArgumentError(f"the body must be JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ArgumentError(f"the body must be a JSON object, not {short_repr(value)}")
+    if is_deeper(value, max_depth):
+        raise ArgumentError(f"the body must nest at most {max_depth} levels deep")
+    return value
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise ArgumentError(f"the body must not contain numbers of {len(digits):,} digits")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    if len(digits) > _MOST_DIGITS:
+        raise ArgumentError(f"the body must not contain numbers of {len(digits):,} digits")
+    value = float(digits)
+    if value in (float("inf"), float("-inf")):
+        raise ArgumentError(f"the body must not contain numbers as large as {digits[:40]}")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ArgumentError(f"the body must be JSON, which has no {name}")
+
+
+def check_fields(body: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], *, of: str) -> None:
+    """Refuse a body with a field that is unknown, or of another type.
+
+    `True` and `False` are no numbers. A number may be whole where a fraction is allowed.
+
+    Args:
+        body: The body.
+        known: The types of the known fields, by name. `null` is allowed where `NoneType` is named.
+        of: The request, for the message, such as `"/search"`.
+
+    Raises:
+        ArgumentError: For the first wrong field.
+
+    Example:
+        >>> check_fields({"k": "ten"}, {"query": str, "k": int}, of="/search")
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: k must be a whole number, not 'ten'
+    """
+    for name, value in body.items():
+        if name not in known:
+            raise ArgumentError(f"{of} takes {', '.join(known)}, not {short_repr(name)}")
+        kinds = known[name] if isinstance(known[name], tuple) else (known[name],)
+        allowed = (*kinds, int) if float in kinds else kinds
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in kinds):
+            names = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds)  # type: ignore[union-attr]
+            raise ArgumentError(f"{name} must be {names}, not {short_repr(value)}")
+
+
+_NAMES: Mapping[type, str] = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+    type(None): "null",
+}

@@ -1,0 +1,70 @@
+"""The limits of a server: what one request, one client and all clients may ask for."""
+
+import math
+from dataclasses import dataclass, fields
+
+from airw._base.checks import check_count, check_number
+from airw.errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingLimits:
+    """The limits of a server, checked before those of the library.
+
+    A request beyond a limit gets an answer that names the limit: 413 for a body, 429 for too many requests at once, 400
+    for all others.
+
+    ```text
+    max_body                 bytes in the body of a request
+    max_depth                levels of nested lists and objects in it
+    max_query_chars          characters in a query
+    max_k                    hits of a search or discovery
+    max_ids                  ids in one call
+    max_conditions           conditions in a filter, each value of a list included
+    max_node_budget          nodes of a walk
+    max_hops                 hops of a walk or a path
+    max_corpora              corpora in one discovery or walk
+    max_timeout              seconds for one request; longer deadlines, and none, are cut to this
+    max_requests             requests that work at the same time, streams not counted
+    max_waiting              requests that wait for others; further ones get 429
+    max_wait                 seconds that a request waits for others before it gets 429
+    max_streams              streams at the same time
+    max_streams_per_client   streams of one token at the same time, or without tokens of one address
+    heartbeat                seconds without an event after which a stream sends a comment
+    max_stall                seconds that a client may take no data before its stream is closed
+    ```
+
+    Raises:
+        ArgumentError: If a limit is not a number above 0; counts are whole numbers.
+
+    Example:
+        >>> ServingLimits(max_k=50).max_k
+        50
+    """
+
+    max_body: int = 1_000_000
+    max_depth: int = 60
+    max_query_chars: int = 10_000
+    max_k: int = 1_000
+    max_ids: int = 10_000
+    max_conditions: int = 1_000
+    max_node_budget: int = 10_000
+    max_hops: int = 100
+    max_corpora: int = 32
+    max_timeout: float = 60.0
+    max_requests: int = 32
+    max_waiting: int = 256
+    max_wait: float = 5.0
+    max_streams: int = 256
+    max_streams_per_client: int = 32
+    heartbeat: float = 15.0
+    max_stall: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check all limits."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(item.default, int):
+                check_count(item.name, value, least=1)
+            elif check_number(item.name, value, least=0) in (0, math.inf):
+                raise ArgumentError(f"{item.name} must be a finite number of seconds above 0, not {value!r}")
