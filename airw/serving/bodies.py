@@ -105,11 +105,15 @@ def check_fields(body: Mapping[str, Any], known: Mapping[str, type | tuple[type,
     for name, value in body.items():
         if name not in known:
             raise ArgumentError(f"{of} takes {', '.join(known)}, not {short_repr(name)}")
-        kinds = known[name] if isinstance(known[name], tuple) else (known[name],)
+        kinds = _kinds_of(known[name])
         allowed = (*kinds, int) if float in kinds else kinds
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in kinds):
-            names = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds)  # type: ignore[union-attr]
+            names = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds)
             raise ArgumentError(f"{name} must be {names}, not {short_repr(value)}")
+
+
+def _kinds_of(kinds: type | tuple[type, ...]) -> tuple[type, ...]:
+    return kinds if isinstance(kinds, tuple) else (kinds,)
 
 
 _NAMES: Mapping[type, str] = {
