@@ -1,10 +1,10 @@
-"""Real uvicorn servers on the loopback interface: one in a thread, and one in processes that a test may kill.
+"""Real uvicorn servers on the loopback interface, in a thread or in processes.
 
     with serve(app(corpora)) as server:
         httpx.post(f"{server.url}/search", json={"corpus": "notes", "query": "keys"})
 
-`serve_in_process` takes the name of a function that makes the application, since an application cannot be sent to
-another process. `Wire` speaks bytes to a server, for requests that no client would send.
+`serve_in_process` runs processes that a test may kill. It takes the name of a function that makes the application, since
+an application cannot be sent to another process. `Wire` speaks bytes to a server, for requests that no client would send.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class LoopbackServer:
 
 @contextmanager
 def serve(application, **settings):
-    """Run an application on a port of the loopback during the block; yield its `LoopbackServer`.
+    """Run an application on a port of the loopback; yield its `LoopbackServer`.
 
     The settings are those of uvicorn. Connections that are still open at the end get 5 seconds to finish.
     """
@@ -146,7 +146,7 @@ class ServerProcess:
         self.processes[at].send_signal(signal.SIGSTOP)
 
     def resume(self, at=0):
-        """Let a paused process go on."""
+        """Continue a paused process."""
         self.processes[at].send_signal(signal.SIGCONT)
 
     def memory(self, at=0) -> int:
@@ -156,7 +156,7 @@ class ServerProcess:
 
 @contextmanager
 def serve_in_process(factory, *arguments, workers=1, port=0, folder=ROOT, environment=None, **settings):
-    """Run an application in processes of its own during the block; yield a `ServerProcess`.
+    """Run an application in processes of its own; yield a `ServerProcess`.
 
     Args:
         factory: The function that makes the application, as `"module:function"`.
@@ -273,7 +273,10 @@ class Wire:
         self.socket.close()
 
     def read_until(self, mark, *, most=1 << 24) -> bytes:
-        """Return what comes, up to and with a mark; less if the server closes the connection or is silent."""
+        """Return what comes until a mark has come.
+
+        It is less if the server closes the connection or is silent.
+        """
         data = b""
         with suppress(OSError):
             while mark not in data and len(data) < most:
