@@ -3,8 +3,8 @@
     with serve(app(corpora)) as server:
         httpx.post(f"{server.url}/search", json={"corpus": "notes", "query": "keys"})
 
-`serve_in_process` runs processes that a test may kill. It takes the name of a function that makes the application, since
-an application cannot be sent to another process. `Wire` speaks bytes to a server, for requests that no client would send.
+`serve_in_process` runs processes that a test may kill. It takes the name of a function that makes the application, as
+an application cannot be sent to another process. `Wire` sends bytes to a server, for requests that no client sends.
 """
 
 import asyncio
