@@ -14,12 +14,13 @@ from airw import corpora, evaluation
 from airw._base.concurrency import in_thread
 from airw.cli.options import pick
 from airw.cli.output import print_json_line
-from airw.cli.policies import documents_of, list_policies, make_policy, parse_parameters
+from airw.cli.policies import documents_of, make_policy, parse_parameters
 from airw.cli.printing import print_line, print_note, write
 from airw.cli.resolve import corpus_and_word, ensure_built, find_artifact_ids
 from airw.corpora.registry import find_definition
 from airw.errors import ArgumentError
 from airw.evaluation import DiscoveryCase, Evaluation, FlatSearch, PolicyWalk, QueryRow
+from airw.policies.specs import list_policies
 
 _MOST_NAMED = 5
 

@@ -76,8 +76,9 @@ async def traverse(arguments: argparse.Namespace) -> int:
 
 
 async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walking.WalkPolicy:
-    from airw.cli.policies import documents_of, make_policy, name_of, parse_parameters
+    from airw.cli.policies import documents_of, make_policy, parse_parameters
     from airw.policies.default import DEFAULT_POLICY
+    from airw.policies.specs import name_of
 
     name = arguments.policy or name_of(DEFAULT_POLICY)
     parameters = parse_parameters(name, arguments.set)
@@ -88,7 +89,7 @@ async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walk
 
 async def _print_page(walk: walking.Walk) -> None:
     from airw import views
-    from airw.cli.policies import name_of
+    from airw.policies.specs import name_of
 
     try:
         tree = await views.read_tree(walk)

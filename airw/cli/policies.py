@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from airw import policies
 from airw.errors import ArgumentError
 from airw.policies.default import DEFAULT_POLICY
+from airw.policies.specs import list_policies, parameters_of, takes_list, to_parameter
 from airw.walking import WalkPolicy
 
 _DOCUMENTS = ("roots", "seeds")
 _STARTS = ("start_k", "seed_k")
-_PROGRAMS_ONLY = ("inverses", "path_scorer", "policy", "scorer", "strategy")  # values that only a program can make
-
-
-def list_policies() -> dict[str, type[WalkPolicy]]:
-    """Return the policies of the library that a user can choose, by name.
-
-    Those that need a program are left out: `PerNode` wraps a policy, and `Strategy` is derived from.
-
-    Example:
-        >>> ", ".join(list_policies())
-        'beam, collapsed-tree, eager, link-walk, mmr, path-coverage, personalized-page-rank, reverse-dependency, scored'
-    """
-    kinds = {name: getattr(policies, name) for name in policies.__all__ if name not in ("PerNode", "Strategy")}
-    return {_name_of(kind): kind for kind in kinds.values() if hasattr(kind, "to_hits")}
-
-
-def name_of(policy: WalkPolicy) -> str:
-    """Return the name of a policy of the library.
-
-    Example:
-        >>> name_of(policies.CollapsedTree())
-        'collapsed-tree'
-    """
-    return _name_of(type(policy))
-
-
-def _name_of(kind: type) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 
 def describe_policies() -> str:
@@ -53,14 +25,9 @@ def describe_policies() -> str:
         summary = (kind.__doc__ or "").partition("\n")[0]
         mark = " (default)" if kind is type(DEFAULT_POLICY) else ""
         texts = [f"  {name}{mark}: {summary}"]
-        texts.append(textwrap.fill(", ".join(_describe(field) for field in _parameters(kind)), 110))
+        texts.append(textwrap.fill(", ".join(_describe(field) for field in parameters_of(kind)), 110))
         paragraphs.append(f"{texts[0]}\n{textwrap.indent(texts[1], '      ')}")
     return "\n".join(paragraphs)
-
-
-def _parameters(kind: type) -> list[dataclasses.Field[Any]]:
-    fields: Collection[dataclasses.Field[Any]] = dataclasses.fields(kind)
-    return [field for field in fields if field.init and field.name not in _PROGRAMS_ONLY]
 
 
 def _describe(field: dataclasses.Field[Any]) -> str:
@@ -76,7 +43,7 @@ def _describe(field: dataclasses.Field[Any]) -> str:
 
 def list_parameters(name: str) -> list[str]:
     """Return the names of the parameters of a policy."""
-    return [field.name for field in _parameters(list_policies()[name])]
+    return [field.name for field in parameters_of(list_policies()[name])]
 
 
 def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
@@ -103,38 +70,23 @@ def parse_parameters(name: str, words: Sequence[str]) -> dict[str, Any]:
             raise ArgumentError(f"policy {name} has no parameter {key!r}; it has {', '.join(known)}")
         if key in values:
             raise ArgumentError(f"--set {key} is given twice, the second time as {word!r}; give it once")
-        values[key] = _parse_value(text, hints[key])
+        values[key] = _parse_value(key, text, hints[key])
     return values
 
 
-def _parse_value(text: str, hint: Any) -> Any:
+def _parse_value(name: str, text: str, hint: Any) -> Any:
     try:
         value = json.loads(text)
     except ValueError:
         value = None if text == "none" and type(None) in get_args(hint) else text
-    if hint is policies.Scope:
-        if not isinstance(value, dict) or not value.keys() <= {"start", "cross", "keep"}:
-            example = '{"keep": {"status": "Final"}}'
-            raise ArgumentError(
-                f"--set scope takes filters named start, cross or keep, such as {example}, not {text!r}"
-            )
-        return policies.Scope(**value)
-    if not _takes_list(hint):
-        return value
-    if isinstance(value, list):
-        # Fields of `edges` are pairs, which the library takes as tuples.
-        return [tuple(item) if isinstance(item, list) else item for item in value]
+    if isinstance(value, list) or hint is policies.Scope or not takes_list(hint):
+        return to_parameter(f"--set {name}", value, hint)
     if value is None:
         return None
     parts = [part.strip() for part in text.split(",")]
     # One word of a few, such as a way of `seeding`, may stand alone.
     takes_word = any(get_origin(each) is Literal for each in get_args(hint))
     return parts[0] if takes_word and len(parts) == 1 else parts
-
-
-def _takes_list(hint: Any) -> bool:
-    hints = [hint, *get_args(hint)]
-    return any(get_origin(each) in (Sequence, Collection) for each in hints)
 
 
 def documents_of(parameters: dict[str, Any]) -> dict[str, list[str]]:
@@ -164,7 +116,7 @@ def make_policy(name: str, parameters: dict[str, Any], *, start: int | None, dir
         if key in parameters:
             raise ArgumentError(f"{key} is given twice, by --set and by another option; give it once")
         parameters = {**parameters, key: value}
-    needed = [field.name for field in _parameters(kind) if field.default is dataclasses.MISSING]
+    needed = [field.name for field in parameters_of(kind) if field.default is dataclasses.MISSING]
     if missing := [key for key in needed if key not in parameters]:
         raise ArgumentError(f"policy {name} needs `--set {missing[0]}=ID,…`")
     return _check_start(name, kind(**parameters))

@@ -100,6 +100,32 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
     return _Parser().parse(filter)
 
 
+def to_mapping(filter: Filter | None) -> dict[str, Any] | None:
+    """Return a parsed filter as the mapping that `parse_filter` reads; `None` for no filter.
+
+    Example:
+        >>> to_mapping(parse_filter({"year": {"$gte": 2020, "$lt": 2024}, "tag": "a"}))
+        {'year': {'$gte': 2020, '$lt': 2024}, 'tag': {'$eq': 'a'}}
+    """
+    match filter:
+        case None:
+            return None
+        case Compare(path, op, operand):
+            return {path: {op: json_clean(operand)}}
+        case Not(part):
+            return {"$not": to_mapping(part)}
+        case Or(parts):
+            return {"$or": [to_mapping(part) for part in parts]}
+        case And(parts):
+            merged: dict[str, Any] = {}
+            for part in parts:
+                # One mapping for all conditions, or the filter would be deeper than its author wrote it.
+                if not isinstance(part, Compare) or part.op in merged.get(part.path, {}):
+                    return {"$and": [to_mapping(part) for part in parts]}
+                merged.setdefault(part.path, {})[part.op] = json_clean(part.operand)
+            return merged
+
+
 @dataclass(slots=True)
 class _Parser:
     """Parses one filter, and counts its conditions and values."""

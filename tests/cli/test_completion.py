@@ -8,7 +8,7 @@ import pytest
 
 from airw.cli import main
 from airw.cli.completion import SCRIPTS, find_candidates
-from airw.cli.policies import list_policies
+from airw.policies.specs import list_policies
 from tests.support.commands import COMMANDS
 
 
