@@ -136,7 +136,7 @@ def _values(
     if option is not None:
         if option.dest == "set":
             return _policy_parameters(words)
-        return _corpora() if option.dest == "corpus" else map(str, option.choices or ())
+        return _corpora() if option.dest in ("corpus", "write") else map(str, option.choices or ())
     if current.startswith("-"):
         return list(command._option_string_actions)  # noqa: SLF001 - argparse has no public list of options
     if groups := _groups(command):
@@ -151,9 +151,9 @@ def _values(
 
 
 def _takes_corpus(action: argparse.Action, position: int) -> bool:
-    """Return True if a corpus may be named here: first, or for `discover` anywhere."""
+    """Return True if a corpus may be named here: first, or for `discover` and `serve` anywhere."""
     text = str(action.metavar)
-    return "CORPUS ..." in text or (position == 0 and ("CORPUS" in text or text == "SOURCE"))
+    return "CORPUS ..." in text or action.nargs == "*" or (position == 0 and ("CORPUS" in text or text == "SOURCE"))
 
 
 def _corpora() -> list[str]:

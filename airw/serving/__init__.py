@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from airw.serving.access import Token
     from airw.serving.application import app
     from airw.serving.limits import ServingLimits
+    from airw.serving.token_files import read_tokens
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -15,7 +16,8 @@ else:
             "access": ["Token"],
             "application": ["app"],
             "limits": ["ServingLimits"],
+            "token_files": ["read_tokens"],
         },
     )
 
-__all__ = ["ServingLimits", "Token", "app"]
+__all__ = ["ServingLimits", "Token", "app", "read_tokens"]

@@ -5,6 +5,7 @@ import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from airw._base.checks import check_strings
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.serving.problems import AccessDenied
@@ -44,9 +45,10 @@ class Token:
             raise ArgumentError(f"a token must be a string of at least {_SHORTEST_TOKEN} characters")
         if not self.value.isascii() or not self.value.isprintable() or " " in self.value:
             raise ArgumentError("a token must contain printable ASCII characters only, and no space")
+        if not isinstance(self.label, str):
+            raise ArgumentError(f"label must be a string, not {short_repr(self.label)}")
         for name in ("read", "write"):
-            if isinstance(getattr(self, name), str):
-                raise ArgumentError(f"{name} must be a list of names, not {short_repr(getattr(self, name))}")
+            check_strings(name, getattr(self, name))
 
     def __repr__(self) -> str:
         return f"Token(label={self.label!r}, read={list(self.read)!r}, write={list(self.write)!r})"

@@ -23,7 +23,7 @@ def corpora(home):
 @pytest.mark.parametrize(
     ("words", "candidates"),
     [
-        (["se"], ["search"]),
+        (["se"], ["search", "serve"]),
         (["link", ""], ["check", "list", "path", "tree"]),
         (["search", "no"], ["nodes", "notes"]),
         (["search", "notes", ""], []),
@@ -46,6 +46,8 @@ def corpora(home):
         (["traverse", "--policy", "beam", "--set", "w"], ["width="]),
         (["traverse", "--set", "start"], ["start_k="]),
         (["completion", "b"], ["bash"]),
+        (["serve", "notes", "no"], ["nodes", "notes"]),
+        (["serve", "--write", "no"], ["nodes", "notes"]),
         (["register", "x", "no"], []),
         (["nonsense", ""], []),
         (["nonsense", "--x", "-"], ["--help", "--version", "-h"]),
@@ -81,7 +83,7 @@ def test_each_script_asks_airw(shell, output_of):
 @pytest.mark.parametrize(
     ("line", "candidates"),
     [
-        ("airw se", ["search"]),
+        ("airw se", ["search", "serve"]),
         ("airw search no", ["nodes", "notes"]),
         ("airw search notes keys --mode le", ["lexical"]),
         ("airw search notes keys --mode=le", ["lexical"]),

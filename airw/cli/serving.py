@@ -1,0 +1,89 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airw import corpora
+from airw.cli.printing import print_line
+from airw.cli.resolve import choose_corpus
+from airw.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from airw.serving import ServingLimits
+
+
+async def serve(arguments: argparse.Namespace) -> int:
+    """Serve corpora over HTTP until the process is told to stop."""
+    try:
+        from airw.serving import running
+    except ModuleNotFoundError as error:
+        raise ArgumentError(f"serve needs the package {error.name}: pip install 'airw[serve]'") from error
+    names = arguments.names or [choose_corpus(None)]
+    for name in names:
+        corpora.find_location(name)
+    _check_rights(arguments)
+    options = running.ServerOptions(
+        corpora=names,
+        tokens=None if arguments.tokens is None else Path(arguments.tokens),
+        writable=arguments.write,
+        roots=[Path(root) for root in arguments.root],
+        limits=_parse_limits(arguments.limit),
+    )
+    application = options.make_app()
+    with running.listen(arguments.host, arguments.port) as listener:
+        host, port = listener.getsockname()[:2]
+        address = f"[{host}]" if ":" in host else host
+        print_line(f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")
+        await running.run_server(application, listener)
+    return 0
+
+
+def _check_rights(arguments: argparse.Namespace) -> None:
+    """Refuse to let strangers in by accident."""
+    if arguments.tokens is not None:
+        if arguments.write:
+            raise ArgumentError("with --tokens, the token file says who may write; omit --write")
+        if arguments.no_tokens:
+            raise ArgumentError("use --tokens or --no-tokens, not both")
+    elif not arguments.no_tokens and not is_loopback(arguments.host):
+        raise ArgumentError(
+            f"--host {arguments.host!r} lets other machines in; add --tokens FILE, or --no-tokens to let everybody read"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Return True if only this machine reaches an address.
+
+    Example:
+        >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+        (True, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # the name of a machine
+        return False
+
+
+def _parse_limits(settings: Sequence[str]) -> ServingLimits:
+    """Parse the values of `--limit`."""
+    from dataclasses import fields, replace
+
+    from airw.serving import ServingLimits
+
+    limits = ServingLimits()
+    kinds = {field.name: type(getattr(limits, field.name)) for field in fields(limits)}
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in kinds:
+            raise ArgumentError(f"--limit {setting!r} must be NAME=NUMBER; the names: {', '.join(kinds)}")
+        try:
+            limits = replace(limits, **{name: kinds[name](text)})
+        except ValueError as error:
+            kind = "a whole number of at least 1" if kinds[name] is int else "a number of seconds above 0"
+            raise ArgumentError(f"--limit {setting!r} must set {kind}") from error
+    return limits

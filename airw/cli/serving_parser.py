@@ -1,0 +1,52 @@
+"""The parser of serve."""
+
+from airw.cli.options import Commands, add_command, parse_whole_number
+
+_LIMITS = "a limit of the server, such as max_k=100; may be repeated; docs/serving.md lists them"
+
+
+def add_serving(sub: Commands) -> None:
+    """Add serve."""
+    epilog = """Without options, programs and pages on this machine may read, and nobody may write.
+The token file is a JSON list, which only you may read (chmod 600):
+  [{"value": "$ADA_TOKEN", "label": "ada", "read": ["notes"], "write": ["notes"]}]
+
+  airw serve notes                             then open http://127.0.0.1:8000/ in a browser
+  airw serve notes drafts --write drafts       programs on this machine may change drafts
+  airw serve notes --host 0.0.0.0 --tokens tokens.json --workers 4
+
+Ctrl-C or SIGTERM stops the server: running requests end first. With --workers, SIGHUP replaces the processes one after
+another, and each reads the token file again."""
+    serve = add_command(sub, "serve", "serving.serve", "answer searches and walks over HTTP", epilog=epilog)
+    serve.add_argument(
+        "names", metavar="CORPUS", nargs="*", help="the corpora; default: $AIRW_CORPUS, or the only corpus"
+    )
+    serve.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen at; default: 127.0.0.1"
+    )
+    serve.add_argument("--port", type=_parse_port, default=8000, help="the port; 0: any free one; default: 8000")
+    serve.add_argument("--tokens", metavar="FILE", help="who may read and write; requests then need a token")
+    serve.add_argument(
+        "--no-tokens", action="store_true", help="allow another --host without tokens: everybody may read"
+    )
+    serve.add_argument(
+        "--write", metavar="CORPUS", action="append", default=[], help="everybody may change this corpus; repeatable"
+    )
+    serve.add_argument(
+        "--root",
+        metavar="FOLDER",
+        action="append",
+        default=[],
+        help="files in this folder may be read, if a hit names them; repeatable",
+    )
+    serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
+
+
+def _parse_port(text: str) -> int:
+    """Parse the number of a port, for argparse."""
+    port = 0 if text == "0" else parse_whole_number(text)
+    if port > 65_535:
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError(f"must be at most 65535, not {text!r}")
+    return port

@@ -1,0 +1,141 @@
+"""Running a server: one process or several on one port, until it is told to stop.
+
+A server that stops takes no new connections, answers the requests it has, and tells its streams.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+
+import anyio.lowlevel
+import uvicorn
+from starlette.applications import Starlette
+
+from airw._base.concurrency import first_error
+from airw.errors import ArgumentError
+from airw.serving.application import app
+from airw.serving.ending import Ending
+from airw.serving.limits import ServingLimits
+from airw.serving.token_files import read_tokens
+
+_LONGEST_END = 10  # seconds that running requests have to end
+_LAST_ARRIVALS = 0.3  # seconds; connections that were just accepted send their requests in this time
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """What `airw serve` serves, to whom, and within which limits; each process makes its application from it.
+
+    Args:
+        corpora: The names, paths or addresses of the corpora.
+        tokens: The file of the tokens; each process reads it when it starts.
+        writable: Without tokens: the corpora that everybody may change.
+        roots: The folders whose files may be disclosed.
+        limits: The limits of requests and streams.
+    """
+
+    corpora: Sequence[str]
+    tokens: Path | None = None
+    writable: Sequence[str] = ()
+    roots: Sequence[Path] = ()
+    limits: ServingLimits = field(default_factory=ServingLimits)
+
+    def make_app(self) -> Starlette:
+        """Return the application.
+
+        Raises:
+            ArgumentError: If the token file cannot be used, or an option names a corpus that is not served.
+        """
+        return app(
+            list(self.corpora),
+            tokens=() if self.tokens is None else read_tokens(self.tokens),
+            writable=self.writable,
+            roots=self.roots,
+            limits=self.limits,
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is one that the system chooses.
+
+    Raises:
+        ArgumentError: If the port is in use, or this machine has no such address.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+
+
+class GracefulServer(uvicorn.Server):
+    """A server of uvicorn that loses no request when it stops.
+
+    Whoever runs it handles signals, and sets `should_exit`.
+
+    Args:
+        config: Its configuration.
+        ending: Told at once when the server begins to stop.
+    """
+
+    def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the caller."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, answer what has arrived, then close all connections."""
+        self._ending.begin()
+        await self._stop_accepting(sockets or [])
+        await anyio.sleep(_LAST_ARRIVALS)
+        await super().shutdown(sockets)
+
+    async def _stop_accepting(self, sockets: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for listener in sockets:
+            # Closing at once would drop a connection that is accepted and has no transport yet.
+            with suppress(NotImplementedError):  # on Windows
+                loop.remove_reader(listener)
+        await anyio.lowlevel.checkpoint()
+
+
+def new_server(application: Starlette) -> GracefulServer:
+    """Return a server of an application that was made by `app`."""
+    config = uvicorn.Config(
+        application,
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=_LONGEST_END,
+    )
+    return GracefulServer(config, Ending())
+
+
+async def run_server(application: Starlette, listener: socket.socket) -> None:
+    """Serve in this process, until Ctrl-C or SIGTERM; a second one ends running requests, too."""
+    server = new_server(application)
+    with first_error():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stop_at_signal, server)
+            await server.serve([listener])
+            tasks.cancel_scope.cancel()
+
+
+async def _stop_at_signal(server: uvicorn.Server) -> None:
+    with anyio.open_signal_receiver(SIGINT, SIGTERM) as signals:
+        async for _ in signals:
+            server.force_exit = server.should_exit
+            server.should_exit = True
