@@ -13,6 +13,7 @@ from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.corpora import ServableCorpora, ServedCorpora
 from airw.serving.limits import ServingLimits
+from airw.serving.page import page_routes
 from airw.serving.service import Endpoint, Service, answer_with
 
 
@@ -54,4 +55,5 @@ def app(
 
 def _routes(service: Service) -> list[Route]:
     endpoints: dict[tuple[str, str], Endpoint] = {("POST", "/search"): finding.search}
-    return [Route(path, answer_with(service, each), methods=[method]) for (method, path), each in endpoints.items()]
+    routes = [Route(path, answer_with(service, each), methods=[method]) for (method, path), each in endpoints.items()]
+    return [*routes, *page_routes()]

@@ -1,0 +1,165 @@
+// The list of hits: in the order of their arrival while the walk runs, then in the final order.
+import { clean, count, keyOf, make, nameOf, oneLine } from "./texts.js";
+
+const MOST = 200; // hits that have an element
+const LONGEST = 4000; // characters of a passage
+const MOST_STEPS = 6; // of a path; the middle of a longer one is left out
+
+export class HitList {
+  /** Show hits in an `ol`; call `onFocus` with the key of the hit that is pointed at, or null. */
+  constructor(list, note, onFocus) {
+    Object.assign(this, { list, note });
+    const report = event => onFocus(event.target.closest?.("li")?.dataset.key ?? null);
+    for (const name of ["pointerover", "focusin"]) list.addEventListener(name, report);
+    for (const name of ["pointerleave", "focusout"]) list.addEventListener(name, () => onFocus(null));
+    this.clear();
+  }
+
+  clear() {
+    this.nodes = new Map(); // all committed nodes, by key: the names along a path
+    this.hits = []; // in the order of arrival
+    this.list.replaceChildren();
+    this.list.classList.remove("final");
+    this.describeRest();
+  }
+
+  get size() {
+    return this.hits.length;
+  }
+
+  /** Add a committed node; a router has no element, but a name in the paths of others. */
+  add(event) {
+    const { type, id, parent, artifact_id, source, surface_kind, score, text, metadata = {} } = event;
+    const title = oneLine(metadata.title || metadata.name || "", 160) || nameOf(artifact_id ?? id);
+    const key = keyOf(id), edge = oneLine(metadata.walk_edge, 60);
+    const node = { key, title, parent: parent === null ? null : keyOf(parent), parentId: parent, edge };
+    this.nodes.set(key, node);
+    if (type !== "hit") return;
+    const file = oneLine(metadata.skill_path || metadata.path, 200);
+    const passage = clean(text, LONGEST);
+    Object.assign(node, { artifactId: artifact_id, source, kind: oneLine(surface_kind, 40), score, passage, file });
+    node.place = this.hits.push(node);
+    if (node.place <= MOST) this.list.append(this.elementOf(node));
+    this.describeRest();
+  }
+
+  /**
+   * Bring the hits into their final order, and move each to its new place.
+   *
+   * What is in the middle of the reader's attention stays where it is on the screen: the hit with the focus, else the
+   * first one in the window. The element with the focus is never taken out of the page, so it keeps the focus.
+   */
+  rank(ranking) {
+    const order = this.findRanked(ranking);
+    const shown = order.slice(0, MOST).map(node => this.elementOf(node));
+    const before = new Map([...this.list.children].map(each => [each, each.getBoundingClientRect().top]));
+    const active = document.activeElement.closest?.("#hits > li") ?? null;
+    const anchor = this.chooseAnchor(active, before);
+    for (const each of this.list.children) if (!shown.includes(each) && each !== active) each.remove();
+    let isBefore = shown.includes(active);
+    for (const each of shown) {
+      if (each === active) isBefore = false;
+      else if (isBefore) this.list.insertBefore(each, active);
+      else this.list.append(each);
+    }
+    order.forEach((node, place) => this.number(node, place + 1));
+    this.list.classList.add("final");
+    this.describeRest();
+    const jump = anchor?.isConnected ? anchor.getBoundingClientRect().top - before.get(anchor) : 0;
+    scrollBy({ top: jump, behavior: "instant" });
+    glide(before);
+  }
+
+  /** Return the hits in their final order; those that the ranking leaves out come last. */
+  findRanked(ranking) {
+    const waiting = new Map(); // several hits may be of one artifact, so each key leads to a queue
+    const keysOf = node => [node.key, keyOf([node.source ?? null, node.artifactId])];
+    for (const node of this.hits) {
+      node.isRanked = false;
+      for (const key of keysOf(node)) waiting.set(key, [...(waiting.get(key) ?? []), node]);
+    }
+    const order = [];
+    for (const entry of ranking) {
+      const keys = [keyOf(entry.id), keyOf([entry.source ?? null, entry.artifact_id ?? entry.id])];
+      const node = keys.flatMap(key => waiting.get(key) ?? []).find(each => !each.isRanked);
+      if (!node) continue;
+      node.isRanked = true;
+      node.score = entry.score ?? node.score;
+      order.push(node);
+    }
+    return [...order, ...this.hits.filter(node => !node.isRanked)];
+  }
+
+  chooseAnchor(active, before) {
+    const isSeen = each => before.get(each) < innerHeight && before.get(each) > -each.offsetHeight;
+    if (active && isSeen(active)) return active;
+    return scrollY ? [...before.keys()].find(isSeen) : null; // at the top of the page, the top stays
+  }
+
+  number(node, place) {
+    node.place = place;
+    if (!node.element) return;
+    node.element.classList.toggle("dropped", !node.isRanked);
+    node.element.querySelector(".rank").textContent = node.isRanked ? place : "–";
+    node.element.querySelector(".score").textContent = formatScore(node.score);
+  }
+
+  elementOf(node) {
+    if (node.element) return node.element;
+    const item = make("li"), heading = make("h2"), button = make("button", "title"), facts = make("p", "facts");
+    const passage = make("p", "passage", node.passage);
+    item.dataset.key = node.key;
+    button.type = "button";
+    button.append(make("bdi", "", node.title));
+    button.setAttribute("aria-expanded", "false");
+    button.addEventListener("click", () => {
+      button.setAttribute("aria-expanded", item.classList.toggle("open"));
+    });
+    const score = make("span", "score", formatScore(node.score));
+    heading.append(make("span", "rank", node.place.toLocaleString("en")), button, score);
+    const parts = [node.source, node.kind, node.file && node.file !== node.title ? node.file : ""].filter(Boolean);
+    facts.append(...parts.flatMap((part, place) => [place ? " · " : "", make("bdi", "", oneLine(part, 200))]));
+    passage.dir = "auto";
+    item.append(heading, facts, ...this.describePath(node), passage);
+    node.element = item;
+    return item;
+  }
+
+  /** Return the path from a root to a node, as one paragraph; nothing for a root. */
+  describePath(node) {
+    const steps = [];
+    for (let at = node; at && steps.length < 1000; at = this.nodes.get(at.parent)) {
+      steps.unshift(at);
+      if (at.parent !== null && !this.nodes.has(at.parent)) steps.unshift({ title: nameOf(at.parentId) });
+    }
+    if (steps.length < 2) return [];
+    const path = make("p", "path"), half = MOST_STEPS / 2, isLong = steps.length > MOST_STEPS;
+    steps.forEach((step, place) => {
+      if (isLong && place >= half && place < steps.length - half) {
+        if (place === half) path.append(` › … ${count(steps.length - MOST_STEPS, "step")} …`);
+        return;
+      }
+      if (place) path.append(" › ", ...(step.edge ? [make("i", "", step.edge), " › "] : []));
+      path.append(make("bdi", "", step.title));
+    });
+    return [path];
+  }
+
+  describeRest() {
+    const rest = this.hits.length - Math.min(this.hits.length, MOST);
+    this.note.hidden = !rest;
+    this.note.textContent = rest ? `And ${count(rest, "more hit")}, not listed here.` : "";
+  }
+}
+
+const formatScore = score => typeof score === "number" ? score.toFixed(3) : "";
+
+/** Move elements from where they were to where they are. */
+function glide(before) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const timing = { duration: 350, easing: "ease-out" };
+  for (const [element, top] of before) {
+    const by = element.isConnected ? top - element.getBoundingClientRect().top : 0;
+    if (Math.abs(by) > 1) element.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], timing);
+  }
+}
