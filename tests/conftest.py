@@ -62,6 +62,14 @@ def anyio_backend(request) -> str:
     return request.param
 
 
+@pytest.fixture
+def recorder(monkeypatch):
+    """The spans that the SDK of OpenTelemetry records in a test."""
+    from tests.support.spans import record_spans
+
+    return record_spans(monkeypatch)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem():
     items = yield

@@ -168,6 +168,11 @@ class DiscoveryPlan:
         return plan
 
     @property
+    def only_source(self) -> str | None:
+        """Return the name of the corpus; `None` if there are several."""
+        return self.members[0].name if len(self.members) == 1 else None
+
+    @property
     def mode(self) -> str:
         """Return the mode of the search, or `"walk"`."""
         return self.search.mode if self.walk is None else "walk"

@@ -17,6 +17,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import name_missing_method
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
+from airw._base.telemetry import record_span
 from airw.corpora import CorpusLike, open_corpus
 from airw.discovery._floors import (
     SourceFloor,
@@ -258,7 +259,14 @@ async def query_source(member: Member, request: SourceRequest) -> Answer:
         ArgumentError: If the request itself is at fault; it would fail at every source.
         FilterError: If the filter is malformed.
     """
-    return await _SourceQuery(member, request).run()
+    text = request.plan.search.text
+    with record_span("source", member.name, text, dict[str, Any]) as span:
+        answer = await _SourceQuery(member, request).run()
+        if span is not None:
+            names = ("status", "abstained", "reason", "n_retrieved", "seconds")
+            span.set({f"airw.source.{name}": answer.report[name] for name in names})
+            span.fail(answer.error)
+        return answer
 
 
 @dataclass(slots=True)

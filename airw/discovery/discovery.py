@@ -1,14 +1,15 @@
 """Discovery in one or several corpora: search, apply floors, fuse, select, disclose."""
 
 import warnings
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 from airw._base.concurrency import map_bounded
 from airw._base.signatures import shows_options
+from airw._base.telemetry import OpenSpan, record_span, start_span
 from airw.discovery._combine_answers import combine_answers, rank_so_far
 from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
 from airw.discovery._query_source import SourceRequest, prepare_request, query_source
@@ -104,12 +105,38 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         (['keys'], [], 'abstain:no_evidence')
     """
     plan = DiscoveryPlan.prepare("discover", corpus, query, options)
+    with record_span("discover", plan.only_source, query, _describe_plan, plan) as span:
+        result = await _discover(plan)
+        if span is not None:
+            span.set(_describe_result(result))
+        return result
+
+
+def _describe_plan(plan: DiscoveryPlan) -> Mapping[str, Any]:
+    return {
+        "gen_ai.retrieval.top_k": plan.search.k,
+        "airw.discover.sources": [member.name for member in plan.members],
+        "airw.discover.mode": plan.mode,
+        "airw.discover.strategy": "custom" if callable(plan.strategy) else plan.strategy,
+    }
+
+
+def _describe_result(result: DiscoveryResult) -> Mapping[str, Any]:
+    return {
+        "airw.discover.n_retrieved": result.n_retrieved,
+        "airw.discover.selected": len(result.results),
+        "airw.discover.abstained": result.abstained,
+        "airw.discover.reason": result.reason,
+    }
+
+
+async def _discover(plan: DiscoveryPlan) -> DiscoveryResult:
     async with prepare_request(plan) as request:
         answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
         for answer in answers:
             if answer.floor_note is not None:
                 which = "calibrated floor" if answer.report["floor"] is not None else "floor"
-                warnings.warn(f"min_score='auto': no {which} for {answer.source!r}: {answer.floor_note}", stacklevel=2)
+                warnings.warn(f"min_score='auto': no {which} for {answer.source!r}: {answer.floor_note}", stacklevel=3)
         return await combine_answers(request, {answer.source: answer for answer in answers})
 
 
@@ -158,6 +185,24 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
     return DiscoveryStream(DiscoveryPlan.prepare("discover_stream", corpus, query, options))
 
 
+@contextmanager
+def _work_within(span: OpenSpan | None) -> Iterator[None]:
+    """Make a span current in a block; if the block fails, the span ends.
+
+    It does not end if the block is cancelled: the next request goes on.
+    """
+    if span is None:
+        yield
+        return
+    try:
+        with span.work():
+            yield
+    except Exception as error:
+        span.fail(error)
+        span.end()
+        raise
+
+
 class DiscoveryStream:
     """The stream of a discovery, as `discover_stream` returns it."""
 
@@ -168,6 +213,7 @@ class DiscoveryStream:
         self._request: SourceRequest | None = None
         self._incoming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None
         self._result: DiscoveryResult | None = None
+        self._span: OpenSpan | None = None
 
     @property
     def result(self) -> DiscoveryResult | None:
@@ -178,17 +224,25 @@ class DiscoveryStream:
         if self._incoming is not None:
             raise ArgumentError("a DiscoveryStream can only be entered once: call discover_stream again")
         self._incoming = merge(*map(self._stream_answer, self._plan.members), buffer=1)
-        async with AsyncExitStack() as stack:
-            self._request = await stack.enter_async_context(prepare_request(self._plan))
-            # The sources stop before the corpora are closed.
-            await stack.enter_async_context(self._incoming)
-            self._stack = stack.pop_all()
+        plan = self._plan
+        self._span = start_span("discover", plan.only_source, plan.search.text, _describe_plan, plan)
+        # The tasks of the sources start here, and the spans of the sources are inside the one that is current now.
+        with _work_within(self._span):
+            async with AsyncExitStack() as stack:
+                self._request = await stack.enter_async_context(prepare_request(plan))
+                # The sources stop before the corpora are closed.
+                await stack.enter_async_context(self._incoming)
+                self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.__aexit__(kind, error, trace)
+        try:
+            await self._stack.__aexit__(kind, error, trace)
+        finally:
+            if self._span is not None:
+                self._span.end()
 
     def __aiter__(self) -> Self:
         return self
@@ -200,14 +254,23 @@ class DiscoveryStream:
             )
         if self._result is not None:
             raise StopAsyncIteration
+        with _work_within(self._span):
+            return await self._next_update(self._incoming, self._request)
+
+    async def _next_update(
+        self, incoming: "ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]]", request: SourceRequest
+    ) -> SourceAnswered | DiscoveryResult:
         try:
-            _, answer = await anext(self._incoming)
+            _, answer = await anext(incoming)
         except StopAsyncIteration:
-            self._result = await combine_answers(self._request, self._answers)
+            self._result = await combine_answers(request, self._answers)
+            if self._span is not None:
+                self._span.set(_describe_result(self._result))
+                self._span.end()
             return self._result
         self._answers[answer.source] = answer
         pending = tuple(member.name for member in self._plan.members if member.name not in self._answers)
-        ranking = tuple(await rank_so_far(self._request, self._answers))
+        ranking = tuple(await rank_so_far(request, self._answers))
         return SourceAnswered(answer.source, answer.report, answer.hits, ranking, pending)
 
     async def _stream_answer(self, member: Member) -> AsyncGenerator[Answer, None]:

@@ -1,7 +1,7 @@
 """Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, Unpack, cast
@@ -14,6 +14,7 @@ from airw._base.concurrency import call_user_function, in_thread, map_bounded, o
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
 from airw._base.slices import consume_in_slices
+from airw._base.telemetry import record_span
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import OpenCorpus, Reranker, SearchStore
@@ -162,6 +163,28 @@ async def run_search(
     """
     if not query.k:
         return []
+    with record_span("search", corpus.name, query.text, _describe_search, query) as span:
+        hits = await _rank(corpus, query, queries, channels, weigh)
+        if span is not None:
+            span.set({"airw.search.hits": len(hits)})
+        return hits
+
+
+def _describe_search(query: SearchQuery) -> Mapping[str, Any]:
+    return {
+        "gen_ai.retrieval.top_k": query.k,
+        "airw.search.mode": query.mode,
+        "airw.search.rerank": query.rerank is not None,
+    }
+
+
+async def _rank(
+    corpus: OpenCorpus[SearchStore],
+    query: SearchQuery,
+    queries: Sequence[str] | None,
+    channels: Sequence[Channel] | None,
+    weigh: ArtifactWeight | None,
+) -> list[SearchHit]:
     with name_missing_method(query.verb, corpus.store):
         if queries is None:
             queries = await formulate_queries(query)

@@ -1,5 +1,6 @@
 """The run of one walk: one request at a time, one cancel scope per step, one end."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -8,7 +9,9 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
+from airw._base.telemetry import OpenSpan
 from airw.values import StopReason
+from airw.walking.spans import end_walk_span
 from airw.walking.steps import Steps
 from airw.walking.summary import WalkSummary
 
@@ -58,11 +61,15 @@ class WalkRun:
         outer_walks = _RUNNING.get()
         _RUNNING.set((*outer_walks, self))
         try:
-            self._start = anyio.current_time() if self._start is None else self._start
-            result = await work()
+            if self._start is None:
+                self._start = anyio.current_time()
+                self.steps.start_span(self._timeout)
+            span = self.steps.span
+            result = await (work() if span is None else _work_within(span, work))
         except GeneratorExit:
             # The coroutine of the request was dropped. The event loop may be closed, so its clock cannot be read.
             self.summary = self.steps.summarize("closed", 0.0)
+            self.steps.span = None  # it was dropped, too
             raise
         except BaseException as error:
             self.end("closed" if _is_cancellation(error) else "failed")
@@ -106,6 +113,9 @@ class WalkRun:
                 seconds = max(0.0, anyio.current_time() - self._start)
             self.summary = self.steps.summarize(stop, seconds)
             self.steps.set_idle(False)
+            if self.steps.span is not None:
+                end_walk_span(self.steps.span, self.summary, sys.exception() if stop == "failed" else None)
+                self.steps.span = None
 
     async def should_end(self) -> bool:
         """Return True if the policy wants to stop, or if the walk ended while it answered."""
@@ -147,6 +157,12 @@ class WalkRun:
         if self.closing:
             self.end("closed")
         return not self.closing
+
+
+async def _work_within(span: OpenSpan, work: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of the work of one request, while the span of the walk is current."""
+    with span.work():
+        return await work()
 
 
 def to_exception(typ: Any, val: Any, trace: TracebackType | None) -> BaseException:

@@ -11,6 +11,7 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.concurrency import Pacer, in_thread, offload_if
 from airw._base.messages import short_repr
+from airw._base.telemetry import OpenSpan
 from airw.errors import PolicyError
 from airw.values import Edge, HitBatch, Limits, SearchHit, StopReason
 from airw.walking.columns import Columns
@@ -32,6 +33,7 @@ from airw.walking.reading import (
 )
 from airw.walking.record import WalkRecord
 from airw.walking.slips import await_answer, find_edge, label_error, label_errors, require_plain
+from airw.walking.spans import note_step, start_walk_span
 from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
 
 Positions = NDArray[np.intp]
@@ -67,7 +69,8 @@ class Steps:
 
     `is_idle` is set by `WalkRun`: True between two requests, until the walk ends. `stop_reason` is the reason found
     here; `WalkRun` finds the others. `steps_done` is the number of steps whose expansion is done or was skipped.
-    `read_edges` collects the neighbours of a step for events; `None` if the walk is read as hits.
+    `read_edges` collects the neighbours of a step for events; `None` if the walk is read as hits. `span` is the span of
+    the walk from its first request to its end; `None` if nobody wants spans.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Steps:
         self.is_idle = False
         self.steps_done = 0
         self.read_edges: list[ReadEdges] | None = None
+        self.span: OpenSpan | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
         # The selection of this step, cut to the budget, and how much of it is committed.
         self._selected = _NO_POSITIONS
@@ -124,6 +128,11 @@ class Steps:
     def has_ready_node(self) -> bool:
         """True if a committed node waits to be delivered."""
         return self.delivery.next < self.delivery.end
+
+    def start_span(self, timeout: float) -> None:
+        """Start the span of the walk, if the program wants spans."""
+        limits: Any = {"max_depth": self._max_depth, "node_budget": self._budget, "timeout": timeout}
+        self.span = start_walk_span(self.state.query, self._store, self.policy, **limits)
 
     def set_idle(self, is_idle: bool) -> None:  # noqa: FBT001
         """Note whether the walk is between two requests.
@@ -239,6 +248,8 @@ class Steps:
             await self._expand()
             self.delivery.to_expand = []
         self.steps_done = self.counts.steps
+        if self.span is not None and self.steps_done:
+            note_step(self.span, self.steps_done, self.counts, self.record.waiting_count)
         self._has_discovered = True
 
     async def _seed(self) -> None:
