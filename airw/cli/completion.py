@@ -153,7 +153,8 @@ def _values(
 def _takes_corpus(action: argparse.Action, position: int) -> bool:
     """Return True if a corpus may be named here: first, or for `discover` and `serve` anywhere."""
     text = str(action.metavar)
-    return "CORPUS ..." in text or action.nargs == "*" or (position == 0 and ("CORPUS" in text or text == "SOURCE"))
+    is_list = "CORPUS ..." in text or (text == "CORPUS" and action.nargs == "*")
+    return is_list or (position == 0 and ("CORPUS" in text or text == "SOURCE"))
 
 
 def _corpora() -> list[str]:
