@@ -151,7 +151,7 @@ def _values(
 
 
 def _takes_corpus(action: argparse.Action, position: int) -> bool:
-    """Return True if a corpus may be named here: first, or for `discover` and `serve` anywhere."""
+    """Return True if a corpus may be named here: first, or in a list anywhere."""
     text = str(action.metavar)
     is_list = "CORPUS ..." in text or (text == "CORPUS" and action.nargs == "*")
     return is_list or (position == 0 and ("CORPUS" in text or text == "SOURCE"))

@@ -29,7 +29,7 @@ _BACKLOG = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """What `airw serve` serves, to whom, and within which limits; each process makes its application from it.
+    """The options of `airw serve`, from which each process makes its application.
 
     Args:
         corpora: The names, paths or addresses of the corpora.

@@ -1,4 +1,4 @@
-"""`airw serve`: what it refuses before it listens, and a real server from its start to its end."""
+"""`airw serve`: what it refuses, and a real server from its start to its end."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def test_a_missing_package_is_one_line(notes, output_of, monkeypatch):
 
 @contextmanager
 def run_serve(*options):
-    """Run `airw serve` in a process of its own, and yield the process and the address that it prints."""
+    """Run `airw serve` in a process of its own; yield the process and the address it prints."""
     command = [sys.executable, "-m", "airw", "serve", *map(str, options), "--port", "0"]
     process = subprocess.Popen(
         command,
