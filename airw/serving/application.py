@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from airw.serving import finding
+from airw.serving import finding, store_calls
 from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.corpora import ServableCorpora, ServedCorpora
@@ -54,6 +54,11 @@ def app(
 
 
 def _routes(service: Service) -> list[Route]:
-    endpoints: dict[tuple[str, str], Endpoint] = {("POST", "/search"): finding.search}
+    endpoints: dict[tuple[str, str], Endpoint] = {
+        ("POST", "/search"): finding.search,
+        ("POST", "/embed"): store_calls.embed,
+        ("POST", "/store/describe"): store_calls.describe_corpus,
+        ("POST", "/store/{method}"): store_calls.call_store,
+    }
     routes = [Route(path, answer_with(service, each), methods=[method]) for (method, path), each in endpoints.items()]
     return [*routes, *page_routes()]

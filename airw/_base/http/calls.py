@@ -210,9 +210,9 @@ async def _send_once(
         response = await client.send(request, stream=True, follow_redirects=False)
         try:
             max_bytes = (1 + texts) * LARGEST_ITEM if response.is_success else LARGEST_ERROR
-            encoding = _encoding_of(response)
+            encoding = encoding_of(response)
             # A compressed body is never read: a small one may unpack to gigabytes.
-            content = b"" if encoding else await _read_body(response, max_bytes)
+            content = b"" if encoding else await read_body(response, max_bytes)
         finally:
             await response.aclose()
     if not response.is_success:
@@ -230,13 +230,13 @@ async def _send_once(
         raise server.error(_redact(str(error), request)) from error.__cause__
 
 
-def _encoding_of(response: "httpx.Response") -> str:
+def encoding_of(response: "httpx.Response") -> str:
     """Return the encoding of a body, such as `gzip`, or `""` if it is sent as it is."""
     encoding = one_line(response.headers.get("Content-Encoding", ""), longest=40)
     return "" if encoding.lower() == "identity" else encoding
 
 
-async def _read_body(response: "httpx.Response", max_bytes: int) -> bytes:
+async def read_body(response: "httpx.Response", max_bytes: int) -> bytes:
     """Return the body of an answer, cut soon after `max_bytes`: it may be endless."""
     content = bytearray()
     with anyio.CancelScope() as reading:

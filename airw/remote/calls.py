@@ -1,0 +1,341 @@
+"""Calls of a server of corpora: connections, time-outs, retries and typed errors."""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final, TypeVar
+
+import anyio
+import httpx
+
+from airw import errors
+from airw._base.checks import check_number
+from airw._base.concurrency import in_thread, offload_if
+from airw._base.http import base_url
+from airw._base.http.body import Body
+from airw._base.http.calls import encoding_of, load_tls, read_body
+from airw._base.http.replies import message_of, retry_after
+from airw._base.messages import one_line, short_repr
+from airw.errors import AirwError, ArgumentError, RemoteError, StoreBusy
+from airw.remote.wire import WireFault
+
+T = TypeVar("T")
+
+_RETRIES: Final = 2
+_FIRST_PAUSE = 0.1  # seconds
+_LONGEST_PAUSE = 10.0
+_RETRY_STATUSES = frozenset({429, 502, 503})
+# A lost connection is tried again; a server that hangs would hang again.
+_LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
+
+_LARGEST_ANSWER = 1 << 27  # bytes
+_LARGEST_ERROR = 1 << 16
+_LONG_TEXT = 20_000  # bytes; encoding or decoding more takes about a millisecond
+_LONGEST_DETAIL = 400  # characters of a message from the server
+_MAX_CONNECTIONS = 32
+
+_CLIENT_PARTS = ("send", "build_request", "aclose")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How many seconds each phase of a request to a server may take.
+
+    Args:
+        connect: To connect.
+        read: To wait for the next data. It must be longer than the server's pause between heartbeats, 15 seconds.
+        write: To send the next data.
+        pool: To wait for a free connection.
+        total: For a call with its retries. The stream of a walk may take longer.
+
+    Raises:
+        ArgumentError: If one is not a number of seconds above 0.
+
+    Example:
+        >>> Timeouts(total=10)
+        Timeouts(connect=5.0, read=30.0, write=10.0, pool=10.0, total=10)
+    """
+
+    connect: float = 5.0
+    read: float = 30.0
+    write: float = 10.0
+    pool: float = 10.0
+    total: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check all times."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if check_number(item.name, value, least=0) == 0:
+                raise ArgumentError(f"{item.name} must be a number of seconds above 0, not {value!r}")
+
+
+class _ServerBusy(Exception):
+    """A refusal that another attempt may not meet.
+
+    `error` is what it means if it is the last one.
+    """
+
+    def __init__(self, error: AirwError, pause: float) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.pause = pause
+
+
+class CorpusServer:
+    """A server of corpora, and the connections to it.
+
+    Args:
+        url: The base URL of the server.
+        token: The token to send; it is shown nowhere.
+        client: The client to send with; `None` for one of its own, which `aclose` closes.
+        timeouts: The time that each phase may take.
+
+    Raises:
+        ArgumentError: If an argument cannot be used.
+    """
+
+    def __init__(self, url: str, *, token: str | None, client: httpx.AsyncClient | None, timeouts: Timeouts) -> None:
+        self.url = _check_url(url)
+        self._headers = _headers_with(token)
+        self._token = token
+        if client is not None and not all(hasattr(client, part) for part in _CLIENT_PARTS):
+            raise ArgumentError(f"client must be an httpx.AsyncClient, not {type(client).__name__}")
+        if not isinstance(timeouts, Timeouts):
+            raise ArgumentError(f"timeouts must be a Timeouts object, not {short_repr(timeouts)}")
+        self.timeouts = timeouts
+        self._client, self._owns_client, self._is_closed = client, client is None, False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    async def aclose(self) -> None:
+        """Close the connections, unless the caller passed the client; closing twice is harmless."""
+        client, self._is_closed = self._client, True
+        if client is not None and self._owns_client:
+            self._client = None
+            with anyio.CancelScope(shield=True):
+                await client.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        of: str,
+        body: bytes | None = None,
+        params: Mapping[str, str] | None = None,
+        read: Callable[[Any], T],
+        may_repeat: bool = True,
+    ) -> T:
+        """Send a request and return the result of `read(answer)`, where the answer is JSON.
+
+        Args:
+            method: The method of HTTP.
+            path: The path below the base URL.
+            of: The corpus, for messages.
+            body: The JSON to send.
+            params: The query string.
+            read: Reads the answer. It raises `WireFault` for one of another form; a long one is read in a thread.
+            may_repeat: Whether the call may be sent again after a lost connection, or if the server was busy.
+
+        Raises:
+            AirwError: What the server says went wrong there.
+            RemoteError: If it cannot be reached, or its answer cannot be used.
+        """
+        label = self.label(of)
+        request = await self._request(method, path, body, params, label)
+        with self._limit_time(label):
+            for failures in count(1):
+                try:
+                    content = await self._send_once(request, label)
+                    break
+                except RemoteError as error:
+                    if not isinstance(error.__cause__, _LOST) or not may_repeat or failures > _RETRIES:
+                        raise
+                    pause = 0.0
+                except _ServerBusy as refusal:
+                    if not may_repeat or failures > _RETRIES:
+                        raise refusal.error from None
+                    pause = refusal.pause
+                # Many clients that lost the same server do not come back at the same moment.
+                backoff = random.uniform(0, _FIRST_PAUSE * 2**failures)  # noqa: S311 - no secret
+                await anyio.sleep(min(_LONGEST_PAUSE, pause + backoff))
+        return await offload_if(len(content) > _LONG_TEXT, _read_answer, content, read, label)
+
+    async def start_stream(self, path: str, *, of: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """Send a request and return the answer, whose body the caller reads and closes.
+
+        Raises:
+            AirwError: What the server says went wrong there.
+            RemoteError: If it cannot be reached.
+        """
+        label = self.label(of)
+        request = await self._request("POST", path, body, None, label)
+        request.headers.update(headers)
+        with self._limit_time(label), self.translate_errors(label):
+            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            if response.status_code == 200:
+                return response
+            try:
+                content = await read_body(response, _LARGEST_ERROR)
+            finally:
+                await close_response(response)
+        raise self._error_of(response, content, label)[0]
+
+    def label(self, corpus: str) -> str:
+        """Return the name of a corpus and its server, for messages."""
+        return f"corpus {corpus!r} at {self.url}"
+
+    async def _request(
+        self, method: str, path: str, body: bytes | None, params: Mapping[str, str] | None, label: str
+    ) -> httpx.Request:
+        if self._client is None and not self._is_closed:
+            await in_thread(load_tls)
+            limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
+            self._client = httpx.AsyncClient(verify=load_tls(), limits=limits)
+        times = self.timeouts
+        timeout = httpx.Timeout(connect=times.connect, read=times.read, write=times.write, pool=times.pool)
+        request = self._open_client(label).build_request(
+            method, self.url + path, content=body, params=params, headers=self._headers, timeout=timeout
+        )
+        if body is not None:
+            request.headers["Content-Type"] = "application/json"
+            request.stream = Body(body)
+        return request
+
+    def _open_client(self, label: str) -> httpx.AsyncClient:
+        if self._client is None or self._client.is_closed or self._is_closed:
+            raise RemoteError(f"{label} is closed; use it inside `async with`")
+        return self._client
+
+    @contextmanager
+    def _limit_time(self, label: str) -> Iterator[None]:
+        try:
+            with anyio.fail_after(self.timeouts.total):
+                yield
+        except TimeoutError as error:
+            if isinstance(error, AirwError):  # the server's own: `StoreBusy`
+                raise
+            raise RemoteError(f"{label} did not answer within total={self.timeouts.total:g} s") from error
+
+    async def _send_once(self, request: httpx.Request, label: str) -> bytes:
+        with self.translate_errors(label):
+            # Redirects would take the query, and perhaps the token, to another server.
+            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            try:
+                largest = _LARGEST_ANSWER if response.is_success else _LARGEST_ERROR
+                encoding = encoding_of(response)
+                # A compressed body is never read: a small one may unpack to gigabytes.
+                content = b"" if encoding else await read_body(response, largest)
+            finally:
+                await close_response(response)
+        if not response.is_success:
+            error, pause = self._error_of(response, content, label)
+            raise error if pause is None else _ServerBusy(error, pause)
+        if encoding:
+            raise RemoteError(f"{label} answered in the encoding {encoding!r}, although the request asked for none")
+        if len(content) > largest:
+            raise RemoteError(f"{label} answered with more than {largest:,} bytes; ask for less at once")
+        return content
+
+    def _error_of(self, response: httpx.Response, content: bytes, label: str) -> tuple[AirwError, float | None]:
+        """Return the error that an answer other than success means.
+
+        With it come the seconds to wait before another attempt, or `None` if none would help.
+        """
+        status, (kind, message) = response.status_code, _read_problem(content)
+        detail = one_line(self._redact(message), longest=_LONGEST_DETAIL)
+        if response.has_redirect_location:
+            place = one_line(self._redact(response.headers["Location"]))
+            answered = f"{label} answered {status} and points to {place!r}"
+            return RemoteError(f"{answered}; use the URL of the server itself"), None
+        if kind is None:
+            error: AirwError = RemoteError(f"{label} answered {status}: {detail}")
+        else:
+            error = kind(f"{label}: {detail}")
+        pause = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
+        # Of a missing package or a damaged file, another attempt would hear the same.
+        may_pass = status in _RETRY_STATUSES and (kind is None or pause is not None or kind is StoreBusy)
+        return error, (pause or 0.0) if may_pass else None
+
+    def _redact(self, text: str) -> str:
+        return text.replace(self._token, "***") if self._token else text
+
+    @contextmanager
+    def translate_errors(self, label: str) -> Iterator[None]:
+        """Turn errors of httpx into those of the library."""
+        try:
+            yield
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            described = one_line(self._redact(f"{type(error).__name__}: {error}".strip(": ")))
+            raise RemoteError(f"{label} sent no complete answer ({described}); is it running?") from error
+
+
+async def close_response(response: httpx.Response) -> None:
+    """Close an answer; the connection of one that is not complete is closed, too."""
+    with anyio.CancelScope(shield=True):
+        await response.aclose()
+
+
+async def encode_json(value: Any) -> bytes:
+    """Return a JSON value as bytes; ids that no text can contain travel as escapes."""
+    return await offload_if(_is_long(value), _dump, value)
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(
+        len(each) > 1_000 for each in value.values() if isinstance(each, list | str)
+    )
+
+
+def _dump(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as error:
+        raise ArgumentError(f"an argument cannot be sent: {error}") from error
+
+
+def _read_answer(content: bytes, read: Callable[[Any], T], label: str) -> T:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        start = one_line(content[:40].decode(errors="replace")) or "nothing"
+        raise RemoteError(f"{label} answered with {start!r}, which is not JSON; is it a server of airw?") from error
+    try:
+        return read(value)
+    except WireFault as fault:
+        raise RemoteError(f"{label} sent an answer that cannot be used: {one_line(str(fault))}") from fault
+
+
+def _read_problem(content: bytes) -> tuple[type[AirwError] | None, str]:
+    """Return the class that the problem in an answer names, or `None`, and its message."""
+    try:
+        problem = json.loads(content)
+        name, detail = problem["error"], problem["detail"]
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None, message_of(content)
+    if not isinstance(name, str) or not isinstance(detail, str):
+        return None, message_of(content)
+    kind = getattr(errors, name) if name in errors.__all__ else None
+    is_error = isinstance(kind, type) and issubclass(kind, AirwError) and kind is not AirwError
+    return kind if is_error else None, detail
+
+
+def _check_url(url: str) -> str:
+    if isinstance(url, str) and "@" in url.partition("://")[2].partition("/")[0]:
+        raise ArgumentError("url must not contain a user or password; pass the token as token=...")
+    return base_url(url, path="/search")
+
+
+def _headers_with(token: str | None) -> dict[str, str]:
+    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    if token is None:
+        return headers
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ArgumentError("token must contain printable ASCII characters only, and no space")
+    return {**headers, "Authorization": f"Bearer {token}"}

@@ -1,0 +1,170 @@
+"""The endpoints of `RemoteCorpus`: the calls of a store, one request each, and embeddings."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from starlette.responses import Response
+
+from airw._base.checks import check_count, check_query
+from airw._base.concurrency import offload_if
+from airw._base.messages import short_repr
+from airw.errors import AirwError, ArgumentError, EmbedderMismatch
+from airw.protocols import FirstSurfaces, OpenCorpus
+from airw.remote.steps import compose_step
+from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
+from airw.serving.bodies import check_fields
+from airw.serving.limits import ServingLimits
+from airw.serving.service import ApiCall
+
+_ROWS_PER_ID = 10  # of rankings, for each id that one call may have
+_MOST_TEXTS = 256  # embedded in one call
+_FEW = 50  # items; packing the answer about more takes about a millisecond
+_COMPOSED = ("first_surfaces", "read_step")
+
+
+async def describe_corpus(call: ApiCall) -> Response:
+    """Answer `POST /store/describe`: what a client must know of a corpus before it uses it."""
+    check_fields(call.body, {"corpus": str}, of="/store/describe")
+    corpus, limits = await call.open(_name_in(call.body)), call.service.limits
+    methods = [method for method in STORE_CALLS if method in _COMPOSED or _offers(corpus, method)]
+    return _respond(
+        {
+            "api": [*API_VERSIONS],
+            "embedder": {"id": corpus.embedder.id, "dim": corpus.embedder.dim},
+            "methods": methods,
+            "limits": {
+                "max_ids": limits.max_ids,
+                "max_rows": _ROWS_PER_ID * limits.max_ids,
+                "max_body": limits.max_body,
+                "max_texts": _MOST_TEXTS,
+            },
+        }
+    )
+
+
+async def call_store(call: ApiCall) -> Response:
+    """Answer `POST /store/{method}`: one call of a reading method of the store of a corpus."""
+    method: str = call.request.path_params["method"]
+    if method not in STORE_CALLS:
+        raise ArgumentError(f"there is no method {short_repr(method)} here; use one of {', '.join(STORE_CALLS)}")
+    body = dict(call.body)
+    name = _name_in(body)
+    call.caller.require_read([name])
+    arguments, options = await _read_arguments(method, body, call.service.limits)
+    corpus = await call.open(name)
+    answer = await _call_method(corpus, method, arguments, options)
+    return Response(await offload_if(_is_long(arguments), _pack_answer, method, answer), media_type="application/json")
+
+
+async def embed(call: ApiCall) -> Response:
+    """Answer `POST /embed`: the vectors of a query or texts, by the embedder of a corpus."""
+    check_fields(call.body, {"corpus": str, "query": str, "texts": list}, of="/embed")
+    name, limits = _name_in(call.body), call.service.limits
+    query, texts = call.body.get("query"), call.body.get("texts")
+    if (query is None) == (texts is None):
+        raise ArgumentError("send either a query or texts to embed")
+    if query is not None and len(check_query(query)) > limits.max_query_chars:
+        raise ArgumentError(f"query must have at most {limits.max_query_chars:,} characters, not {len(query):,}")
+    if texts is not None and len(texts) > _MOST_TEXTS:
+        raise ArgumentError(f"texts must have at most {_MOST_TEXTS} items, not {len(texts):,}")
+    for text in texts or ():
+        check_query(text)
+    embedder = (await call.open(name)).embedder
+    vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
+    return _respond({"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))})
+
+
+def _name_in(body: dict[str, Any]) -> str:
+    name = body.pop("corpus", None)
+    if not isinstance(name, str):
+        raise ArgumentError("corpus is missing; send its name in the body" if name is None else "corpus must be a name")
+    return name
+
+
+def _respond(value: Any) -> Response:
+    # Escapes alone carry every id: some have characters that UTF-8 has no form for.
+    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+
+
+def _offers(corpus: OpenCorpus[Any], method: str) -> bool:
+    return callable(getattr(corpus.store, method, None))
+
+
+async def _read_arguments(
+    method: str, body: Mapping[str, Any], limits: ServingLimits
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call.
+
+    Raises:
+        ArgumentError: If one cannot be used, or exceeds a limit of the server.
+    """
+    try:
+        arguments, options = await offload_if(_is_long(body.values()), unpack_call, method, body)
+    except WireFault as fault:
+        raise ArgumentError(str(fault)) from None
+    _check_sizes([*arguments, *options.values()], limits)
+    _check_counts(method, arguments, options, limits)
+    return arguments, options
+
+
+def _check_sizes(values: list[Any], limits: ServingLimits) -> None:
+    for value in values:
+        if isinstance(value, list | dict) and len(value) > limits.max_ids:
+            raise ArgumentError(f"one call takes at most {limits.max_ids:,} ids here, not {len(value):,}; split it")
+
+
+def _check_counts(method: str, arguments: list[Any], options: Mapping[str, Any], limits: ServingLimits) -> None:
+    if method in ("search_vectors", "search_text"):
+        queries, k = arguments
+        check_count("k", k)
+        most = _ROWS_PER_ID * limits.max_ids
+        if k * len(queries) > most:
+            raise ArgumentError(
+                f"k times the number of queries must be at most {most:,} here, not {k * len(queries):,}"
+            )
+    if method in ("search_text", "term_statistics"):
+        longest = max(map(len, arguments[0]), default=0)
+        if longest > limits.max_query_chars:
+            raise ArgumentError(f"a query must have at most {limits.max_query_chars:,} characters, not {longest:,}")
+    for name in ("limit", "max_ends", "max_records"):
+        if name in options:
+            check_count(name, options[name])
+
+
+async def _call_method(corpus: OpenCorpus[Any], method: str, arguments: list[Any], options: dict[str, Any]) -> Any:
+    store = corpus.store
+    if _offers(corpus, method):
+        with _explain_widths(arguments, corpus):
+            return await getattr(store, method)(*arguments, **options)
+    if method == "read_step":
+        return await compose_step(store, *arguments, **options)
+    if method == "first_surfaces":
+        return FirstSurfaces.from_records(await store.records_of(*arguments, limit=1))
+    raise ArgumentError(f"the store of this corpus has no method {method}")
+
+
+@contextmanager
+def _explain_widths(arguments: list[Any], corpus: OpenCorpus[Any]) -> Iterator[None]:
+    """Turn the error of a store that does not check the width of query vectors."""
+    try:
+        yield
+    except AirwError:
+        raise
+    except Exception as error:
+        width = next((value.shape[-1] for value in arguments if isinstance(value, np.ndarray)), corpus.embedder.dim)
+        if width == corpus.embedder.dim:
+            raise
+        dim = corpus.embedder.dim
+        raise EmbedderMismatch(f"a query vector has {width} numbers, and those of the corpus have {dim}") from error
+
+
+def _is_long(values: Any) -> bool:
+    return any(len(value) > _FEW for value in values if isinstance(value, list | dict | np.ndarray))
+
+
+def _pack_answer(method: str, answer: Any) -> bytes:
+    packed = STORE_CALLS[method].answer.pack(answer)
+    return json.dumps({"answer": packed}, separators=(",", ":"), allow_nan=False).encode("ascii")
