@@ -26,6 +26,9 @@ class SpanRecorder:
     def names(self):
         return [span.name for span in self.spans]
 
+    def clear(self):
+        self._exporter.clear()
+
     def find(self, name):
         """The only span of a name."""
         (span,) = [span for span in self.spans if span.name == name]
