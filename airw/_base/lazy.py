@@ -5,9 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from airw.errors import ArgumentError
+
 
 def lazy_names(
-    package: str, homes: Mapping[str, Sequence[str]], instead: Mapping[str, str] | None = None
+    package: str,
+    homes: Mapping[str, Sequence[str]],
+    instead: Mapping[str, str] | None = None,
+    *,
+    extra: str | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package.
 
@@ -17,6 +23,7 @@ def lazy_names(
             the package is written with its full path.
         instead: Names that the package does not have, each with the text of what to use instead. Accessing one
             raises an `ImportError` with that text, which `from … import` shows.
+        extra: The extra of airw that the modules need; without its packages, a name raises an error that names it.
 
     Example:
         >>> getattr_, dir_ = lazy_names("airw", {"values": ["Edge"]})
@@ -26,14 +33,23 @@ def lazy_names(
     home_of = {name: home for home, names in homes.items() for name in names}
     modules = {home: home if home.startswith("airw.") else f"{package}.{home}" for home in homes}
 
+    def load(module: str) -> Any:
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition(".")[0]
+            if extra is None or missing == "airw":
+                raise
+            raise ArgumentError(f"{package} needs {missing}: pip install 'airw[{extra}]'") from error
+
     def get(name: str) -> Any:
         if name in home_of:
-            value = getattr(import_module(modules[home_of[name]]), name)
+            value = getattr(load(modules[home_of[name]]), name)
             # As an attribute of the package, the name is found without this function from now on.
             setattr(sys.modules[package], name, value)
             return value
         if name in modules:
-            return import_module(modules[name])
+            return load(modules[name])
         if instead is not None and name in instead:
             raise ImportError(f"{package} has no {name}: {instead[name]}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

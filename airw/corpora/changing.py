@@ -47,6 +47,7 @@ class Changes:
         embedder: The embedder that made its vectors.
         strategy: The caller's strategy, for corpora that were built with one of their own.
         edge_extractor: The caller's link extractor, likewise.
+        lock_timeout: The seconds to wait for a build.
     """
 
     name: str
@@ -54,13 +55,14 @@ class Changes:
     embedder: Embedder
     strategy: IndexingStrategy | None
     edge_extractor: EdgeExtractor | None
+    lock_timeout: float = 30.0
 
     async def upsert(self, items: UpsertItems, on_error: OnError) -> BuildReport:
         """Insert or replace artifacts; see `Corpus.upsert`."""
         check_choice("on_error", on_error, ("raise", "skip"))
         artifacts = _artifacts(items)
         start = time.perf_counter()
-        async with self.store.writing():
+        async with self.store.writing(timeout=self.lock_timeout):
             config = await self.store.config()
             await in_thread(self._check, config)
             entries = await self.store.ledger([artifact.id for artifact in artifacts])
@@ -79,7 +81,7 @@ class Changes:
     async def delete(self, artifact_ids: Iterable[str]) -> int:
         """Delete artifacts and return how many; see `Corpus.delete`."""
         ids = list(dict.fromkeys(check_strings("artifact_ids", artifact_ids)))
-        async with self.store.writing():
+        async with self.store.writing(timeout=self.lock_timeout):
             stored_ids = [entry.artifact_id for entry in await self.store.ledger(ids) if entry is not None]
             if stored_ids:
                 await self.store.apply([], removals=stored_ids)

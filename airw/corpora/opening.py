@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 import anyio
 
-from airw._base.checks import check_methods
+from airw._base.checks import check_methods, check_number
 from airw._base.concurrency import in_thread
 from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
 from airw._base.messages import short_repr
@@ -128,7 +128,9 @@ class Corpus(Generic[StoreT_co]):
         """Search this corpus and return the hits, best first; see `airw.search` for the options."""
         return await answer_query(self, SearchQuery.parse("search", query, options))
 
-    async def upsert(self: "Corpus[Store]", items: "UpsertItems", *, on_error: "OnError" = "raise") -> "BuildReport":
+    async def upsert(
+        self: "Corpus[Store]", items: "UpsertItems", *, on_error: "OnError" = "raise", lock_timeout: float = 30.0
+    ) -> "BuildReport":
         """Insert artifacts, or replace those with the same ids; the next search finds them.
 
         They are indexed as a build does it. Unchanged texts are not embedded again, and readers never see half an
@@ -139,6 +141,7 @@ class Corpus(Generic[StoreT_co]):
         Args:
             items: A mapping of id to raw value, or artifacts as the corpus's source yields them.
             on_error: `"raise"`: stop at the first item that cannot be indexed. `"skip"`: leave it out and report it.
+            lock_timeout: How many seconds to wait for a build or another change.
 
         Returns:
             The counts and the problems.
@@ -149,7 +152,7 @@ class Corpus(Generic[StoreT_co]):
             SourceError: If an item cannot be indexed.
             EmbedderError: If the embedder fails, or is not the one that the corpus was built with.
             CorpusNotFound: If the corpus was never built.
-            StoreError: If the store fails, or a build keeps it locked for more than 30 seconds (`StoreBusy`).
+            StoreError: If the store fails, or a build keeps it locked for longer than `lock_timeout` (`StoreBusy`).
 
         Example:
             >>> from airw.corpora.building import build
@@ -165,25 +168,30 @@ class Corpus(Generic[StoreT_co]):
             (1, ['b'])
         """
         check_methods("upsert", self.store, ("writing", "config", "ledger", "get_records", "vectors", "apply"))
-        return await self._changes().upsert(items, on_error)
+        return await self._changes(lock_timeout).upsert(items, on_error)
 
-    async def delete(self: "Corpus[Store]", artifact_ids: Iterable[str]) -> int:
+    async def delete(self: "Corpus[Store]", artifact_ids: Iterable[str], *, lock_timeout: float = 30.0) -> int:
         """Delete artifacts in one transaction and return how many were deleted.
 
         An id that is not in the corpus is ignored. If the source still has a deleted artifact, the next build adds it
         again.
 
+        Args:
+            artifact_ids: The ids.
+            lock_timeout: How many seconds to wait for a build or another change.
+
         Raises:
             ArgumentError: If `artifact_ids` is not a list of ids.
-            StoreError: If the store fails, or a build keeps it locked for more than 30 seconds (`StoreBusy`).
+            StoreError: If the store fails, or a build keeps it locked for longer than `lock_timeout` (`StoreBusy`).
         """
         check_methods("delete", self.store, ("writing", "ledger", "apply"))
-        return await self._changes().delete(artifact_ids)
+        return await self._changes(lock_timeout).delete(artifact_ids)
 
-    def _changes(self: "Corpus[Store]") -> "Changes":
+    def _changes(self: "Corpus[Store]", lock_timeout: float) -> "Changes":
         from airw.corpora.changing import Changes
 
-        return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor)
+        check_number("lock_timeout", lock_timeout, least=0)
+        return Changes(self.name, self.store, self.embedder, self.strategy, self.edge_extractor, lock_timeout)
 
     async def aclose(self) -> None:
         """Close the store if the corpus owns it; closing twice is harmless."""

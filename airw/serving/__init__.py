@@ -18,6 +18,7 @@ else:
             "limits": ["ServingLimits"],
             "token_files": ["read_tokens"],
         },
+        extra="serve",
     )
 
 __all__ = ["ServingLimits", "Token", "app", "read_tokens"]

@@ -1,19 +1,24 @@
 """`app`: the server as an application, which another one may mount."""
 
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from airw.serving import finding, store_calls
+from airw.serving import artifacts, catalogue, finding, health, links, store_calls
 from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.corpora import ServableCorpora, ServedCorpora
 from airw.serving.limits import ServingLimits
 from airw.serving.page import page_routes
+from airw.serving.problems import answer_problem
 from airw.serving.service import Endpoint, Service, answer_with
 
 
@@ -26,11 +31,53 @@ def app(
     roots: Sequence[str | os.PathLike[str]] = (),
     rerankers: Sequence[str] = (),
 ) -> Starlette:
-    """Return an application that serves corpora over HTTP.
+    """Return an application that serves corpora over HTTP, alone or inside another one.
+
+    Corpora passed by name or path are opened at their first use. A write to them waits for the disk, so an acknowledged
+    one survives a power failure. When a server that runs this application alone shuts down, it closes them. A server
+    that runs an application in which this one is mounted does not: enter its lifespan in yours, as below. Corpora that
+    are passed open stay open; close them yourself.
+
+    Clients know the corpora by name, and reach no others: neither paths nor addresses. Embedders are those of the
+    corpora.
+
+    Args:
+        corpora: Open corpora, or names, paths or addresses of corpora. A mapping gives them other names, which their
+            hits then carry as source.
+        tokens: The tokens that clients send; without any, everybody may read all corpora.
+        writable: Without tokens: the names of the corpora that everybody may change; `"*"` for all.
+        limits: What one request, one client and all clients may ask for.
+        roots: The folders whose files may be disclosed. Without them, clients get no bodies of files.
+        rerankers: The values of `rerank` that clients may choose, such as `"cross-encoder"`.
+
+    Raises:
+        ArgumentError: If there is no corpus, two have the same name, or another value cannot be used.
 
     Example:
-        >>> app(["notes"]).routes != []
-        True
+        >>> import anyio, httpx
+        >>> from airw import build, from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     source = from_mapping({"a": "rotate the signing keys"}, name="notes", embedder="light")
+        ...     async with build(source, store=MemoryStore()) as corpus:
+        ...         transport = httpx.ASGITransport(app([corpus]))
+        ...         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        ...             answer = await client.post("/search", json={"corpus": "notes", "query": "keys"})
+        ...     return [hit["artifact_id"] for hit in answer.json()["hits"]]
+        >>> anyio.run(main)
+        ['a']
+
+        Inside another application:
+
+        >>> from contextlib import asynccontextmanager
+        >>> from starlette.applications import Starlette
+        >>> from starlette.routing import Mount
+        >>> api = app(["notes", "manuals"])
+        >>> @asynccontextmanager
+        ... async def lifespan(_):
+        ...     async with api.router.lifespan_context(api):  # closes the corpora
+        ...         yield
+        >>> site = Starlette(routes=[Mount("/kb", api)], lifespan=lifespan)
     """
     bounds = limits or ServingLimits()
     served = ServedCorpora(corpora)
@@ -39,7 +86,7 @@ def app(
         bounds,
         Access(served.names, tokens, writable=writable),
         Admission(bounds),
-        [Path(root) for root in roots],
+        [Path(root).absolute() for root in roots],
         rerankers,
     )
 
@@ -50,15 +97,55 @@ def app(
         finally:
             await served.aclose()
 
-    return Starlette(routes=_routes(service), lifespan=lifespan)
+    application = Starlette(
+        routes=_routes(service), lifespan=lifespan, exception_handlers={HTTPException: _answer_no_route}
+    )
+    # A redirect to the path without its last slash would repeat the Host header of the client.
+    application.router.redirect_slashes = False
+    return application
+
+
+_ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
+    ("POST", "/search"): finding.search,
+    ("POST", "/discover"): finding.discover,
+    ("GET", "/artifact"): artifacts.read_artifact,
+    ("PUT", "/artifact"): artifacts.put_artifact,
+    ("DELETE", "/artifact"): artifacts.delete_artifact,
+    ("GET", "/tree"): links.tree,
+    ("GET", "/path"): links.path,
+    ("GET", "/corpora"): catalogue.list_corpora,
+    ("POST", "/embed"): store_calls.embed,
+    ("POST", "/store/describe"): store_calls.describe_corpus,
+    ("POST", "/store/{method}"): store_calls.call_store,
+}
+"""The endpoints by method and path."""
 
 
 def _routes(service: Service) -> list[Route]:
-    endpoints: dict[tuple[str, str], Endpoint] = {
-        ("POST", "/search"): finding.search,
-        ("POST", "/embed"): store_calls.embed,
-        ("POST", "/store/describe"): store_calls.describe_corpus,
-        ("POST", "/store/{method}"): store_calls.call_store,
-    }
-    routes = [Route(path, answer_with(service, each), methods=[method]) for (method, path), each in endpoints.items()]
-    return [*routes, *page_routes()]
+    """Return one route for each path, so that a wrong method gets all that would do."""
+    methods: dict[str, dict[str, Endpoint]] = {}
+    for (method, path), endpoint in _ENDPOINTS.items():
+        methods.setdefault(path, {})[method] = endpoint
+    return [
+        *(Route(path, _by_method(service, each), methods=list(each)) for path, each in methods.items()),
+        Route("/healthz", health.answer_alive, methods=["GET"]),
+        Route("/readyz", partial(health.answer_ready, service), methods=["GET"]),
+        *page_routes(),
+    ]
+
+
+def _by_method(service: Service, endpoints: Mapping[str, Endpoint]) -> Callable[[Request], Awaitable[Response]]:
+    answers = {method: answer_with(service, endpoint) for method, endpoint in endpoints.items()}
+
+    async def answer(request: Request) -> Response:
+        return await answers["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
+
+
+async def _answer_no_route(request: Request, error: Exception) -> Response:
+    """Answer a request for a path or with a method that is not there, as every other error."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    known = {404: "there is no such path here", 405: f"{request.method} is not a method of this path"}
+    content = {"error": "AirwError", "status": status, "detail": known.get(status, "the request cannot be answered")}
+    return answer_problem(content, getattr(error, "headers", None))

@@ -1,8 +1,11 @@
-"""The bodies of requests: JSON, read and checked within bounds."""
+"""What requests ask for: JSON bodies and query strings, read and checked within bounds."""
 
 import json
-from collections.abc import AsyncIterable, Mapping
-from typing import Any, NoReturn
+import re
+from collections import Counter
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from types import NoneType
+from typing import Any, NoReturn, TypeAlias
 
 from airw._base.concurrency import offload_if
 from airw._base.json import is_deeper
@@ -11,6 +14,10 @@ from airw.errors import ArgumentError
 
 _LONG_BODY = 20_000  # bytes; parsing more takes about a millisecond
 _MOST_DIGITS = 400  # the largest float has 309
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+
+FieldKinds: TypeAlias = Mapping[str, type | tuple[type, ...]]
+"""The fields that a request may have, and their types; `NoneType` where `null` is allowed."""
 
 
 class BodyTooLarge(ArgumentError):
@@ -36,8 +43,8 @@ async def parse_object(body: bytes, *, max_depth: int) -> dict[str, Any]:
     """Return the JSON object in a body; an empty body is an empty object.
 
     Raises:
-        ArgumentError: If it is not JSON in UTF-8, not an object, nested deeper than `max_depth`, or contains a number
-            that is not finite or has hundreds of digits.
+        ArgumentError: If it is not JSON in UTF-8, not an object, or nested deeper than `max_depth`. Also if it has a
+            field twice, an unpaired surrogate, or a number that is not finite or has hundreds of digits.
     """
     if not body:
         return {}
@@ -47,7 +54,11 @@ async def parse_object(body: bytes, *, max_depth: int) -> dict[str, Any]:
 def _parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     try:
         value = json.loads(
-            body.decode(), parse_int=_parse_int, parse_float=_parse_float, parse_constant=_refuse_constant
+            body.decode(),
+            parse_int=_parse_int,
+            parse_float=_parse_float,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_refuse_doubles,
         )
     except ArgumentError:
         raise
@@ -61,7 +72,24 @@ def _parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
         raise ArgumentError(f"the body must be a JSON object, not {short_repr(value)}")
     if is_deeper(value, max_depth):
         raise ArgumentError(f"the body must nest at most {max_depth} levels deep")
+    if b"\\u" in body:  # the only way to write half a character
+        _refuse_surrogates(value)
     return value
+
+
+def _refuse_surrogates(value: dict[str, Any]) -> None:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError("the body must not contain an unpaired surrogate, such as \\ud800") from error
+
+
+def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        [(double, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ArgumentError(f"the body must not contain {short_repr(double)} twice in one object")
+    return fields
 
 
 def _parse_int(digits: str) -> int:
@@ -83,7 +111,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ArgumentError(f"the body must be JSON, which has no {name}")
 
 
-def check_fields(body: Mapping[str, Any], known: Mapping[str, type | tuple[type, ...]], *, of: str) -> None:
+def check_fields(body: Mapping[str, Any], known: FieldKinds, *, of: str) -> None:
     """Refuse a body with a field that is unknown, or of another type.
 
     `True` and `False` are no numbers. A number may be whole where a fraction is allowed.
@@ -110,6 +138,70 @@ def check_fields(body: Mapping[str, Any], known: Mapping[str, type | tuple[type,
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds)
             raise ArgumentError(f"{name} must be {names}, not {short_repr(value)}")
+
+
+def parse_query(parameters: Iterable[tuple[str, str]], known: FieldKinds, *, of: str) -> dict[str, Any]:
+    """Return the fields in a query string, each as the type that a body would have.
+
+    A list is a parameter that is repeated. An object is written as JSON.
+
+    Args:
+        parameters: The names and values of the query string, decoded.
+        known: The types of the known fields, by name.
+        of: The request, for the message.
+
+    Raises:
+        ArgumentError: If a parameter is unknown, repeated without being a list, or not written as its type.
+
+    Example:
+        >>> parse_query([("ids", "a"), ("k", "3"), ("ids", "b")], {"ids": list, "k": int}, of="/search")
+        {'ids': ['a', 'b'], 'k': 3}
+    """
+    fields: dict[str, Any] = {}
+    for name, text in parameters:
+        if name not in known:
+            raise ArgumentError(f"{of} takes {', '.join(known)}, not {short_repr(name)}")
+        kinds = _kinds_of(known[name])
+        if list in kinds:
+            fields.setdefault(name, []).append(text)
+        elif name in fields:
+            raise ArgumentError(f"{name} must be there only once in the query string")
+        else:
+            fields[name] = _parse_parameter(name, text, kinds)
+    check_fields(fields, known, of=of)
+    return fields
+
+
+def _parse_parameter(name: str, text: str, kinds: tuple[type, ...]) -> Any:
+    for kind in kinds:
+        if kind in _PARSERS:
+            try:
+                return _PARSERS[kind](text)
+            except (ValueError, KeyError):
+                continue
+    if str in kinds:
+        return text
+    names = " or ".join(_NAMES.get(kind, kind.__name__) for kind in kinds if kind is not NoneType)
+    raise ArgumentError(f"{name} must be {names}, not {short_repr(text)}")
+
+
+def _parse_whole(text: str) -> int:
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError
+    return int(text)
+
+
+def _parse_mapping(text: str) -> dict[str, Any]:
+    return _parse_object(text.encode(), _MOST_LEVELS)
+
+
+_MOST_LEVELS = 60  # of an object in a query string
+_PARSERS: Mapping[type, Callable[[str], Any]] = {
+    bool: {"true": True, "false": False}.__getitem__,
+    int: _parse_whole,
+    float: _parse_float,
+    dict: _parse_mapping,
+}
 
 
 def _kinds_of(kinds: type | tuple[type, ...]) -> tuple[type, ...]:

@@ -1,19 +1,26 @@
 """The corpora of a server: by name, opened at their first use."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn, TypeAlias
 
 import anyio
 
 from airw._base.checks import NAME_RULE, is_valid_name
+from airw._base.concurrency import map_bounded
 from airw._base.messages import short_repr
-from airw.corpora import open_corpus
+from airw.corpora import Corpus, open_corpus
 from airw.corpora.naming import list_similar_first
 from airw.corpora.places import locate
-from airw.errors import ArgumentError, CorpusNotFound
-from airw.protocols import OpenCorpus
+from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreBusy
+from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
+
+LONGEST_WAIT = 1.0
+"""The seconds that a change waits for others, before it is refused."""
 
 Servable: TypeAlias = "OpenCorpus[Any] | str | os.PathLike[str]"
 """An open corpus, or the name, path or address of one."""
@@ -38,6 +45,7 @@ class ServedCorpora:
         self._places = _name_corpora(corpora)
         self._opened: dict[str, OpenCorpus[Any]] = {}
         self._turns = {name: anyio.Lock() for name in self._places}
+        self._writers = {name: anyio.Lock() for name in self._places}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -45,7 +53,7 @@ class ServedCorpora:
         return tuple(self._places)
 
     async def get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus[Any]:
-        """Return the corpus of a name, open.
+        """Return the corpus of a name, open; its `name` is this name.
 
         Args:
             name: The name.
@@ -55,25 +63,143 @@ class ServedCorpora:
             CorpusNotFound: If the caller may not see such a corpus, or it was removed.
             StoreError: If it cannot be opened.
         """
-        allowed = [each for each in visible if each in self._places]
-        if name not in allowed:
-            known = f"; known: {list_similar_first(name, allowed)}" if allowed else ""
-            raise CorpusNotFound(f"there is no corpus {short_repr(name)} here{known}")
+        self.check_visible([name], visible)
         place = self._places[name]
         if not isinstance(place, str | os.PathLike):
-            return place
+            return _rename(place, name)
         async with self._turns[name]:
             if name not in self._opened:
-                # A file can wait for the disk at each write; a server has its own settings.
-                is_file = isinstance(locate(place).place, os.PathLike)
-                self._opened[name] = await open_corpus(place, durability="full" if is_file else "normal")
+                self._opened[name] = _rename(await _open(name, place), name)
         return self._opened[name]
+
+    async def get_all(self, names: Sequence[str], *, visible: Iterable[str]) -> dict[str, OpenCorpus[Any]]:
+        """Return corpora by name, open.
+
+        If one cannot be opened, each call of its store raises the reason.
+
+        Args:
+            names: The names.
+            visible: The names that the caller may see.
+
+        Raises:
+            CorpusNotFound: If the caller may not see one of them. None is opened then.
+            StoreError: If none can be opened.
+        """
+        allowed = tuple(visible)
+        self.check_visible(names, allowed)
+        answers = await map_bounded(partial(self._try_get, visible=allowed), names, limit=len(names))
+        opened = [answer for answer in answers if not isinstance(answer, AirwError)]
+        if not opened:
+            raise next(answer for answer in answers if isinstance(answer, AirwError))
+        # Corpora of one walk must have one embedder: that of the others is as good as any.
+        embedder = opened[0].embedder
+        return {
+            name: UnopenedCorpus(name, UnopenedStore(answer), embedder) if isinstance(answer, AirwError) else answer
+            for name, answer in zip(names, answers, strict=True)
+        }
+
+    async def _try_get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus[Any] | AirwError:
+        try:
+            return await self.get(name, visible=visible)
+        except AirwError as error:
+            return error
+
+    def check_visible(self, names: Iterable[str], visible: Iterable[str]) -> None:
+        """Check that a caller may see corpora.
+
+        Raises:
+            CorpusNotFound: For the first that it may not see, as if there was none.
+        """
+        allowed = [each for each in visible if each in self._places]
+        for name in names:
+            if name not in allowed:
+                known = f"; known: {list_similar_first(name, allowed)}" if allowed else ""
+                raise CorpusNotFound(f"there is no corpus {short_repr(name)} here{known}")
+
+    @asynccontextmanager
+    async def changing(self, name: str) -> AsyncIterator[None]:
+        """Hold a corpus for one change; another change waits, for at most a second.
+
+        Raises:
+            StoreBusy: If others change it for longer.
+        """
+        turn = self._writers[name]
+        with anyio.move_on_after(LONGEST_WAIT) as scope:
+            await turn.acquire()
+        if scope.cancelled_caught:
+            raise StoreBusy(f"corpus {name!r} is being changed by others; try again")
+        try:
+            yield
+        finally:
+            turn.release()
 
     async def aclose(self) -> None:
         """Close the corpora that this object opened."""
         with anyio.CancelScope(shield=True):
             for name in list(self._opened):
-                await self._opened.pop(name).aclose()  # type: ignore[attr-defined]
+                corpus = self._opened.pop(name)
+                await corpus.store.aclose()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnopenedStore:
+    """The store of a corpus that cannot be opened: each call raises the reason.
+
+    Args:
+        reason: The error of the opening.
+    """
+
+    reason: AirwError
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._fail
+
+    async def _fail(self, *_: object, **__: object) -> NoReturn:
+        # A new error, as one must not be raised in several tasks.
+        raise type(self.reason)(*self.reason.args)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnopenedCorpus:
+    """A corpus that cannot be opened, in the place of which others go on.
+
+    Args:
+        name: Its name.
+        store: A store that raises the reason.
+        embedder: The embedder of the others.
+    """
+
+    name: str
+    store: UnopenedStore
+    embedder: Embedder
+
+
+async def _open(name: str, place: str | os.PathLike[str]) -> Corpus:
+    """Open a corpus that was named.
+
+    A file waits for the disk at each write; a server has its own settings.
+
+    Raises:
+        CorpusNotFound: If it was removed. The message has no other names.
+        StoreError: If it cannot be opened.
+    """
+    is_file = isinstance(locate(place).place, os.PathLike)
+    try:
+        return await open_corpus(place, durability="full" if is_file else "normal")
+    except CorpusNotFound as error:
+        # Its own message names the folder and its neighbours.
+        raise CorpusNotFound(f"corpus {name!r} is not there, though it is served; build it again") from error
+
+
+def _rename(corpus: OpenCorpus[Any], name: str) -> OpenCorpus[Any]:
+    """Return a corpus with the name that clients use, which its hits carry as their source."""
+    if corpus.name == name:
+        return corpus
+    if isinstance(corpus, Corpus):
+        return replace(corpus, name=name, owns_store=False)
+    return Corpus(name, corpus.store, corpus.embedder)
 
 
 def _name_corpora(corpora: ServableCorpora) -> dict[str, Servable]:

@@ -1,57 +1,105 @@
 """The endpoints that find: `POST /search` and `POST /discover`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from airw.corpora import search as search_corpus
+from airw.discovery import discover as discover_corpora
 from airw.errors import ArgumentError
-from airw.serving.bodies import check_fields
-from airw.serving.service import ApiCall
+from airw.serving.bodies import FieldKinds
+from airw.serving.queries import check_disclosure, check_finding, take_corpora, take_text
+from airw.serving.service import ApiCall, answer_json
 
-SEARCH_FIELDS: Mapping[str, type | tuple[type, ...]] = {
-    "corpus": str,
+_TUNING_FIELDS: FieldKinds = {
     "query": str,
     "k": int,
     "mode": str,
     "filter": (dict, NoneType),
     "surfaces": (list, NoneType),
-    "per_artifact": bool,
     "fusion": str,
-    "rrf_k": float,
-    "alpha": float,
+    "rrf_k": (int, NoneType),
+    "alpha": (float, NoneType),
     "bm25_sat_k": float,
-    "fetch_k": int,
+    "fetch_k": (int, NoneType),
     "rerank": (str, NoneType),
+    "rerank_text": str,
+    "rerank_max_chars": int,
     "surface_weights": (dict, NoneType),
     "timeout": (float, NoneType),
 }
 
+SEARCH_FIELDS: FieldKinds = {"corpus": str, **_TUNING_FIELDS, "per_artifact": bool}
+
+DISCOVER_FIELDS: FieldKinds = {
+    "corpus": str,
+    "corpora": list,
+    **_TUNING_FIELDS,
+    "strategy": str,
+    "disclose_level": str,
+    "max_k": int,
+    "rel": float,
+    "gap_ratio": float,
+    "min_score": (float, str, dict, NoneType),
+    "merge": str,
+    "merge_weights": (dict, NoneType),
+    "merge_rrf_k": (int, NoneType),
+    "dedup_by": (str, NoneType),
+    "source_timeout": (float, NoneType),
+}
+
+_MANY = 20  # hits; encoding more takes about a millisecond
+
 
 async def search(call: ApiCall) -> Response:
     """Answer `POST /search`: the hits of one corpus, best first."""
-    check_fields(call.body, SEARCH_FIELDS, of="/search")
-    options = dict(call.body)
-    name, query = _require(options, "corpus"), _require(options, "query")
+    options = call.fields(SEARCH_FIELDS, of="/search")
+    name, query = take_text(options, "corpus"), take_text(options, "query")
     options.pop("timeout", None)
-    _check_within(call, query, options)
+    check_finding(call, query, options)
     corpus = await call.open(name)
-    hits = await search_corpus(corpus, query, **options)
-    return JSONResponse({"hits": [hit.to_dict() for hit in hits]})
+    with call.deadline():
+        hits = await search_corpus(corpus, query, **options)
+    return await answer_json({"hits": _to_dicts(call, hits)}, is_long=len(hits) > _MANY)
 
 
-def _require(options: dict[str, Any], name: str) -> str:
-    if name not in options:
-        raise ArgumentError(f"{name} is missing; send it in the body")
-    value: str = options.pop(name)
-    return value
+async def discover(call: ApiCall) -> Response:
+    """Answer `POST /discover`: the few artifacts that answer a query, or why there are none."""
+    options = call.fields(DISCOVER_FIELDS, of="/discover")
+    corpora = await _open_asked(call, options)
+    options = _discover_options(call, options)
+    query = options.pop("query")
+    with call.deadline():
+        result = await discover_corpora(corpora, query, **options)
+    return await answer_json(call.hide_paths(result.to_dict()), is_long=len(result.results) > _MANY)
 
 
-def _check_within(call: ApiCall, query: str, options: Mapping[str, Any]) -> None:
-    limits = call.service.limits
-    if len(query) > limits.max_query_chars:
-        raise ArgumentError(f"query must have at most {limits.max_query_chars:,} characters, not {len(query):,}")
-    if options.get("k", 0) > limits.max_k:
-        raise ArgumentError(f"k must be at most {limits.max_k:,} here, not {options['k']:,}")
+async def _open_asked(call: ApiCall, options: dict[str, Any]) -> Any:
+    """Return the corpus that a request names, or the corpora by name."""
+    names = take_corpora(options)
+    return await call.open(names) if isinstance(names, str) else await call.open_all(names)
+
+
+def _discover_options(call: ApiCall, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of `discover`, within the limits of the server.
+
+    Raises:
+        ArgumentError: If an option is beyond a limit.
+    """
+    options = dict(fields)
+    if "query" not in options:
+        raise ArgumentError("query is missing; send it in the body")
+    check_finding(call, options["query"], options)
+    if options.get("disclose_level", "metadata") != "metadata":
+        check_disclosure(call, "disclose_level")
+        options["roots"] = call.service.roots
+    # Longer deadlines are cut, so that the sources that answer in time still count.
+    if options.get("timeout") is not None:
+        options["timeout"] = call.timeout()
+    return options
+
+
+def _to_dicts(call: ApiCall, hits: Iterable[Any]) -> list[Any]:
+    return [call.hide_paths(hit.to_dict()) for hit in hits]

@@ -9,6 +9,7 @@ from airw import errors
 from airw._base.messages import one_line
 from airw.errors import AirwError
 from airw.serving.bodies import BodyTooLarge
+from airw.serving.paths import hide_in_message
 
 MEDIA_TYPE = "application/problem+json"
 _LONGEST = 500  # characters of a message
@@ -30,10 +31,20 @@ class TooManyRequests(AirwError):
         self.retry_after = retry_after
 
 
+class BodyTooSlow(AirwError):
+    """The body of a request did not arrive in time."""
+
+
+class DeadlinePassed(AirwError):
+    """The request took longer than its deadline."""
+
+
 # The first class that fits decides, so the special ones come first.
 _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (BodyTooLarge, 413),
     (TooManyRequests, 429),
+    (BodyTooSlow, 408),
+    (DeadlinePassed, 504),
     (errors.StoreBusy, 409),
     (errors.CorpusNotFound, 404),
     (errors.NoLedgerEntry, 404),
@@ -44,6 +55,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (errors.RerankerError, 502),
     (errors.DiscoveryError, 502),
     (errors.StoreError, 503),
+    (errors.PolicyError, 400),
     (errors.ArgumentError, 400),
     (errors.FilterError, 400),
     (errors.SourceError, 400),
@@ -67,12 +79,15 @@ def describe_problem(error: BaseException) -> dict[str, Any]:
 
     `error` is its class, `detail` its message on one line, and `status` the HTTP status.
 
-    The message of an unexpected error stays in the log: it may contain what the caller must not see.
+    The message of an unexpected error stays in the log: it may contain what the caller must not see. No message
+    contains absolute paths.
     """
     status = status_of(error)
     is_known = isinstance(error, AirwError) and status != 500
     name = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in errors.__all__), "AirwError")
-    detail = one_line(str(error), longest=_LONGEST) if is_known else "the server failed; its log says why"
+    detail = (
+        one_line(hide_in_message(str(error)), longest=_LONGEST) if is_known else "the server failed; its log says why"
+    )
     return {"error": name if is_known else "AirwError", "status": status, "detail": detail}
 
 
@@ -85,5 +100,9 @@ def problem(error: BaseException) -> Response:
         headers = {"Retry-After": "1"}
     elif isinstance(error, AccessDenied) and error.status == 401:
         headers = {"WWW-Authenticate": "Bearer"}
-    content = describe_problem(error)
-    return JSONResponse(content, status_code=content["status"], headers=dict(headers), media_type=MEDIA_TYPE)
+    return answer_problem(describe_problem(error), headers)
+
+
+def answer_problem(content: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer with a problem that is described already."""
+    return JSONResponse(content, status_code=content["status"], headers=headers, media_type=MEDIA_TYPE)

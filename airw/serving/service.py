@@ -1,23 +1,34 @@
 """A server's parts in one place, and the way of each request through them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from airw._base.checks import check_number
+from airw._base.concurrency import first_error, offload_if
+from airw._base.json import dump_json
+from airw._base.messages import error_text, short_repr
+from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
 from airw.serving.access import Access, Caller
 from airw.serving.admission import Admission
-from airw.serving.bodies import parse_object, read_body
+from airw.serving.bodies import FieldKinds, check_fields, parse_object, parse_query, read_body
 from airw.serving.corpora import ServedCorpora
 from airw.serving.limits import ServingLimits
-from airw.serving.problems import problem
+from airw.serving.paths import hide_paths
+from airw.serving.problems import BodyTooSlow, DeadlinePassed, problem, status_of
+
+_log = logging.getLogger("airw.serving")
+_LONGEST_BODY = 10.0  # seconds until all of a body must be there
+_WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +40,7 @@ class Service:
         limits: The limits of requests and streams.
         access: Finds out who calls.
         admission: Bounds what runs at the same time.
-        roots: The folders whose files may be disclosed.
+        roots: The folders whose files may be disclosed, as absolute paths.
         rerankers: The values of `rerank` that clients may choose.
     """
 
@@ -39,6 +50,11 @@ class Service:
     admission: Admission
     roots: Sequence[Path] = ()
     rerankers: Sequence[str] = ()
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Return the folders whose structure clients may see in paths."""
+        return self.roots
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +73,21 @@ class ApiCall:
     caller: Caller
     body: dict[str, Any]
 
+    def fields(self, known: FieldKinds, *, of: str) -> dict[str, Any]:
+        """Return what was sent, once its names and types are checked.
+
+        Args:
+            known: The types of the known fields, by name.
+            of: The request, for messages, such as `"/search"`.
+
+        Raises:
+            ArgumentError: For the first wrong field.
+        """
+        if self.request.method in _WITHOUT_BODY:
+            return parse_query(self.request.query_params.multi_items(), known, of=of)
+        check_fields(self.body, known, of=of)
+        return dict(self.body)
+
     async def open(self, name: str) -> OpenCorpus[Any]:
         """Return an open corpus that the caller may read.
 
@@ -66,6 +97,26 @@ class ApiCall:
         """
         return await self.service.corpora.get(name, visible=self.caller.readable)
 
+    async def open_all(self, names: Sequence[str]) -> dict[str, OpenCorpus[Any]]:
+        """Return several open corpora by name, after the caller's right to each is checked.
+
+        If one cannot be opened, each call of its store raises the reason: a search or walk of several corpora goes on
+        without it.
+
+        Raises:
+            ArgumentError: If there is none, one is named twice, or there are more than `max_corpora`.
+            CorpusNotFound: If there is no such corpus, or the caller may not see it. None is opened then.
+            StoreError: If none can be opened.
+        """
+        most = self.service.limits.max_corpora
+        if not 1 <= len(names) <= most or len(set(names)) < len(names):
+            raise ArgumentError(f"corpora must be 1 to {most} different names, not {short_repr(names)}")
+        return await self.service.corpora.get_all(names, visible=self.caller.readable)
+
+    def hide_paths(self, value: Any) -> Any:
+        """Return a JSON value without absolute paths of this machine; see `airw.serving.paths`."""
+        return hide_paths(value, self.service.folders)
+
     def timeout(self) -> float:
         """Return the seconds that the request may take: its field `timeout`, within the limit.
 
@@ -74,7 +125,22 @@ class ApiCall:
         """
         most = self.service.limits.max_timeout
         asked = self.body.get("timeout")
+        if isinstance(asked, str):  # of a query string
+            asked = parse_query([("timeout", asked)], {"timeout": float}, of=self.request.url.path)["timeout"]
         return most if asked is None else min(most, check_number("timeout", asked, least=0))
+
+    @contextmanager
+    def deadline(self) -> Iterator[None]:
+        """Bound the time of a block by `timeout()`.
+
+        Raises:
+            DeadlinePassed: If the block takes longer.
+        """
+        seconds = self.timeout()
+        with anyio.move_on_after(seconds) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise DeadlinePassed(f"the request took longer than {seconds:g} seconds; ask for less, or allow more time")
 
 
 Endpoint: TypeAlias = Callable[[ApiCall], Awaitable[Response]]
@@ -92,22 +158,74 @@ def answer_with(service: Service, endpoint: Endpoint) -> Callable[[Request], Awa
 async def _answer(service: Service, endpoint: Endpoint, request: Request) -> Response:
     try:
         caller = service.access.identify(request.headers.get("authorization"))
+        # Before it counts: a client that sends its body slowly must not take the place of others.
+        call = await read_call(service, request, caller)
         async with service.admission.request():
-            call = await read_call(service, request, caller)
-            with anyio.fail_after(service.limits.max_timeout):
-                return await endpoint(call)
-    except Exception as error:  # noqa: BLE001 - each error is an answer; unexpected ones are logged
-        return problem(error)
+            return await _run_while_connected(call, endpoint)
+    except ClientDisconnect:
+        return _NOBODY
+    except Exception as error:  # noqa: BLE001 - each error is an answer
+        return answer_error(error)
+
+
+def answer_error(error: Exception) -> Response:
+    """Return the answer to a request that failed, and log what nobody expected."""
+    if status_of(error) >= 500:
+        # The answer contains no details: they may be secret. For errors of the library, the message is enough.
+        is_known = isinstance(error, AirwError)
+        _log.error("%s", error_text(error), exc_info=None if is_known else error)
+    return problem(error)
+
+
+async def _run_while_connected(call: ApiCall, endpoint: Endpoint) -> Response:
+    """Return the answer of an endpoint; stop if the client leaves or the longest time is over."""
+    answer = _NOBODY
+    with first_error():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_if_disconnected, call.request, tasks.cancel_scope)
+            with anyio.move_on_after(call.service.limits.max_timeout) as scope:
+                answer = await endpoint(call)
+            tasks.cancel_scope.cancel()
+    if scope.cancelled_caught:
+        raise DeadlinePassed(f"the request took longer than {call.service.limits.max_timeout:g} seconds; ask for less")
+    return answer
+
+
+async def _cancel_if_disconnected(request: Request, scope: anyio.CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+_NOBODY = Response(status_code=499)  # nobody receives it
 
 
 async def read_call(service: Service, request: Request, caller: Caller) -> ApiCall:
     """Return a request with its body read and parsed.
 
     Raises:
-        ArgumentError: If the body is too large or not a JSON object, or a parameter is given twice.
+        ArgumentError: If the body is too large or not a JSON object.
+        BodyTooSlow: If the body does not arrive in time.
     """
     limits = service.limits
-    if request.method in ("GET", "HEAD", "DELETE"):
+    if request.method in _WITHOUT_BODY:
         return ApiCall(service, request, caller, dict(request.query_params))
-    body = await read_body(request.stream(), max_bytes=limits.max_body)
+    seconds = min(_LONGEST_BODY, limits.max_timeout)
+    with anyio.move_on_after(seconds) as scope:
+        async with aclosing(request.stream()) as pieces:
+            body = await read_body(pieces, max_bytes=limits.max_body)
+    if scope.cancelled_caught:
+        raise BodyTooSlow(f"the body did not arrive within {seconds:g} seconds; send it faster")
     return ApiCall(service, request, caller, await parse_object(body, max_depth=limits.max_depth))
+
+
+async def answer_json(value: Any, *, is_long: bool = False, status: int = 200) -> Response:
+    """Return the answer with a JSON value.
+
+    Args:
+        value: The value.
+        is_long: Encode it in a worker thread, as that takes more than a millisecond.
+        status: The HTTP status.
+    """
+    text = await offload_if(is_long, dump_json, value)
+    return Response(text.encode(), status_code=status, media_type="application/json")

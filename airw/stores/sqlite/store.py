@@ -171,6 +171,11 @@ class SqliteStore(
         self._edges.clear()
         self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
 
+    @property
+    def durability(self) -> Durability:
+        """The durability of a write: `"full"` survives a power failure, too."""
+        return self._durability
+
     @classmethod
     async def open(
         cls,

@@ -1,0 +1,84 @@
+"""The endpoint `GET /corpora`: what is served, and what can be asked of it."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+from starlette.responses import Response
+
+from airw._base.concurrency import map_bounded
+from airw.errors import AirwError
+from airw.protocols import OpenCorpus
+from airw.serving.bodies import FieldKinds
+from airw.serving.problems import describe_problem
+from airw.serving.service import ApiCall, answer_json
+
+API_VERSIONS = (1,)
+"""The versions of the paths and fields that this server understands."""
+
+CORPORA_FIELDS: FieldKinds = {"timeout": float}
+
+_AT_ONCE = 8  # corpora that are opened at the same time
+
+# The methods by which a client knows what a store can do; the names are those of the protocols.
+_CAPABILITIES: Mapping[str, tuple[str, ...]] = {
+    "RecordReader": ("get_records", "records_of", "ledger", "config"),
+    "VectorSearch": ("search_vectors", "best_of", "similarities", "vectors", "vectors_of"),
+    "TextSearch": ("search_text",),
+    "TermStatistics": ("term_statistics",),
+    "EdgeReader": ("neighbors",),
+    "LinkReader": ("resolve", "referrers", "fan_in", "max_fan_in", "matching", "unresolved_links", "link_counts"),
+    "StepReader": ("read_step",),
+    "SchemaReader": ("surface_kinds", "has_fields", "field_names"),
+    "FirstSurfaceReader": ("first_surfaces",),
+}
+
+
+async def list_corpora(call: ApiCall) -> Response:
+    """Answer `GET /corpora`: what the caller may read, the policies by name, and the limits.
+
+    A corpus that cannot be opened has its `error` in the place of its numbers.
+    """
+    call.fields(CORPORA_FIELDS, of="/corpora")
+    names = call.caller.readable
+    with call.deadline():
+        corpora = await map_bounded(lambda name: _describe(call, name), names, limit=_AT_ONCE) if names else []
+    limits = call.service.limits
+    return await answer_json(
+        {
+            "api": list(API_VERSIONS),
+            "airw": version("airw"),
+            "corpora": corpora,
+            "policies": [],
+            "limits": {
+                name: getattr(limits, name)
+                for name in ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query_chars", "max_k")
+            },
+        }
+    )
+
+
+async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
+    """Return what a client may know of a corpus."""
+    try:
+        corpus = await call.open(name)
+        counts = await corpus.store.counts() if hasattr(corpus.store, "counts") else None
+    except AirwError as error:
+        return {"name": name, "error": describe_problem(error)["error"], "detail": describe_problem(error)["detail"]}
+    return {
+        "name": name,
+        "embedder_id": corpus.embedder.id,
+        "dim": corpus.embedder.dim,
+        "writable": name in call.caller.writable,
+        "capabilities": list_capabilities(corpus),
+        "counts": counts,
+    }
+
+
+def list_capabilities(corpus: OpenCorpus[Any]) -> list[str]:
+    """Return the names of the protocols that the store of a corpus has."""
+    return [
+        name
+        for name, methods in _CAPABILITIES.items()
+        if all(callable(getattr(corpus.store, method, None)) for method in methods)
+    ]

@@ -1,0 +1,66 @@
+"""The endpoints for whoever runs the server: `GET /healthz` and `GET /readyz`.
+
+They need no token, and do not count as requests: a busy server is still alive.
+"""
+
+from functools import partial
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from airw._base.concurrency import map_bounded
+from airw.errors import AirwError
+from airw.serving.problems import AccessDenied, describe_problem
+from airw.serving.service import Service
+
+_LONGEST_CHECK = 3.0  # seconds; an orchestrator gives up soon after
+_AT_ONCE = 8  # corpora that are checked at the same time
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+async def answer_alive(_: Request) -> Response:
+    """Answer `GET /healthz`: the process runs."""
+    return JSONResponse({"status": "ok"}, headers=_NO_STORE)
+
+
+async def answer_ready(service: Service, request: Request) -> Response:
+    """Answer `GET /readyz`: 200 if each corpus answers a read within three seconds, else 503.
+
+    The answer has the state of each corpus that the caller may read. Of the others it has only the number.
+    """
+    names = service.corpora.names
+    states = await map_bounded(partial(_check, service), names, limit=_AT_ONCE)
+    faults = {name: state for name, state in zip(names, states, strict=True) if state is not None}
+    visible = _list_visible(service, request)
+    answer = {
+        "status": "failed" if faults else "ok",
+        "corpora": {name: faults.get(name, {"status": "ok"}) for name in visible},
+        "n_corpora": len(names),
+        "n_failed": len(faults),
+    }
+    return JSONResponse(answer, status_code=503 if faults else 200, headers=_NO_STORE)
+
+
+def _list_visible(service: Service, request: Request) -> tuple[str, ...]:
+    try:
+        return service.access.identify(request.headers.get("authorization")).readable
+    except AccessDenied:
+        return ()
+
+
+async def _check(service: Service, name: str) -> dict[str, Any] | None:
+    """Return why a corpus is not ready; `None` if it is."""
+    try:
+        with anyio.move_on_after(_LONGEST_CHECK):
+            corpus = await service.corpora.get(name, visible=[name])
+            if hasattr(corpus.store, "config"):
+                await corpus.store.config()
+            # Reads the tables of records, which opening does not.
+            await corpus.store.get_records(["-"])
+            return None
+    except AirwError as error:
+        problem = describe_problem(error)
+        return {"status": "failed", "error": problem["error"], "detail": problem["detail"]}
+    return {"status": "timeout", "error": "StoreError", "detail": f"no answer within {_LONGEST_CHECK:g} seconds"}

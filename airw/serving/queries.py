@@ -1,0 +1,133 @@
+"""Checks that several endpoints share: which corpora, how much, and what may be read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
+from airw.serving.service import ApiCall
+
+_COUNTED = ("k", "max_k")
+_FETCHED_PER_HIT = 5  # as many as a search fetches by default
+
+
+def take_text(options: dict[str, Any], name: str) -> str:
+    """Remove a field that must be there, and return it.
+
+    Raises:
+        ArgumentError: If it is missing.
+    """
+    if name not in options:
+        raise ArgumentError(f"{name} is missing; send it with the request")
+    value: str = options.pop(name)
+    return value
+
+
+def take_corpora(options: dict[str, Any]) -> str | list[str]:
+    """Remove the field `corpus` or `corpora`, and return the name or names in it.
+
+    Raises:
+        ArgumentError: If there is none or both, or a name is not a string.
+    """
+    if ("corpus" in options) == ("corpora" in options):
+        raise ArgumentError("send either corpus, the name of one, or corpora, a list of names")
+    if "corpus" in options:
+        return take_text(options, "corpus")
+    names = options.pop("corpora")
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"corpora must be a list of names, not {short_repr(names)}")
+    return list(names)
+
+
+def check_finding(call: ApiCall, query: str, options: Mapping[str, Any]) -> None:
+    """Check a query and the options of its search against the limits of the server.
+
+    Raises:
+        ArgumentError: If one is beyond its limit, or the reranker is none of the server's.
+    """
+    limits = call.service.limits
+    check_query_length(call, query)
+    for name in _COUNTED:
+        _check_most(name, options.get(name), limits.max_k)
+    _check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
+    _check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
+    check_filter_size(options.get("filter"), most=limits.max_conditions)
+    for name in ("surfaces", "surface_weights", "merge_weights", "min_score"):
+        check_length(name, options.get(name), most=limits.max_conditions)
+    rerankers = call.service.rerankers
+    if options.get("rerank") is not None and options["rerank"] not in rerankers:
+        known = f"one of {', '.join(map(repr, rerankers))}" if rerankers else "left out"
+        raise ArgumentError(f"rerank must be {known} here, not {short_repr(options['rerank'])}")
+
+
+def check_query_length(call: ApiCall, query: str) -> None:
+    """Check that a query is within `max_query_chars`.
+
+    Raises:
+        ArgumentError: If it is longer.
+    """
+    most = call.service.limits.max_query_chars
+    if len(query) > most:
+        raise ArgumentError(f"query must have at most {most:,} characters, not {len(query):,}")
+
+
+def check_filter_size(filter: object, *, most: int) -> None:
+    """Check that a filter has at most so many conditions, each value of a list included.
+
+    Raises:
+        ArgumentError: If it has more.
+
+    Example:
+        >>> check_filter_size({"tag": {"$in": ["a", "b", "c"]}}, most=2)
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: filter must have at most 2 conditions here, each value of a list included
+    """
+    count, waiting = 0, [filter]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            waiting.extend(part.values())
+        elif isinstance(part, list):
+            waiting.extend(part)
+        else:
+            count += part is not None or part is not filter
+        if count + len(waiting) > most:
+            raise ArgumentError(f"filter must have at most {most:,} conditions here, each value of a list included")
+
+
+def check_length(name: str, value: object, *, most: int) -> None:
+    """Check that a list or an object has at most so many entries; anything else passes.
+
+    Raises:
+        ArgumentError: If it has more.
+    """
+    if isinstance(value, list | dict) and len(value) > most:
+        raise ArgumentError(f"{name} must have at most {most:,} entries here, not {len(value):,}")
+
+
+def check_ids(name: str, ids: Sequence[object], *, most: int) -> list[str]:
+    """Return ids if they are strings that are not empty, one at least and not too many.
+
+    Raises:
+        ArgumentError: If they are not.
+    """
+    check_length(name, ids, most=most)
+    if not ids or not all(isinstance(id, str) and id for id in ids):
+        raise ArgumentError(f"{name} must be a list of ids, at least one, not {short_repr(ids)}")
+    return [str(id) for id in ids]
+
+
+def check_disclosure(call: ApiCall, name: str) -> None:
+    """Check that the operator allows files to be read.
+
+    Raises:
+        ArgumentError: If no root is named.
+    """
+    if not call.service.roots:
+        raise ArgumentError(f"{name} must be 'metadata' here, as this server discloses no files")
+
+
+def _check_most(name: str, value: int | None, most: int) -> None:
+    if value is not None and value > most:
+        raise ArgumentError(f"{name} must be at most {most:,} here, not {short_repr(value)}")
