@@ -49,7 +49,9 @@ def dump_json(value: Any) -> str:
         >>> print(dump_json({"title": "café \u202e"}))
         {"title": "café \u202e"}
     """
-    return escape_controls(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    # JSON escapes the controls of ASCII itself, but for one; looking for others takes as long as encoding.
+    return text if text.isascii() and "\x7f" not in text else escape_controls(text)
 
 
 def is_deeper(value: Any, levels: int = 100) -> bool:

@@ -7,6 +7,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.serving.access import Token
     from airw.serving.application import app
+    from airw.serving.event_streams import sse
     from airw.serving.limits import ServingLimits
     from airw.serving.token_files import read_tokens
 else:
@@ -15,10 +16,11 @@ else:
         {
             "access": ["Token"],
             "application": ["app"],
+            "event_streams": ["sse"],
             "limits": ["ServingLimits"],
             "token_files": ["read_tokens"],
         },
         extra="serve",
     )
 
-__all__ = ["ServingLimits", "Token", "app", "read_tokens"]
+__all__ = ["ServingLimits", "Token", "app", "read_tokens", "sse"]

@@ -119,10 +119,10 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
     there is no `WalkEnded`.
     """
 
-    def __init__(self, run: WalkRun) -> None:
+    def __init__(self, run: WalkRun, *, edges: bool = True) -> None:
         """Prepare the events; nothing runs before the first request."""
         self._run, self._steps = run, run.steps
-        self._steps.read_edges = []
+        self._steps.read_edges = [] if edges else None
         self._step_events: Iterator[WalkEvent] = iter(())
         self._event_count = 0
         self._reported_steps = 0
@@ -230,7 +230,7 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         Each event is created when it is requested, because a step may have very many edges.
         """
         steps, read_edges = self._steps, self._steps.read_edges or []
-        steps.read_edges = []
+        steps.read_edges = None if steps.read_edges is None else []
         # The counts are those at the end of the step, whenever the consumer requests the event.
         step_done = StepDone(steps.steps_done, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
         for sources, targets, are_known, nodes, edges in read_edges:

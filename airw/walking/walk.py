@@ -239,10 +239,13 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._steps.record.nodes.require_stable(np.array([position]))
         return self._steps.record.path_to(position)
 
-    def events(self) -> WalkEvents:
+    def events(self, *, edges: bool = True) -> WalkEvents:
         """Return the walk as a stream of events instead of hits, for drawing or logging it.
 
         Call it before the first hit is requested.
+
+        Args:
+            edges: Report each edge that is read. Without that, a walk of many edges costs less.
 
         Raises:
             RuntimeError: If hits or events of this walk were requested before.
@@ -264,7 +267,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
             summary
         """
         self._read_otherwise("events")
-        return WalkEvents(self._run)
+        return WalkEvents(self._run, edges=edges)
 
     def batches(self) -> WalkBatches:
         """Return the hits of the walk in batches: what is ready, one request a step.

@@ -1,0 +1,323 @@
+"""`sse`: a walk as a stream of server-sent events, written while the walk goes on."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import Message as ASGIMessage
+from starlette.types import Receive, Scope, Send
+
+from airw._base.checks import check_count, check_number
+from airw._base.concurrency import first_error, offload_if
+from airw._base.json import dump_json
+from airw._base.messages import short_repr
+from airw.discovery.discovery import DiscoveryStream
+from airw.errors import ArgumentError
+from airw.serving.problems import describe_problem, problem, status_of
+from airw.serving.stream_budgets import StreamBudget
+from airw.serving.stream_messages import DiscoveryMessages, Message, Messages, WalkMessages
+from airw.serving.ui_messages import UI_HEADERS, encode_ui_message, wants_ui_messages
+from airw.walking import Walk
+
+MEDIA_TYPE = "text/event-stream"
+END = "end"
+"""The id of the last event."""
+
+_HEARTBEAT = b": \n\n"
+_LONG = 16  # messages of usual length; encoding more of them takes about a millisecond
+_PIECE = 32_768  # bytes that are sent at once
+_MOST_DIGITS = 15  # of the id of an event
+_log = logging.getLogger("airw.serving")
+
+
+def sse(
+    stream: Walk | DiscoveryStream,
+    *,
+    edges: bool = False,
+    best: int | None = None,
+    max_hits: int | None = None,
+    max_chars: int | None = None,
+    max_tokens: int | None = None,
+    heartbeat: float = 15.0,
+    max_stall: float = 60.0,
+) -> Response:
+    """Return a response that sends each hit of a walk as a server-sent event.
+
+    Any endpoint of Starlette or FastAPI can return it. The walk works while the response is sent, one step after the
+    other, and no further than the client reads. If the client goes away, the walk stops at once.
+
+    ```text
+    hit        a hit, with its path
+    progress   a step is done
+    summary    the walk has ended: why, what was left out, and the final order of the hits
+    error      the walk has failed
+    edge       an edge that was read, and `router` a node without a hit; both with `edges` only
+    best       the best hits so far; with `best` only
+    ```
+
+    A discovery sends a `source` for each answer, and its `result` at the end.
+
+    A walk that fails before its first event gets the answer of an error instead, such as 404. The last event has the id
+    `end`. A client that reconnects sends the id of the last event it has: the walk is then walked again, and the events
+    up to there are left out. After `end`, the answer is 204, and an `EventSource` stops.
+
+    A client that asks for `text/event-stream; format=ui-messages`, or sends `x-vercel-ai-ui-message-stream: v1`, gets
+    the UI message stream of the AI SDK.
+
+    Args:
+        stream: A walk, as `airw.traverse` returns it, or what `airw.discover_stream` returns. The response closes it.
+        edges: Send the edges and the routers of a walk, too, to draw it.
+        best: Send the best so many hits whenever they change, instead of each hit.
+        max_hits: The number of hits to send at most.
+        max_chars: The number of characters of their texts. The first hit that does not fit ends the stream.
+        max_tokens: The number of tokens of their texts, as `airw.views.estimate_tokens` estimates them.
+        heartbeat: The number of seconds without an event after which a comment is sent, so that proxies keep the
+            connection.
+        max_stall: The number of seconds that a client may take no data before the stream is cut.
+
+    Raises:
+        ArgumentError: If an argument cannot be used.
+        RuntimeError: If the walk is being read already.
+
+    Example:
+        >>> import airw
+        >>> async def find(request):
+        ...     return sse(airw.traverse(request.query_params["q"], corpus, timeout=10))
+    """
+    budget = StreamBudget(max_hits=max_hits, max_chars=max_chars, max_tokens=max_tokens)
+    return EventStream(
+        to_messages(stream, edges=edges, best=best, budget=budget),
+        heartbeat=_check_seconds("heartbeat", heartbeat),
+        max_stall=_check_seconds("max_stall", max_stall),
+    )
+
+
+def _check_seconds(name: str, value: object) -> float:
+    seconds = check_number(name, value, least=0)
+    if not seconds:
+        raise ArgumentError(f"{name} must be a number of seconds above 0, not {value!r}")
+    return seconds
+
+
+def to_messages(stream: object, *, edges: bool, best: int | None, budget: StreamBudget) -> Messages:
+    """Return the messages of a walk or a discovery.
+
+    Raises:
+        ArgumentError: If it is neither, or the arguments do not fit together.
+    """
+    if not isinstance(stream, Walk | DiscoveryStream):
+        raise ArgumentError(
+            f"stream must be a walk, as airw.traverse returns it, or a DiscoveryStream, not {short_repr(stream)}"
+        )
+    if best is not None:
+        check_count("best", best, least=1)
+        if not budget.is_unlimited:
+            raise ArgumentError("best sends whole lists of hits, so it takes no budget; leave out one of both")
+    if isinstance(stream, Walk):
+        return WalkMessages(stream, edges=edges, best=best, budget=budget)
+    if edges or best is not None or not budget.is_unlimited:
+        raise ArgumentError("edges, best and budgets are for walks; a discovery has k and max_k")
+    return DiscoveryMessages(stream)
+
+
+class EventStream(Response):
+    """The response that `sse` returns.
+
+    Args:
+        messages: What to send.
+        heartbeat: The number of seconds without an event after which a comment is sent.
+        max_stall: The number of seconds that the client may take no data.
+        admit: Returns a block in which the stream may run; it raises an error if it may not.
+        hide: Returns JSON without what the client must not see.
+    """
+
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self,
+        messages: Messages,
+        *,
+        heartbeat: float,
+        max_stall: float,
+        admit: Callable[[], AbstractContextManager[None]] = nullcontext,
+        hide: Callable[[Any], Any] = lambda data: data,
+    ) -> None:
+        # Not the constructor of `Response`, which would count the bytes of a body.
+        self.status_code, self.background = 200, None
+        self.messages, self.heartbeat, self.max_stall = messages, heartbeat, max_stall
+        self.hide, self._admit = hide, admit
+        self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream; what it reads from is closed at the end."""
+        headers = Headers(scope=scope)
+        try:
+            skipped = _parse_last_id(headers.get("last-event-id"))
+            if skipped is None:
+                await Response(status_code=204)(scope, receive, send)
+                return
+            encode: Encode = encode_event
+            if wants_ui_messages(headers):
+                self.headers.update(UI_HEADERS)
+                encode = encode_ui_message
+            sending = _Sending(self, encode, skipped, send)
+            if scope["method"] == "HEAD":
+                await sending.send(b"", more=False)
+                return
+            with self._admit():
+                await sending.run(receive)
+        except Exception as error:  # noqa: BLE001 - nothing was sent yet, so the error is the answer
+            await problem(error)(scope, receive, send)
+
+
+Encode: TypeAlias = Callable[[int, Message, Any], str]
+"""Returns a message as text, from its number, itself and its data."""
+
+
+def encode_event(number: int, message: Message, data: Any) -> str:
+    r"""Return a message as one server-sent event.
+
+    Example:
+        >>> message = Message("progress", dict)
+        >>> print(encode_event(3, message, {"text": "one\nline"}), end="")
+        id: 3
+        event: progress
+        data: {"text": "one\nline"}
+        <BLANKLINE>
+    """
+    # JSON escapes what ends a line, so a text of a document can neither end an event nor begin one.
+    return f"id: {END if message.is_last else number}\nevent: {message.kind}\ndata: {dump_json(data)}\n\n"
+
+
+def _parse_last_id(last_id: str | None) -> int | None:
+    """Return how many events a client has already; `None` if it has them all."""
+    if last_id == END:
+        return None
+    if not last_id:
+        return 0
+    if not last_id.isdecimal() or not last_id.isascii() or len(last_id) > _MOST_DIGITS:
+        raise ArgumentError(f"Last-Event-ID must be the id of an event of this stream, not {short_repr(last_id)}")
+    return int(last_id)
+
+
+class _ClientGone(Exception):
+    """The client has gone away, or takes no data."""
+
+
+class _Sending:
+    """The sending of one stream to one client.
+
+    The status and the headers leave with the first bytes. So a stream that fails before can still be another answer.
+    """
+
+    def __init__(self, stream: EventStream, encode: Encode, skipped: int, send: Send) -> None:
+        self._stream, self._encode, self._skipped, self._send = stream, encode, skipped, send
+        self._turn = anyio.Lock()
+        self._has_started = False
+        self._count = 0  # messages so far
+        self._last_sent = anyio.current_time()
+
+    async def run(self, receive: Receive) -> None:
+        """Send all messages; stop if the client goes away.
+
+        Raises:
+            Exception: The failure of a stream from which nothing was sent.
+        """
+        failure = None
+        with suppress(_ClientGone), first_error():
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._watch, receive, group.cancel_scope)
+                group.start_soon(self._beat)
+                try:
+                    await self._send_all()
+                except _ClientGone:
+                    pass
+                except Exception as error:  # noqa: BLE001 - raised below, and not as a group
+                    failure = error
+                group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:
+        """Stop everything once the client has gone away."""
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        scope.cancel()
+
+    async def _beat(self) -> None:
+        """Send a comment whenever nothing was sent for a while."""
+        while True:
+            await anyio.sleep_until(self._last_sent + self._stream.heartbeat)
+            async with self._turn:
+                if anyio.current_time() >= self._last_sent + self._stream.heartbeat:
+                    await self._send_pieces(_HEARTBEAT, more=True)
+
+    async def _send_all(self) -> None:
+        try:
+            async with self._stream.messages as messages:
+                is_last = False
+                while not is_last:
+                    # Nothing waits between the stream and the client: the next step begins once these have left.
+                    ready = await messages.read()
+                    is_last = ready[-1].is_last
+                    await self.send(await self._encode_all(ready), more=not is_last)
+        except _ClientGone:
+            raise
+        except Exception as error:
+            if status_of(error) >= 500:
+                _log.exception("a stream failed")
+            async with self._turn:  # a heartbeat may be about to start the answer
+                has_started = self._has_started
+            if not has_started:
+                raise
+            message = Message("error", partial(describe_problem, error), is_last=True)
+            await self.send(await self._encode_all([message]), more=False)
+
+    async def _encode_all(self, messages: Sequence[Message]) -> bytes:
+        first = self._count + 1
+        self._count += len(messages)
+        is_long = sum(message.weight for message in messages) > _LONG
+        return await offload_if(is_long, self._encode_now, messages, first)
+
+    def _encode_now(self, messages: Sequence[Message], first: int) -> bytes:
+        return "".join(
+            self._encode(number, message, self._stream.hide(message.make_data()))
+            for number, message in enumerate(messages, first)
+            if number > self._skipped or message.is_last
+        ).encode()
+
+    async def send(self, data: bytes, *, more: bool) -> None:
+        """Send data, after the headers if they have not left yet; wait until the client takes it.
+
+        Raises:
+            _ClientGone: If the client has gone away, or takes nothing for `max_stall` seconds.
+        """
+        if data or not more:
+            async with self._turn:
+                await self._send_pieces(data, more=more)
+
+    async def _send_pieces(self, data: bytes, *, more: bool) -> None:
+        # Pieces, so that a client that reads slowly is not taken for one that does not read.
+        pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)] or [b""]
+        if not self._has_started:
+            self._has_started = True
+            headers = self._stream.raw_headers
+            await self._send_within({"type": "http.response.start", "status": 200, "headers": headers})
+        for index, piece in enumerate(pieces):
+            is_more = more or index < len(pieces) - 1
+            await self._send_within({"type": "http.response.body", "body": piece, "more_body": is_more})
+        self._last_sent = anyio.current_time()
+
+    async def _send_within(self, message: ASGIMessage) -> None:
+        with anyio.move_on_after(self._stream.max_stall) as scope:
+            try:
+                await self._send(message)
+            except OSError as error:  # from servers that report a lost connection
+                raise _ClientGone from error
+        if scope.cancelled_caught:
+            raise _ClientGone

@@ -1,0 +1,214 @@
+"""What a stream tells its client: the messages of a walk, and those of a discovery."""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
+
+from airw._base.json import json_clean
+from airw.discovery import DiscoveryResult, SourceAnswered
+from airw.discovery.discovery import DiscoveryStream
+from airw.serving.best_hits import BestHits
+from airw.serving.stream_budgets import BudgetCount, StreamBudget
+from airw.values import SearchHit
+from airw.walking import Walk
+from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
+
+_USUAL_TEXT = 4_000  # characters
+
+
+class Message(NamedTuple):
+    """One message to a client.
+
+    Args:
+        kind: What it is, such as `"hit"`.
+        make_data: Returns its JSON. It may take a while, so a worker thread may call it.
+        is_last: Whether the stream ends with it.
+        weight: How long its JSON takes to make, compared with that of a usual hit.
+    """
+
+    kind: str
+    make_data: Callable[[], dict[str, Any]]
+    is_last: bool = False
+    weight: float = 1.0
+
+
+class Messages(Protocol):
+    """The messages of one stream; what they come from is closed with the block."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def read(self) -> list[Message]:
+        """Return the messages that are ready, at least one."""
+        ...
+
+
+class WalkMessages:
+    """The messages of a walk; nothing runs before the first request.
+
+    Args:
+        walk: A walk that was not read yet.
+        edges: Send the edges and the routers, too.
+        best: Send the best so many hits whenever they change, instead of each hit.
+        budget: The budgets of the stream.
+    """
+
+    def __init__(self, walk: Walk, *, edges: bool, best: int | None, budget: StreamBudget) -> None:
+        self._walk, self._edges = walk, edges
+        self._events = walk.events(edges=edges)
+        self._best = None if best is None else BestHits(best)
+        self._size = best or 0
+        self._count = BudgetCount(budget)
+        # The hits that were sent, by their identity as objects, each with its place and the id of its node.
+        self._sent: dict[int, _SentHit] = {}
+        self._by_surface: dict[Hashable, _SentHit] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._walk.aclose()
+
+    async def read(self) -> list[Message]:
+        """Return the messages that are ready, at least one; the summary is the last."""
+        while True:
+            events = await self._events.read_batch()
+            # Without an event, the walk was closed from outside.
+            has_ended = not events or isinstance(events[-1], WalkEnded)
+            messages = self._to_messages(events)
+            if self._count.ended_by is not None:
+                await self._walk.aclose()
+                has_ended = True
+            if has_ended:
+                weight = 1 + 0.2 * len(self._sent)
+                messages += [*self._correct_best(), Message("summary", self._summarize, is_last=True, weight=weight)]
+            if messages:
+                return messages
+
+    def _to_messages(self, events: list[WalkEvent]) -> list[Message]:
+        messages, hits = [], []
+        for event in events:
+            if isinstance(event, NodeCommitted) and event.hit is not None:
+                if not self._count.take(event.hit):
+                    break
+                self._sent[id(event.hit)] = _SentHit(len(self._sent), event.id, event.hit)
+                hits.append(event.hit)
+                if self._best is None:
+                    messages.append(Message("hit", event.to_dict, weight=_weigh(event.hit)))
+                if self._count.ended_by is not None:
+                    break
+            elif isinstance(event, StepDone):
+                messages.append(Message("progress", event.to_dict))
+            elif isinstance(event, EdgeFound):
+                messages.append(Message("edge", event.to_dict, weight=0.1))
+            elif isinstance(event, NodeCommitted) and self._edges:
+                messages.append(Message("router", event.to_dict))
+        if self._best is not None and self._best.add(hits):
+            messages.append(_best_message(self._best.hits))
+        return messages
+
+    def _correct_best(self) -> list[Message]:
+        """Return the best hits by the final ranking, if they are others than those sent last."""
+        if self._best is None:
+            return []
+        best = [hit for hit in self._walk.ranking or [] if self._find(hit) is not None][: self._size]
+        return [] if best == self._best.hits else [_best_message(best)]
+
+    def _find(self, hit: SearchHit) -> "_SentHit | None":
+        """Return the hit that was sent for a hit of the ranking, perhaps a copy of it."""
+        found = self._sent.get(id(hit))
+        return found or self._index_surfaces().get(_surface_of(hit))
+
+    def _index_surfaces(self) -> dict[Hashable, "_SentHit"]:
+        if not self._by_surface and self._sent:
+            for sent in self._sent.values():
+                self._by_surface.setdefault(_surface_of(sent.hit), sent)
+        return self._by_surface
+
+    def _summarize(self) -> dict[str, Any]:
+        """Return the summary of the walk, with the final order of the hits that were sent."""
+        summary = self._walk.summary
+        ranking = []
+        for hit in self._walk.ranking or []:
+            sent = self._find(hit)
+            if sent is not None:
+                ranking.append(_rank_entry(hit, sent))
+        facts = {} if summary is None else summary.to_dict()
+        return {"type": "summary", **facts, "hits": len(self._sent), "budget": self._count.ended_by, "ranking": ranking}
+
+
+class _SentHit(NamedTuple):
+    """A hit that was sent: its place among them, and the id of its node."""
+
+    place: int
+    node: Hashable
+    hit: SearchHit
+
+
+def _surface_of(hit: SearchHit) -> Hashable:
+    return hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index
+
+
+def _best_message(hits: list[SearchHit]) -> Message:
+    weight = sum(map(_weigh, hits))
+    return Message("best", lambda: {"type": "best", "hits": [hit.to_dict() for hit in hits]}, weight=weight)
+
+
+def _weigh(hit: SearchHit) -> float:
+    return 1 + len(hit.text) / _USUAL_TEXT
+
+
+def _rank_entry(hit: SearchHit, sent: _SentHit) -> dict[str, Any]:
+    """Return the entry of a hit in the final ranking: its identity, place and score.
+
+    A hit that the ranking replaced by another object is there as a whole.
+    """
+    return {
+        "id": json_clean(sent.node),
+        "source": hit.source,
+        "artifact_id": hit.artifact_id,
+        "surface_kind": hit.surface_kind,
+        "surface_index": hit.surface_index,
+        "score": json_clean(hit.score),
+        "hit": sent.place,
+        **({} if hit is sent.hit else {"replaced": hit.to_dict()}),
+    }
+
+
+class DiscoveryMessages:
+    """The messages of a discovery: a `source` for each answer, and the `result`.
+
+    Args:
+        stream: A stream that was not entered yet.
+    """
+
+    def __init__(self, stream: DiscoveryStream) -> None:
+        self._stream = stream
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stream.__aexit__(kind, error, trace)
+
+    async def read(self) -> list[Message]:
+        """Return the next message; the result is the last."""
+        update: SourceAnswered | DiscoveryResult = await anext(self._stream)
+        if isinstance(update, DiscoveryResult):
+            make_data = partial(_with_type, "result", update)
+            return [Message("result", make_data, is_last=True, weight=1 + len(update.results))]
+        weight = 1 + len(update.hits) + len(update.ranking)
+        return [Message("source", partial(_with_type, "source", update), weight=weight)]
+
+
+def _with_type(kind: str, update: SourceAnswered | DiscoveryResult) -> dict[str, Any]:
+    return {"type": kind, **update.to_dict()}
