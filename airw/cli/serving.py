@@ -32,9 +32,12 @@ async def serve(arguments: argparse.Namespace) -> int:
         tokens=None if arguments.tokens is None else Path(arguments.tokens),
         writable=arguments.write,
         roots=[Path(root) for root in arguments.root],
+        hosts=arguments.hostname,
+        origins=arguments.origin,
         limits=_parse_limits(arguments.limit),
     )
     application = options.make_app()
+    running.log_to_stderr()
     with running.listen(arguments.host, arguments.port) as listener:
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host

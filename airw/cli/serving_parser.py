@@ -39,6 +39,21 @@ another, and each reads the token file again."""
         default=[],
         help="files in this folder may be read, if a hit names them; repeatable",
     )
+    serve.add_argument(
+        "--hostname",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="answer to this name, too, such as that of a proxy; default: addresses, localhost, and with --tokens any; "
+        "repeatable",
+    )
+    serve.add_argument(
+        "--origin",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="pages of this origin may ask, such as https://kb.example; repeatable",
+    )
     serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
 
 

@@ -4,6 +4,8 @@ import hashlib
 import hmac
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import Any
 
 from airw._base.checks import check_strings
 from airw._base.messages import short_repr
@@ -62,11 +64,13 @@ class Caller:
         label: Who it is, for logs; `""` without a token.
         readable: The corpora that it may read.
         writable: The corpora that it may change.
+        key: What is equal for all requests with one token; `""` without a token.
     """
 
     label: str
     readable: tuple[str, ...]
     writable: frozenset[str]
+    key: str = ""
 
     def require_read(self, names: Iterable[str]) -> None:
         """Refuse corpora that the caller may not read, as if they did not exist.
@@ -103,8 +107,16 @@ class Access:
         self._anonymous = None if tokens else _make_caller("", names, (ALL,), writable)
         # Digests have one length, so that comparing them takes the same time whatever the client sent.
         self._callers: Mapping[bytes, Caller] = {
-            _digest(token.value): _make_caller(token.label, names, token.read, token.write) for token in tokens
+            _digest(token.value): _make_caller(token.label, names, token.read, token.write, key=f"token {number}")
+            for number, token in enumerate(tokens, 1)
         }
+        if len(self._callers) < len(tokens):
+            raise ArgumentError("two tokens have the same value; each bearer needs one of its own")
+
+    @property
+    def needs_token(self) -> bool:
+        """Return True if each request needs a token."""
+        return self._anonymous is None
 
     def identify(self, authorization: str | None) -> Caller:
         """Return who calls.
@@ -125,15 +137,44 @@ class Access:
         raise AccessDenied("send a valid token as 'Authorization: Bearer …'", 401)
 
 
+def client_of(caller: Caller, scope: Mapping[str, Any]) -> str:
+    """Return what is equal for all requests of one client, for limits of each client.
+
+    With a token, it is the token. Without one, it is the address. Of an IPv6 address the first half counts: whoever has
+    one address has all that begin with it.
+
+    Args:
+        caller: Who calls.
+        scope: The ASGI scope of the request.
+
+    Example:
+        >>> nobody = Caller("", ("notes",), frozenset())
+        >>> client_of(nobody, {"client": ("2001:db8::1", 50000)}), client_of(nobody, {"client": ("10.0.0.1", 50000)})
+        ('2001:db8::/64', '10.0.0.1')
+    """
+    if caller.key:
+        return caller.key
+    host, _ = scope.get("client") or ("", 0)
+    try:
+        address = ip_address(host)
+    except ValueError:  # a socket of the file system, or a test
+        return str(host)
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ip_network((int(address), 64), strict=False))
+
+
 def _digest(value: str) -> bytes:
     return hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
 
 
-def _make_caller(label: str, names: Sequence[str], read: Collection[str], write: Collection[str]) -> Caller:
+def _make_caller(
+    label: str, names: Sequence[str], read: Collection[str], write: Collection[str], key: str = ""
+) -> Caller:
     if unknown := [name for name in (*read, *write) if name != ALL and name not in names]:
         raise ArgumentError(
             f"there is no corpus {short_repr(unknown[0])} to give rights to; served: {', '.join(names)}"
         )
     writable = frozenset(names if ALL in write else write)
     readable = tuple(name for name in names if ALL in read or name in read or name in writable)
-    return Caller(label, readable, writable)
+    return Caller(label, readable, writable, key)

@@ -17,6 +17,8 @@ from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.corpora import ServableCorpora, ServedCorpora
 from airw.serving.limits import ServingLimits
+from airw.serving.metrics import Metrics
+from airw.serving.middleware import answer_metrics, surround
 from airw.serving.page import page_routes
 from airw.serving.problems import answer_problem
 from airw.serving.service import Endpoint, Service, answer_with
@@ -30,6 +32,8 @@ def app(
     limits: ServingLimits | None = None,
     roots: Sequence[str | os.PathLike[str]] = (),
     rerankers: Sequence[str] = (),
+    hosts: Collection[str] | None = None,
+    origins: Collection[str] = (),
 ) -> Starlette:
     """Return an application that serves corpora over HTTP, alone or inside another one.
 
@@ -49,6 +53,9 @@ def app(
         limits: What one request, one client and all clients may ask for.
         roots: The folders whose files may be disclosed. Without them, clients get no bodies of files.
         rerankers: The values of `rerank` that clients may choose, such as `"cross-encoder"`.
+        hosts: The names in the header `Host` to which the server answers; `"*"` for all. By default all if there are
+            tokens, else only loopback names and IP addresses.
+        origins: The origins of other sites whose pages may use the server, such as `"https://app.example"`.
 
     Raises:
         ArgumentError: If there is no corpus, two have the same name, or another value cannot be used.
@@ -81,13 +88,15 @@ def app(
     """
     bounds = limits or ServingLimits()
     served = ServedCorpora(corpora)
+    metrics = Metrics()
     service = Service(
         served,
         bounds,
         Access(served.names, tokens, writable=writable),
-        Admission(bounds),
+        Admission(bounds, metrics),
         [Path(root).absolute() for root in roots],
         rerankers,
+        metrics,
     )
 
     @asynccontextmanager
@@ -97,11 +106,16 @@ def app(
         finally:
             await served.aclose()
 
+    routes = _routes(service)
     application = Starlette(
-        routes=_routes(service), lifespan=lifespan, exception_handlers={HTTPException: _answer_no_route}
+        routes=routes,
+        lifespan=lifespan,
+        middleware=surround(service, routes, hosts=hosts, origins=origins),
+        exception_handlers={HTTPException: _answer_no_route},
     )
     # A redirect to the path without its last slash would repeat the Host header of the client.
     application.router.redirect_slashes = False
+    application.state.service = service  # for whoever runs it alone, and tells its streams that it stops
     return application
 
 
@@ -130,6 +144,7 @@ def _routes(service: Service) -> list[Route]:
         *(Route(path, _by_method(service, each), methods=list(each)) for path, each in methods.items()),
         Route("/healthz", health.answer_alive, methods=["GET"]),
         Route("/readyz", partial(health.answer_ready, service), methods=["GET"]),
+        Route("/metrics", partial(answer_metrics, service), methods=["GET"]),
         *page_routes(),
     ]
 

@@ -26,8 +26,10 @@ class ServingLimits:
     max_corpora              corpora in one discovery or walk
     max_timeout              seconds for one request; longer deadlines, and none, are cut to this
     max_requests             requests that work at the same time, streams not counted
+    max_requests_per_client  those of one token, or without tokens of one address
     max_waiting              requests that wait for others; further ones get 429
     max_wait                 seconds that a request waits for others before it gets 429
+    max_body_wait            seconds in which the body of a request must arrive
     max_streams              streams at the same time
     max_streams_per_client   streams of one token at the same time, or without tokens of one address
     heartbeat                seconds without an event after which a stream sends a comment
@@ -53,8 +55,10 @@ class ServingLimits:
     max_corpora: int = 32
     max_timeout: float = 60.0
     max_requests: int = 32
+    max_requests_per_client: int = 24
     max_waiting: int = 256
     max_wait: float = 5.0
+    max_body_wait: float = 10.0
     max_streams: int = 256
     max_streams_per_client: int = 32
     heartbeat: float = 15.0

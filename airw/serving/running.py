@@ -4,6 +4,7 @@ A server that stops takes no new connections, answers the requests it has, and t
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,6 +37,8 @@ class ServerOptions:
         tokens: The file of the tokens; each process reads it when it starts.
         writable: Without tokens: the corpora that everybody may change.
         roots: The folders whose files may be disclosed.
+        hosts: The names that the server answers to, in addition to its addresses.
+        origins: The origins whose pages may ask.
         limits: The limits of requests and streams.
     """
 
@@ -43,21 +46,36 @@ class ServerOptions:
     tokens: Path | None = None
     writable: Sequence[str] = ()
     roots: Sequence[Path] = ()
+    hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
     limits: ServingLimits = field(default_factory=ServingLimits)
 
     def make_app(self) -> Starlette:
         """Return the application.
 
         Raises:
-            ArgumentError: If the token file cannot be used, or an option names a corpus that is not served.
+            ArgumentError: If the token file, a host or an origin cannot be used, or a corpus is not served.
         """
         return app(
             list(self.corpora),
             tokens=() if self.tokens is None else read_tokens(self.tokens),
             writable=self.writable,
             roots=self.roots,
+            hosts=self.hosts or None,
+            origins=self.origins,
             limits=self.limits,
         )
+
+
+def log_to_stderr() -> None:
+    """Write a line for each request to stderr, and the warnings and errors of the server."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
+    for name, level in (("airw.serving", logging.INFO), ("uvicorn.error", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -121,7 +139,7 @@ def new_server(application: Starlette) -> GracefulServer:
         backlog=_BACKLOG,
         timeout_graceful_shutdown=_LONGEST_END,
     )
-    return GracefulServer(config, Ending())
+    return GracefulServer(config, application.state.service.ending)
 
 
 async def run_server(application: Starlette, listener: socket.socket) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,7 +22,10 @@ from airw.serving.access import Access, Caller
 from airw.serving.admission import Admission
 from airw.serving.bodies import FieldKinds, check_fields, parse_object, parse_query, read_body
 from airw.serving.corpora import ServedCorpora
+from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
+from airw.serving.logs import record_of
+from airw.serving.metrics import Metrics
 from airw.serving.paths import hide_paths
 from airw.serving.problems import BodyTooSlow, DeadlinePassed, problem, status_of
 
@@ -42,6 +45,8 @@ class Service:
         admission: Bounds what runs at the same time.
         roots: The folders whose files may be disclosed, as absolute paths.
         rerankers: The values of `rerank` that clients may choose.
+        metrics: The numbers of this server.
+        ending: Tells streams that the server is going to stop.
     """
 
     corpora: ServedCorpora
@@ -50,6 +55,8 @@ class Service:
     admission: Admission
     roots: Sequence[Path] = ()
     rerankers: Sequence[str] = ()
+    metrics: Metrics = field(default_factory=Metrics)
+    ending: Ending = field(default_factory=Ending)
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -158,6 +165,7 @@ def answer_with(service: Service, endpoint: Endpoint) -> Callable[[Request], Awa
 async def _answer(service: Service, endpoint: Endpoint, request: Request) -> Response:
     try:
         caller = service.access.identify(request.headers.get("authorization"))
+        record_of(request.scope).label = caller.label
         # Before it counts: a client that sends its body slowly must not take the place of others.
         call = await read_call(service, request, caller)
         async with service.admission.request():

@@ -13,7 +13,7 @@ from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
 from airw.testing.stores import StoreSuite
 
-URL = "http://corpora.example"
+URL = "http://127.0.0.1:8000"
 READING = (
     *("records", "config", "calibration", "vectors", "text", "links", "statistics", "language", "steps", "schema"),
     *("graph", "walk", "search", "closing"),
