@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -143,7 +142,7 @@ def _routes(service: Service) -> list[Route]:
     return [
         *(Route(path, _by_method(service, each), methods=list(each)) for path, each in methods.items()),
         Route("/healthz", health.answer_alive, methods=["GET"]),
-        Route("/readyz", partial(health.answer_ready, service), methods=["GET"]),
+        Route("/readyz", health.Readiness(service).answer, methods=["GET"]),
         Route("/metrics", partial(answer_metrics, service), methods=["GET"]),
         *page_routes(),
     ]

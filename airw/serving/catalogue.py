@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from airw._base.concurrency import map_bounded
 from airw.errors import AirwError
+from airw.policies.default import DEFAULT_POLICY
+from airw.policies.specs import list_policies, name_of
 from airw.protocols import OpenCorpus
+from airw.remote.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
 from airw.serving.service import ApiCall, answer_json
-
-API_VERSIONS = (1,)
-"""The versions of the paths and fields that this server understands."""
 
 CORPORA_FIELDS: FieldKinds = {"timeout": float}
 
@@ -49,7 +49,8 @@ async def list_corpora(call: ApiCall) -> Response:
             "api": list(API_VERSIONS),
             "airw": version("airw"),
             "corpora": corpora,
-            "policies": [],
+            "policies": list(list_policies()),
+            "default_policy": name_of(DEFAULT_POLICY),
             "limits": {
                 name: getattr(limits, name)
                 for name in ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query_chars", "max_k")

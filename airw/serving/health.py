@@ -3,6 +3,8 @@
 They need no token, and do not count as requests: a busy server is still alive.
 """
 
+import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -25,22 +27,42 @@ async def answer_alive(_: Request) -> Response:
     return JSONResponse({"status": "ok"}, headers=_NO_STORE)
 
 
-async def answer_ready(service: Service, request: Request) -> Response:
-    """Answer `GET /readyz`: 200 if each corpus answers a read within three seconds, else 503.
+class Readiness:
+    """The answers of `GET /readyz`: each is shared by all that ask while it is looked up.
 
-    The answer has the state of each corpus that the caller may read. Of the others it has only the number.
+    Args:
+        service: The server.
     """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._turn = anyio.Lock()
+        self._faults: Mapping[str, dict[str, Any]] = {}
+        self._checked_at = -math.inf
+
+    async def answer(self, request: Request) -> Response:
+        """Answer `GET /readyz`: 200 if each corpus answers a read within three seconds, else 503.
+
+        The answer has the state of each corpus that the caller may read, and of no other.
+        """
+        asked_at = anyio.current_time()
+        async with self._turn:
+            # Others may have waited for the same check: nobody can make the server read more by asking more.
+            if self._checked_at < asked_at:
+                now = anyio.current_time()
+                self._faults = await _check_all(self._service)
+                self._checked_at = now
+            faults = self._faults
+        states = {name: faults.get(name, {"status": "ok"}) for name in _list_visible(self._service, request)}
+        answer = {"status": "failed" if faults else "ok", "corpora": states}
+        return JSONResponse(answer, status_code=503 if faults else 200, headers=_NO_STORE)
+
+
+async def _check_all(service: Service) -> dict[str, dict[str, Any]]:
+    """Return why corpora are not ready, by name; those that are ready are left out."""
     names = service.corpora.names
     states = await map_bounded(partial(_check, service), names, limit=_AT_ONCE)
-    faults = {name: state for name, state in zip(names, states, strict=True) if state is not None}
-    visible = _list_visible(service, request)
-    answer = {
-        "status": "failed" if faults else "ok",
-        "corpora": {name: faults.get(name, {"status": "ok"}) for name in visible},
-        "n_corpora": len(names),
-        "n_failed": len(faults),
-    }
-    return JSONResponse(answer, status_code=503 if faults else 200, headers=_NO_STORE)
+    return {name: state for name, state in zip(names, states, strict=True) if state is not None}
 
 
 def _list_visible(service: Service, request: Request) -> tuple[str, ...]:

@@ -20,7 +20,14 @@ from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
 from airw.serving.access import Access, Caller
 from airw.serving.admission import Admission
-from airw.serving.bodies import FieldKinds, check_fields, parse_object, parse_query, read_body
+from airw.serving.bodies import (
+    FieldKinds,
+    check_fields,
+    check_texts_of,
+    parse_object,
+    parse_query,
+    read_body,
+)
 from airw.serving.corpora import ServedCorpora
 from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
@@ -93,6 +100,7 @@ class ApiCall:
         if self.request.method in _WITHOUT_BODY:
             return parse_query(self.request.query_params.multi_items(), known, of=of)
         check_fields(self.body, known, of=of)
+        check_texts_of(self.body)
         return dict(self.body)
 
     async def open(self, name: str) -> OpenCorpus[Any]:

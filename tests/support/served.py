@@ -22,18 +22,19 @@ def notes(texts=NOTES, name="notes", store=None):
     return build(source, store=store or MemoryStore())
 
 
-def client(application, **options):
-    """Return a client of an application; no socket is opened."""
-    transport = httpx.ASGITransport(application)
-    return httpx.AsyncClient(transport=transport, base_url="http://localhost", **options)
+@asynccontextmanager
+async def client(application, **options):
+    """Yield a client of an application, without a socket.
+
+    At the end, the application closes what it opened.
+    """
+    asking = httpx.AsyncClient(transport=httpx.ASGITransport(application), base_url="http://127.0.0.1", **options)
+    async with application.router.lifespan_context(application), asking:
+        yield asking
 
 
 @asynccontextmanager
-async def serve_notes(corpora=None, **options):
-    """Yield a client of an application with these corpora; by default, one of notes."""
-    if corpora is not None:
-        async with client(app(corpora, **options)) as asking:
-            yield asking
-        return
+async def serve_notes(**options):
+    """Yield a client of an application that serves a corpus of notes."""
     async with notes() as corpus, client(app([corpus], **options)) as asking:
         yield asking

@@ -1,0 +1,76 @@
+"""`/healthz` and `/readyz`: whether the process runs, and whether each corpus answers."""
+
+import anyio
+import pytest
+
+from airw import build, from_mapping
+from airw.corpora import Corpus
+from airw.serving import ServingLimits, Token, app
+from tests.support.served import client, notes, serve_notes
+
+TOKEN = Token(value="correct-horse-battery", read=["notes"])
+
+
+class Hanging:
+    """A store that never answers."""
+
+    def __init__(self):
+        self.calls = 0
+
+    async def get_records(self, ids):
+        self.calls += 1
+        await anyio.sleep_forever()
+
+
+async def test_a_server_is_alive_and_ready_without_a_token():
+    async with serve_notes(tokens=[TOKEN]) as asking:
+        alive, ready = await asking.get("/healthz"), await asking.get("/readyz")
+        assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
+        assert (ready.status_code, ready.json()) == (200, {"status": "ok", "corpora": {}})
+        mine = await asking.get("/readyz", headers={"Authorization": f"Bearer {TOKEN.value}"})
+        assert mine.json()["corpora"] == {"notes": {"status": "ok"}}
+
+
+@pytest.mark.asyncio_only
+async def test_a_damaged_corpus_fails_readiness_but_not_liveness_and_is_named(tmp_path):
+    file = tmp_path / "broken.airw"
+    file.write_bytes(b"no corpus at all" * 100)
+    async with notes() as one, client(app({"notes": one, "broken": file})) as asking:
+        ready = await asking.get("/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["corpora"]["notes"] == {"status": "ok"}
+        assert ready.json()["corpora"]["broken"]["error"] == "StoreCorrupt"
+        assert str(tmp_path) not in ready.text
+        assert (await asking.get("/healthz")).status_code == 200
+
+
+async def test_a_busy_server_is_alive_all_the_same():
+    async with serve_notes(limits=ServingLimits(max_requests=1, max_waiting=1)) as asking:
+        assert (await asking.get("/healthz")).status_code == 200
+
+
+async def test_a_corpus_that_hangs_is_not_ready_and_is_asked_once_by_many(monkeypatch):
+    monkeypatch.setattr("airw.serving.health._LONGEST_CHECK", 0.05)
+    store = Hanging()
+    async with notes() as one, client(app([Corpus("slow", store, one.embedder)])) as asking:
+        answers = []
+
+        async def ask():
+            answers.append(await asking.get("/readyz"))
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(ask)
+        assert [answer.status_code for answer in answers] == [503] * 20
+        assert answers[0].json()["corpora"]["slow"]["status"] == "timeout"
+        assert store.calls <= 2
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_is_ready_again_once_it_is_repaired(tmp_path):
+    file = tmp_path / "notes.airw"
+    async with client(app({"notes": file})) as asking:
+        assert (await asking.get("/readyz")).status_code == 503
+        async with build(from_mapping({"a": "keys"}, name="notes", embedder="light"), store=file):
+            pass
+        assert (await asking.get("/readyz")).status_code == 200
