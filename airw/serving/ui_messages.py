@@ -1,6 +1,5 @@
 """The UI message stream of the AI SDK: the parts that its `useChat` reads."""
 
-import mimetypes
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -9,6 +8,7 @@ from airw._base.json import dump_json
 from airw.serving.stream_messages import Message
 
 HEADER = "x-vercel-ai-ui-message-stream"
+_MEDIA_TYPES = {"md": "text/markdown", "markdown": "text/markdown", "html": "text/html", "htm": "text/html"}
 UI_HEADERS: Mapping[str, str] = {HEADER: "v1"}
 
 
@@ -65,10 +65,10 @@ def _id_of(hit: Mapping[str, Any]) -> str:
 
 def _source_of(hit: Mapping[str, Any]) -> dict[str, Any]:
     title = hit["metadata"].get("title")
-    kind, _ = mimetypes.guess_type(hit["artifact_id"])
+    suffix = hit["artifact_id"].rpartition(".")[2].lower()
     return {
         "type": "source-document",
         "sourceId": _id_of(hit),
-        "mediaType": kind or "text/plain",
+        "mediaType": _MEDIA_TYPES.get(suffix, "text/plain"),
         "title": title if isinstance(title, str) and title else hit["artifact_id"],
     }
