@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_number
@@ -16,7 +16,7 @@ from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.walking import LostCorpus
 
-OpenCorpora: TypeAlias = Sequence[OpenCorpus] | Mapping[str, OpenCorpus]
+OpenCorpora: TypeAlias = Sequence[OpenCorpus[Any]] | Mapping[str, OpenCorpus[Any]]
 
 
 class FederatedCorpus:

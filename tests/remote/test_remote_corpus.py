@@ -1,0 +1,226 @@
+"""A corpus on another machine is searched, walked and federated like one on this machine."""
+
+import json
+import re
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import Corpus, build, discover, from_mapping, search, traverse
+from airw.discovery import FederatedCorpus
+from airw.embedders import HashingEmbedder
+from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, RemoteError
+from airw.links import extractor_from
+from airw.policies import Beam, Eager, PathCoverage, PersonalizedPageRank
+from airw.remote import RemoteCorpus, Timeouts
+from airw.serving import app
+from airw.stores import MemoryStore
+from tests.support.artifact_corpora import walk_all
+from tests.support.drawing import examples
+from tests.support.drawn_walks import EMBEDDER, draw_changes, draw_limits, draw_policy, walk_of
+from tests.support.federated_walks import parts_story, policy_of, story
+from tests.support.federations import part, split_of
+from tests.support.remote_corpora import use_remotely
+
+QUERY = "how to rotate the keys"
+WORDS = ("keys", "bread", "vault", "tyres", "audits")
+
+
+@asynccontextmanager
+async def notes(name="notes", count=30):
+    texts = {f"{name}-{at:02}": f"how to rotate the {WORDS[at % 5]} of house {at // 5}" for at in range(count)}
+
+    def link(id, _):
+        return {"next": [f"{name}-{(int(id[-2:]) * 3 + 1) % count:02}"], "odd": ["missing"]}
+
+    source = from_mapping(texts, name=name, embedder="light", edge_extractor=extractor_from(link, id="next"))
+    async with build(source, store=MemoryStore()) as corpus:
+        yield corpus
+
+
+def as_dicts(hits):
+    return [hit.to_dict() for hit in hits]
+
+
+def without_times(result):
+    return re.sub(r'"seconds": [^,}]+', "", json.dumps(result.to_dict()))
+
+
+# --- the same answers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+async def test_a_search_has_the_same_hits(mode):
+    async with notes() as corpus, use_remotely(corpus) as ([remote], _):
+        options = {"k": 7, "mode": mode, "filter": {"$not": {"id": "notes-03"}}}
+        assert as_dicts(await search(remote, QUERY, **options)) == as_dicts(await search(corpus, QUERY, **options))
+
+
+async def test_a_discovery_in_several_has_the_same_hits():
+    async with notes() as one, notes("other", 9) as two, use_remotely(one, two) as (remotes, _):
+        for options in ({}, {"mode": "lexical"}, {"walk": True}, {"disclose_level": "metadata"}):
+            here, there = [await discover(corpora, QUERY, k=5, **options) for corpora in ([one, two], remotes)]
+            assert without_times(there) == without_times(here)
+            assert there.results
+
+
+async def compare_drawn_walks(draw):
+    async with MemoryStore() as store, use_remotely(Corpus("drawn", store, EMBEDDER)) as ([remote], _):
+        await store.apply(draw_changes(draw))
+        for _ in range(4):
+            policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30]), "limits": draw_limits(draw)}
+            options["has_events"] = draw.random() < 0.5
+            assert await walk_of(policy, remote.store, **options) == await walk_of(policy, store, **options)
+
+
+@settings(max_examples=3)
+@given(draw=st.randoms(use_true_random=False))
+async def test_walks_are_the_same(draw):
+    await compare_drawn_walks(draw)
+
+
+@pytest.mark.slow
+@settings(max_examples=100)
+@given(draw=st.randoms(use_true_random=False))
+async def test_walks_are_the_same_in_many_cases(draw):
+    await compare_drawn_walks(draw)
+
+
+async def compare_split_walk(name, number):
+    split = split_of(number)
+    async with part(split.graph.items) as whole:
+        hits, walk = await walk_all(whole, policy_of(name, split.graph.roots), split.graph.query)
+        expected = [(split.pair(hit.artifact_id), hit.score) for hit in hits]
+    async with AsyncExitStack() as stack:
+        parts = [await stack.enter_async_context(part(items, each)) for each, items in split.parts.items()]
+        remotes, _ = await stack.enter_async_context(use_remotely(*parts))
+        hits, walk = await walk_all(FederatedCorpus(remotes), policy_of(name, split.roots), split.graph.query)
+        assert [(hit.key, hit.score) for hit in hits] == expected
+        here = await parts_story(FederatedCorpus(parts), policy_of(name, split.roots), split.graph.query)
+        assert [story(each, walk, lambda hit: hit.key) for each in (hits, walk.ranking)] == here[0]
+        assert walk.summary.to_dict() | {"seconds": 0} == here[1]
+
+
+@pytest.mark.parametrize("name", ["Eager", "LinkWalk-in"])
+async def test_a_walk_over_a_graph_on_several_servers_equals_the_walk_over_it_in_one_piece(name):
+    await compare_split_walk(name, 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["Eager-fields", "Mmr", "Beam", "PersonalizedPageRank", "LinkWalk-weighted", "ReverseDependency", "Scored"]
+)
+@given(number=st.integers(0, 2**32))
+@settings(max_examples=examples(8))
+async def test_walks_over_graphs_on_several_servers_equal_walks_over_them_in_one_piece(name, number):
+    await compare_split_walk(name, number)
+
+
+# --- few requests ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy", [Eager(start_k=2, select_k=20), Beam(seed_k=2), PersonalizedPageRank(), PathCoverage()], ids=repr
+)
+async def test_a_step_of_a_walk_is_one_request(policy):
+    async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
+        async with traverse(QUERY, remote, policy=policy, node_budget=20) as walk:
+            async for _ in walk:
+                pass
+        paths = requests.take()
+        steps = [path for path in paths if path == "/store/read_step"]
+        others = [path for path in paths if path != "/store/read_step"]
+        assert len(steps) <= walk.summary.steps + 1
+        assert len(others) <= 4  # the query is embedded, and its seeds are ranked
+        assert "/store/neighbors" not in paths
+
+
+async def test_a_thousand_ids_are_one_request():
+    async with notes(count=3) as corpus, use_remotely(corpus) as ([remote], requests):
+        ids = [f"n{at}" for at in range(997)]
+        assert await remote.store.records_of(ids) == [None] * 997
+        assert requests.take() == ["/store/records_of"]
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+async def test_it_can_be_awaited_or_entered():
+    async with notes() as corpus:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
+        opened = await RemoteCorpus.open("http://corpora.example", "notes", client=client)
+        assert (opened.name, opened.embedder.id, opened.embedder.dim) == ("notes", corpus.embedder.id, 512)
+        await opened.aclose()
+        await opened.aclose()
+        assert not client.is_closed  # its opener closes it
+        async with RemoteCorpus.open("http://corpora.example", "notes", client=client) as again:
+            assert await again.store.counts() == await corpus.store.counts()
+        with pytest.raises(RemoteError, match="is closed"):
+            await again.store.counts()
+        await client.aclose()
+
+
+async def test_what_was_not_opened_says_so():
+    corpus = RemoteCorpus("http://corpora.example", "notes")
+    with pytest.raises(RemoteError, match="is not open; enter it with"):
+        await search(corpus, "keys")
+
+
+async def test_a_corpus_that_the_server_does_not_have_is_not_found():
+    async with notes() as corpus:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
+        with pytest.raises(CorpusNotFound, match=r"corpus 'none' at http://corpora\.example: there is no corpus"):
+            await RemoteCorpus.open("http://corpora.example", "none", client=client)
+        await client.aclose()
+
+
+async def test_an_embedder_of_ones_own_must_be_that_of_the_corpus():
+    async with notes() as corpus:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
+        own = {"client": client, "embedder": HashingEmbedder()}
+        async with RemoteCorpus.open("http://corpora.example", "notes", **own) as remote:
+            assert as_dicts(await search(remote, QUERY)) == as_dicts(await search(corpus, QUERY))
+        with pytest.raises(EmbedderMismatch, match="'hashing"):
+            await RemoteCorpus.open("http://corpora.example", "notes", client=client, embedder=HashingEmbedder(dim=8))
+        await client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"url": "http://ada:hunter2@corpora.example"}, "url must not contain a user or password"),
+        ({"url": "corpora.example"}, "url must be the base of an API"),
+        ({"name": "a/b"}, "cannot name a corpus"),
+        ({"token": "two words"}, "token must contain printable ASCII"),
+        ({"client": object()}, "client must be an httpx.AsyncClient"),
+        ({"timeouts": 5}, "timeouts must be a Timeouts object"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_sent(options, fault):
+    with pytest.raises(ArgumentError, match=fault) as error:
+        RemoteCorpus(**{"url": "http://corpora.example", "name": "notes", **options})
+    assert "hunter2" not in str(error.value)
+    assert "two words" not in str(error.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), "5"])
+def test_times_are_numbers_of_seconds(value):
+    with pytest.raises(ArgumentError, match="read must be"):
+        Timeouts(read=value)
+
+
+def test_a_token_is_shown_nowhere():
+    corpus = RemoteCorpus("http://corpora.example", "notes", token="correct-horse-battery")
+    assert "horse" not in repr(corpus) + repr(vars(corpus))
+
+
+async def test_texts_are_embedded_in_batches():
+    async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
+        texts = [f"text {at}" for at in range(600)]
+        rows = await remote.embedder.embed_documents(texts)
+        assert (rows == await corpus.embedder.embed_documents(texts)).all()
+        assert requests.take() == ["/embed"] * 3
+        assert (await remote.embedder.embed_documents([])).shape == (0, 512)
