@@ -37,7 +37,7 @@ export class HitList {
     if (type !== "hit") return;
     const file = oneLine(metadata.skill_path || metadata.path, 200);
     const passage = clean(text, LONGEST);
-    Object.assign(node, { artifactId: artifact_id, source, kind: oneLine(surface_kind, 40), score, passage, file });
+    Object.assign(node, { source, kind: oneLine(surface_kind, 40), score, passage, file });
     node.place = this.hits.push(node);
     if (node.place <= MOST) this.list.append(this.elementOf(node));
     this.describeRest();
@@ -72,22 +72,15 @@ export class HitList {
 
   /** Return the hits in their final order; those that the ranking leaves out come last. */
   findRanked(ranking) {
-    const waiting = new Map(); // several hits may be of one artifact, so each key leads to a queue
-    const keysOf = node => [node.key, keyOf([node.source ?? null, node.artifactId])];
-    for (const node of this.hits) {
-      node.isRanked = false;
-      for (const key of keysOf(node)) waiting.set(key, [...(waiting.get(key) ?? []), node]);
-    }
-    const order = [];
-    for (const entry of ranking) {
-      const keys = [keyOf(entry.id), keyOf([entry.source ?? null, entry.artifact_id ?? entry.id])];
-      const node = keys.flatMap(key => waiting.get(key) ?? []).find(each => !each.isRanked);
+    const ranked = new Set();
+    for (const { hit: place, score } of ranking) {
+      const node = this.hits[place]; // the places of hits in the stream, from 0
       if (!node) continue;
-      node.isRanked = true;
-      node.score = entry.score ?? node.score;
-      order.push(node);
+      node.score = score;
+      ranked.add(node);
     }
-    return [...order, ...this.hits.filter(node => !node.isRanked)];
+    for (const node of this.hits) node.isRanked = ranked.has(node);
+    return [...ranked, ...this.hits.filter(node => !node.isRanked)];
   }
 
   chooseAnchor(active, before) {

@@ -20,7 +20,7 @@ const headers = () => {
   return token ? { Authorization: `Bearer ${token}` } : {};
 };
 const drawing = new Drawing(byId("drawing"), byId("caption"), showHit);
-const hits = new HitList(byId("hits"), byId("unlisted"), key => drawing.highlight(key));
+export const hits = new HitList(byId("hits"), byId("unlisted"), key => drawing.highlight(key));
 let running = null, lastSpoken = 0;
 
 function showHit(key) {
@@ -63,9 +63,10 @@ async function load() {
   return true;
 }
 function fill({ corpora = [], policies = [], default_policy: chosen = "path-coverage", limits = {} }) {
-  byId("ticks").replaceChildren(...corpora.map(({ name, counts }) => {
+  byId("ticks").replaceChildren(...corpora.map(({ name, counts, error, detail }) => {
     const label = make("label"), box = make("input");
-    Object.assign(box, { type: "checkbox", name: "corpus", value: name, checked: true });
+    Object.assign(box, { type: "checkbox", name: "corpus", value: name, checked: !error, disabled: Boolean(error) });
+    if (error) label.title = oneLine(detail, 300);
     label.append(box, " ", make("bdi", "", oneLine(name, 80)));
     const size = counts?.artifacts?.toLocaleString("en");
     if (size) label.append(make("span", "size", size));
