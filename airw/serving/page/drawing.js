@@ -2,8 +2,8 @@
 import { count, keyOf, nameOf, oneLine } from "./texts.js";
 
 const MOST = 300, MOST_LINKS = 600; // artifacts and further links that are drawn
-const LONGEST = 26; // characters of a label
-const SIZES = { query: 6, hit: 6, router: 4.5, seen: 2.5 }, PAD_X = 80, PAD_Y = 24, HIGH = 14; // pixels
+const LONGEST = 26, DENSE_FROM = 120; // characters of a label; artifacts from which they are drawn small
+const SIZES = { query: 6, hit: 6, router: 4.5, seen: 2.5 }, PAD_X = 80, PAD_Y = 24, HIGH = 14, WIDEST = 130; // pixels
 const EASE = 90; // milliseconds in which a node goes two thirds of its way
 const QUERY = "query";
 const ruler = document.createElement("canvas").getContext("2d");
@@ -141,11 +141,9 @@ export class Drawing {
     const { clientWidth: wide, clientHeight: high } = this.svg, root = this.nodes.get(QUERY), order = [];
     this.svg.setAttribute("viewBox", `${-wide / 2} ${-high / 2} ${wide} ${high}`);
     const stack = [[root, 0]];
-    let rings = 1;
     while (stack.length) { // no recursion: a walk may be deeper than the stack of a browser
       const [node, ring] = stack.pop();
       node.ring = ring;
-      rings = Math.max(rings, ring);
       order.push(node);
       for (const child of [...node.children].reverse()) stack.push([child, ring + 1]);
     }
@@ -157,14 +155,17 @@ export class Drawing {
     for (const node of order) {
       const turn = node === root ? (2 * Math.PI) / node.share : node.turn;
       const angle = node.from + (node.share * turn) / 2;
-      node.toX = Math.cos(angle) * (node.ring / rings) * Math.max(wide / 2 - PAD_X, 20);
-      node.toY = Math.sin(angle) * (node.ring / rings) * Math.max(high / 2 - PAD_Y, 20);
+      Object.assign(node, { toX: Math.cos(angle) * node.ring, toY: Math.sin(angle) * node.ring });
       let from = node.from;
       for (const child of node.children) {
         Object.assign(child, { from, turn });
         from += child.share * turn;
       }
     }
+    for (const node of order) node.side = node.toX < -0.01 ? -1 : 1;
+    stretch(order, "toX", wide - 2 * PAD_X);
+    stretch(order, "toY", high - 2 * PAD_Y);
+    this.svg.classList.toggle("dense", order.length > DENSE_FROM);
     this.thinLabels(wide);
     this.describe();
   }
@@ -174,7 +175,7 @@ export class Drawing {
     const labelled = [...this.nodes.values()].filter(node => node.label);
     const boxes = labelled.map(({ toX, toY }) => [toX - 6, toY - 6, toX + 6, toY + 6]);
     labelled.forEach((node, place) => {
-      const side = node.toX < 0 ? -1 : 1, size = node.width, near = node.toX + side * 9;
+      const { side, width: size } = node, near = node.toX + side * 9;
       const [left, right] = side > 0 ? [near, near + size] : [near - size, near];
       const box = [left, node.toY - HIGH / 2, right, node.toY + HIGH / 2];
       const covers = ([a, b, c, d], other) => other !== place && a < right && left < c && b < box[3] && box[1] < d;
@@ -192,6 +193,13 @@ export class Drawing {
   }
 }
 
+/** Stretch a drawing to the space along one axis, though not to absurd distances, and put it in the middle. */
+function stretch(nodes, axis, space) {
+  const places = nodes.map(node => node[axis]), least = Math.min(...places), most = Math.max(...places);
+  const scale = Math.min(Math.max(space, 40) / Math.max(most - least, 1), WIDEST);
+  for (const node of nodes) node[axis] = (node[axis] - (least + most) / 2) * scale;
+}
+
 const round = number => Math.round(number * 10) / 10;
 const at = ({ x, y }) => `${round(x)} ${round(y)}`;
 
@@ -204,6 +212,6 @@ function place(node) {
   node.circle.setAttribute("cx", round(node.x));
   node.circle.setAttribute("cy", round(node.y));
   if (node.parent) node.line.setAttribute("d", `M${at(node.parent)}L${at(node)}`);
-  node.label?.setAttribute("x", round(node.x + (node.toX < 0 ? -9 : 9)));
+  node.label?.setAttribute("x", round(node.x + node.side * 9));
   node.label?.setAttribute("y", round(node.y + 4));
 }
