@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from airw._base.checks import find_text_fault, name_missing_method
+from airw._base.checks import name_missing_method
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import Corpus
@@ -14,7 +14,7 @@ from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.protocols import OpenCorpus
-from airw.serving.bodies import FieldKinds
+from airw.serving.bodies import FieldKinds, check_texts_of
 from airw.serving.corpora import LONGEST_WAIT
 from airw.serving.queries import check_disclosure, check_ids, take_text
 from airw.serving.service import ApiCall, answer_json
@@ -140,8 +140,7 @@ async def put_artifact(call: ApiCall) -> Response:
     value = fields.get("value")
     if value is None:
         raise ArgumentError("value is missing; send a text, or an object of fields")
-    if fault := find_text_fault(id, allow_nul=False):
-        raise ArgumentError(f"id contains {fault}")
+    check_texts_of({"id": id, "value": value}, allow_nul=False)
     corpus = await _open_writable(call, name)
     async with call.service.corpora.changing(name):
         with call.deadline():

@@ -103,8 +103,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ArgumentError(f"the body must be JSON, which has no {name}")
 
 
-def check_texts_of(body: Mapping[str, Any]) -> None:
-    r"""Refuse half a character, which JSON can write as an escape: no store and no log can keep it.
+def check_texts_of(body: Mapping[str, Any], *, allow_nul: bool = True) -> None:
+    r"""Refuse half a character, which JSON can write as an escape.
+
+    No file and no log can keep it.
+
+    Args:
+        body: The fields.
+        allow_nul: Whether a text may contain NUL.
 
     Raises:
         ArgumentError: If a text or a name in the body has one.
@@ -123,7 +129,7 @@ def check_texts_of(body: Mapping[str, Any]) -> None:
                 waiting += [*part, *part.values()]
             elif isinstance(part, list):
                 waiting += part
-            elif isinstance(part, str) and not part.isascii() and (fault := find_text_fault(part)):
+            elif isinstance(part, str) and (fault := find_text_fault(part, allow_nul=allow_nul)):
                 raise ArgumentError(f"{one_line(name)} contains {fault}")
 
 

@@ -10,7 +10,7 @@ from airw.corpora import search as search_corpus
 from airw.discovery import discover as discover_corpora
 from airw.errors import ArgumentError
 from airw.serving.bodies import FieldKinds
-from airw.serving.queries import check_disclosure, check_finding, take_corpora, take_text
+from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall, answer_json
 
 _TUNING_FIELDS: FieldKinds = {
@@ -47,6 +47,8 @@ DISCOVER_FIELDS: FieldKinds = {
     "merge_weights": (dict, NoneType),
     "merge_rrf_k": (int, NoneType),
     "dedup_by": (str, NoneType),
+    "walk": (bool, str, dict, NoneType),
+    "node_budget": int,
     "source_timeout": (float, NoneType),
 }
 
@@ -68,18 +70,13 @@ async def search(call: ApiCall) -> Response:
 async def discover(call: ApiCall) -> Response:
     """Answer `POST /discover`: the few artifacts that answer a query, or why there are none."""
     options = call.fields(DISCOVER_FIELDS, of="/discover")
-    corpora = await _open_asked(call, options)
+    names = take_corpora(options)
     options = _discover_options(call, options)
     query = options.pop("query")
+    corpora = await call.open(names) if isinstance(names, str) else await call.open_all(names)
     with call.deadline():
         result = await discover_corpora(corpora, query, **options)
     return await answer_json(call.hide_paths(result.to_dict()), is_long=len(result.results) > _MANY)
-
-
-async def _open_asked(call: ApiCall, options: dict[str, Any]) -> Any:
-    """Return the corpus that a request names, or the corpora by name."""
-    names = take_corpora(options)
-    return await call.open(names) if isinstance(names, str) else await call.open_all(names)
 
 
 def _discover_options(call: ApiCall, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +87,10 @@ def _discover_options(call: ApiCall, fields: Mapping[str, Any]) -> dict[str, Any
     """
     options = dict(fields)
     if "query" not in options:
-        raise ArgumentError("query is missing; send it in the body")
+        raise ArgumentError("query is missing; send it with the request")
     check_finding(call, options["query"], options)
+    if isinstance(options.get("walk"), str | dict):
+        options["walk"] = read_policy(call, options["walk"])
     if options.get("disclose_level", "metadata") != "metadata":
         check_disclosure(call, "disclose_level")
         options["roots"] = call.service.roots

@@ -5,7 +5,10 @@ from typing import Any
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+from airw.policies.specs import policy_from_spec
+from airw.serving.limits import ServingLimits
 from airw.serving.service import ApiCall
+from airw.walking import WalkPolicy
 
 _COUNTED = ("k", "max_k")
 _FETCHED_PER_HIT = 5  # as many as a search fetches by default
@@ -52,12 +55,50 @@ def check_finding(call: ApiCall, query: str, options: Mapping[str, Any]) -> None
     _check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
     _check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
     check_filter_size(options.get("filter"), most=limits.max_conditions)
+    _check_most("node_budget", options.get("node_budget"), limits.max_node_budget)
     for name in ("surfaces", "surface_weights", "merge_weights", "min_score"):
         check_length(name, options.get(name), most=limits.max_conditions)
     rerankers = call.service.rerankers
     if options.get("rerank") is not None and options["rerank"] not in rerankers:
         known = f"one of {', '.join(map(repr, rerankers))}" if rerankers else "left out"
         raise ArgumentError(f"rerank must be {known} here, not {short_repr(options['rerank'])}")
+
+
+def read_policy(call: ApiCall, spec: object) -> WalkPolicy:
+    """Return the policy that a request describes, within the limits of the server.
+
+    Args:
+        call: The request.
+        spec: The name of a policy of the library, or its name and parameters.
+
+    Raises:
+        ArgumentError: If there is no such policy, or a parameter cannot be used, or is beyond a limit.
+        FilterError: If a filter of its scope is malformed.
+    """
+    limits = call.service.limits
+    params = spec.get("params") if isinstance(spec, dict) else None
+    if isinstance(params, dict):
+        _check_params(params, limits)
+    policy = policy_from_spec(spec)
+    depth = getattr(policy, "max_depth", None)
+    if depth is not None and depth > limits.max_hops:
+        raise ArgumentError(f"max_depth must be at most {limits.max_hops:,} here, not {depth:,}")
+    return policy
+
+
+def _check_params(params: Mapping[str, Any], limits: ServingLimits) -> None:
+    """Check the sizes of what the parameters of a policy contain.
+
+    Raises:
+        ArgumentError: If one is beyond its limit.
+    """
+    for name, value in params.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            _check_most(name, value, limits.max_node_budget)
+        check_length(name, value, most=limits.max_ids)
+    scope = params.get("scope")
+    if isinstance(scope, dict):
+        check_filter_size(list(scope.values()), most=limits.max_conditions)
 
 
 def check_query_length(call: ApiCall, query: str) -> None:
@@ -91,7 +132,7 @@ def check_filter_size(filter: object, *, most: int) -> None:
         elif isinstance(part, list):
             waiting.extend(part)
         else:
-            count += part is not None or part is not filter
+            count += part is not None
         if count + len(waiting) > most:
             raise ArgumentError(f"filter must have at most {most:,} conditions here, each value of a list included")
 

@@ -1,0 +1,158 @@
+"""`GET`, `PUT` and `DELETE /artifact`: one artifact, its links and files, and its changes."""
+
+import anyio
+import pytest
+
+from airw import build, from_mapping, from_notes
+from airw.serving import Token, app
+from airw.stores import MemoryStore
+from tests.support.served import client, notes, serve_notes
+
+
+async def test_an_artifact_has_its_records_its_ledger_entry_and_its_links():
+    async with serve_notes() as asking:
+        answer = (await asking.get("/artifact", params={"corpus": "notes", "id": "keys.md"})).json()
+        [record] = answer["records"]
+        assert record["text"].startswith("See [[rotation]]")
+        assert (answer["records_left_out"], answer["ledger"]["n_records"]) == (0, 1)
+        ends = [(edge["from"], edge["to"]) for edge in answer["links"]["edges"]]
+        assert ends == [("bread.md", "keys.md"), ("keys.md", "rotation.md")]
+        assert "disclosure" not in answer
+
+
+async def test_an_artifact_that_is_not_there_is_answered_404():
+    async with serve_notes() as asking:
+        answer = await asking.get("/artifact", params={"corpus": "notes", "id": "locks.md"})
+        assert (answer.status_code, answer.json()["error"]) == (404, "NoLedgerEntry")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("corpus=notes", "id must be a list of ids"),
+        ("id=keys.md", "corpus is missing"),
+        ("corpus=notes&id=a&id=b", "id must be there only once"),
+        ("corpus=notes&id=keys.md&level=everything", "level must be one of 'metadata'"),
+        ("corpus=notes&id=keys.md&level=body", "level must be 'metadata' here"),
+        ("corpus=notes&id=keys.md&roots=/", "/artifact takes corpus, id, level"),
+    ],
+)
+async def test_a_wrong_query_string_is_answered_400(query, message):
+    async with serve_notes() as asking:
+        answer = await asking.get(f"/artifact?{query}")
+        assert answer.status_code == 400
+        assert message in answer.json()["detail"]
+
+
+async def test_bodies_are_disclosed_only_below_the_roots_of_the_operator(tmp_path):
+    public, private = tmp_path / "public", tmp_path / "private"
+    for folder in (public, private):
+        folder.mkdir()
+        (folder / "a.md").write_text(f"keys of the {folder.name} team")
+    async with (
+        build(from_notes(public, name="public", embedder="light"), store=MemoryStore()) as one,
+        build(from_notes(private, name="private", embedder="light"), store=MemoryStore()) as other,
+        client(app([one, other], roots=[public])) as asking,
+    ):
+        shown = await asking.get("/artifact", params={"corpus": "public", "id": "a.md", "level": "body"})
+        assert shown.json()["disclosure"]["body"] == "keys of the public team"
+        assert shown.json()["disclosure"]["pointer"] == "a.md"
+        hidden = await asking.get("/artifact", params={"corpus": "private", "id": "a.md", "level": "bundled"})
+        disclosure = hidden.json()["disclosure"]
+        assert (disclosure["body"], disclosure["bundle"]) == (None, [])
+        assert disclosure["metadata"]["disclosure"] == "pointer_outside_roots"
+        assert str(tmp_path) not in shown.text + hidden.text
+
+
+READER = Token(value="reader-of-the-notes-1", read=["notes"])
+WRITER = Token(value="writer-of-the-notes-1", write=["notes"])
+STRANGER = Token(value="stranger-to-the-notes", read=[])
+
+
+async def put(asking, token=None, id="locks.md", value="Locks. See [[keys]]."):
+    headers = {} if token is None else {"Authorization": f"Bearer {token.value}"}
+    return await asking.put("/artifact", json={"corpus": "notes", "id": id, "value": value}, headers=headers)
+
+
+async def test_an_artifact_is_changed_with_the_right_to_and_found_by_the_next_search():
+    async with notes() as corpus, client(app([corpus], tokens=[READER, WRITER, STRANGER])) as asking:
+        assert [(await put(asking, token)).status_code for token in (None, STRANGER, READER)] == [401, 404, 403]
+        answer = await put(asking, WRITER)
+        assert answer.json() == {
+            "corpus": "notes",
+            "id": "locks.md",
+            "added": 1,
+            "updated": 0,
+            "unchanged": 0,
+            "durability": "memory",
+        }
+        assert (await corpus.search("locks", k=1))[0].artifact_id == "locks.md"
+        assert (await put(asking, WRITER)).json()["unchanged"] == 1
+        gone = [
+            await asking.delete(
+                "/artifact",
+                params={"corpus": "notes", "id": "locks.md"},
+                headers={"Authorization": f"Bearer {WRITER.value}"},
+            )
+            for _ in range(2)
+        ]
+        assert [answer.json()["deleted"] for answer in gone] == [1, 0]
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(("is_named", "durability"), [(True, "full"), (False, "normal")])
+async def test_the_answer_states_what_a_change_survives(tmp_path, is_named, durability):
+    file = tmp_path / "notes.airw"
+    async with build(from_mapping({"a": "keys"}, name="notes", embedder="light"), store=file) as corpus:
+        served = file if is_named else corpus
+        async with client(app({"notes": served}, writable=["notes"])) as asking:
+            assert (await put(asking)).json()["durability"] == durability
+
+
+@pytest.mark.parametrize("id", ["", "a\0b", 7, None, ["a"]])
+async def test_an_id_that_cannot_be_stored_is_refused(id):
+    async with serve_notes(writable=["notes"]) as asking:
+        assert (await put(asking, id=id)).status_code == 400
+
+
+@pytest.mark.parametrize("value", [None, 7, ["a"], "half \\ud800", "[[a\\u0000b]]", {"text": 7, "more": "a\0b"}])
+async def test_a_value_that_cannot_be_stored_changes_nothing(value):
+    async with notes() as corpus, client(app([corpus], writable=["notes"])) as asking:
+        headers = {"Content-Type": "application/json"}
+        text = f'"{value}"' if isinstance(value, str) else None
+        if text is None:
+            answer = await put(asking, value=value)
+        else:
+            body = f'{{"corpus": "notes", "id": "locks.md", "value": {text}}}'
+            answer = await asking.put("/artifact", content=body, headers=headers)
+        assert answer.status_code == 400
+        assert await corpus.store.ledger(["locks.md"]) == [None]
+
+
+async def test_a_change_is_refused_early_while_a_build_holds_the_corpus(monkeypatch):
+    monkeypatch.setattr("airw.serving.artifacts.LONGEST_WAIT", 0.05)
+    async with notes() as corpus, client(app([corpus], writable=["notes"])) as asking:
+        async with corpus.store.writing():
+            answer = await put(asking)
+            assert (answer.status_code, answer.json()["error"]) == (409, "StoreBusy")
+            assert answer.headers["retry-after"] == "1"
+        assert (await put(asking)).status_code == 200
+
+
+async def test_changes_of_one_corpus_wait_for_each_other():
+    async with notes() as corpus, client(app([corpus], writable=["notes"])) as asking:
+        statuses = []
+
+        async def change(number):
+            statuses.append((await put(asking, id=f"{number}.md", value="keys")).status_code)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(change, number)
+        assert statuses == [200] * 20
+        assert (await corpus.store.counts())["artifacts"] == 23
+
+
+async def test_without_a_right_to_write_nothing_can_be_changed():
+    async with serve_notes() as asking:
+        assert (await put(asking)).status_code == 403
