@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from airw.serving import artifacts, catalogue, finding, health, links, store_calls
+from airw.serving import artifacts, catalogue, finding, health, links, store_calls, walks
 from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.corpora import ServableCorpora, ServedCorpora
@@ -122,6 +122,8 @@ def app(
 _ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/search"): finding.search,
     ("POST", "/discover"): finding.discover,
+    ("GET", "/traverse"): walks.traverse,
+    ("POST", "/traverse"): walks.traverse,
     ("GET", "/artifact"): artifacts.read_artifact,
     ("PUT", "/artifact"): artifacts.put_artifact,
     ("DELETE", "/artifact"): artifacts.delete_artifact,

@@ -18,13 +18,15 @@ from airw._base.json import dump_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
+from airw.serving.paths import hide_paths
 from airw.serving.problems import describe_problem, problem, status_of
 from airw.serving.stream_budgets import StreamBudget
 from airw.serving.stream_messages import DiscoveryMessages, Message, Messages, WalkMessages
 from airw.serving.ui_messages import UI_HEADERS, encode_ui_message, wants_ui_messages
 from airw.walking import Walk
 
-MEDIA_TYPE = "text/event-stream"
+EVENT_STREAM = "text/event-stream"
+"""The media type of server-sent events."""
 END = "end"
 """The id of the last event."""
 
@@ -136,7 +138,7 @@ class EventStream(Response):
         hide: Returns JSON without what the client must not see.
     """
 
-    media_type = MEDIA_TYPE
+    media_type = EVENT_STREAM
 
     def __init__(
         self,
@@ -145,7 +147,7 @@ class EventStream(Response):
         heartbeat: float,
         max_stall: float,
         admit: Callable[[], AbstractContextManager[None]] = nullcontext,
-        hide: Callable[[Any], Any] = lambda data: data,
+        hide: Callable[[Any], Any] = hide_paths,
     ) -> None:
         # Not the constructor of `Response`, which would count the bytes of a body.
         self.status_code, self.background = 200, None

@@ -8,10 +8,13 @@ from starlette.responses import Response
 
 from airw.corpora import search as search_corpus
 from airw.discovery import discover as discover_corpora
+from airw.discovery import discover_stream
 from airw.errors import ArgumentError
 from airw.serving.bodies import FieldKinds
+from airw.serving.event_streams import EVENT_STREAM
 from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall, answer_json
+from airw.serving.walks import stream_discovery
 
 _TUNING_FIELDS: FieldKinds = {
     "query": str,
@@ -68,12 +71,17 @@ async def search(call: ApiCall) -> Response:
 
 
 async def discover(call: ApiCall) -> Response:
-    """Answer `POST /discover`: the few artifacts that answer a query, or why there are none."""
+    """Answer `POST /discover`: the few artifacts that answer a query, or why there are none.
+
+    A client that accepts `text/event-stream` gets each source as soon as it answers, then the result.
+    """
     options = call.fields(DISCOVER_FIELDS, of="/discover")
     names = take_corpora(options)
     options = _discover_options(call, options)
     query = options.pop("query")
     corpora = await call.open(names) if isinstance(names, str) else await call.open_all(names)
+    if EVENT_STREAM in call.request.headers.get("accept", ""):
+        return stream_discovery(call, discover_stream(corpora, query, **{**options, "timeout": call.timeout()}))
     with call.deadline():
         result = await discover_corpora(corpora, query, **options)
     return await answer_json(call.hide_paths(result.to_dict()), is_long=len(result.results) > _MANY)

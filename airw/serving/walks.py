@@ -1,0 +1,145 @@
+"""The endpoint `GET|POST /traverse`: walks whose hits are sent as they are committed."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from types import NoneType
+from typing import Any
+
+from starlette.responses import Response
+
+from airw import policies
+from airw._base.messages import short_repr
+from airw.discovery import FederatedCorpus
+from airw.discovery.discovery import DiscoveryStream
+from airw.errors import ArgumentError
+from airw.policies.specs import policy_from_spec
+from airw.serving.bodies import FieldKinds
+from airw.serving.event_streams import EventStream, to_messages
+from airw.serving.queries import check_filter_size, check_length, check_query_length, take_corpora, take_text
+from airw.serving.service import ApiCall
+from airw.serving.stream_budgets import StreamBudget
+from airw.serving.stream_messages import Messages
+from airw.traversal import traverse as walk_corpus
+from airw.values import Limits
+from airw.walking import WalkPolicy
+
+TRAVERSE_FIELDS: FieldKinds = {
+    "corpus": str,
+    "corpora": list,
+    "query": str,
+    "policy": (dict, str, NoneType),
+    "node_budget": int,
+    "max_depth": (int, NoneType),
+    "timeout": (float, NoneType),
+    "limits": (dict, NoneType),
+    "edges": bool,
+    "best": (int, NoneType),
+    "max_hits": (int, NoneType),
+    "max_chars": (int, NoneType),
+    "max_tokens": (int, NoneType),
+}
+"""The fields of a request; `query` and one of `corpus` and `corpora` are needed."""
+
+_LIMITS = Limits()
+_BUDGETS = tuple(field.name for field in fields(StreamBudget))
+
+
+async def traverse(call: ApiCall) -> Response:
+    """Answer `/traverse`: a walk of one corpus, or of several as one graph, as a stream of events."""
+    options = call.fields(TRAVERSE_FIELDS, of="/traverse")
+    names, query = take_corpora(options), take_text(options, "query")
+    check_query_length(call, query)
+    edges, best = options.pop("edges", False), options.pop("best", None)
+    budget = StreamBudget(**{name: options.pop(name, None) for name in _BUDGETS})
+    most = call.service.limits.max_node_budget
+    if options.get("node_budget", 0) > most:
+        raise ArgumentError(f"node_budget must be at most {most:,} here, not {short_repr(options['node_budget'])}")
+    if best is not None and best > call.service.limits.max_k:
+        raise ArgumentError(f"best must be at most {call.service.limits.max_k:,} here, not {short_repr(best)}")
+    limits = _read_limits(options.pop("limits", None))
+    policy = _read_policy(call, options.pop("policy", None))
+    corpus = await _open(call, names)
+    policy = policies.default_policy(corpus) if policy is None else policy
+    walk = walk_corpus(
+        query,
+        corpus,
+        policy=policy,
+        max_depth=_choose_depth(call, policy, options),
+        node_budget=options.get("node_budget", min(64, most)),
+        timeout=call.timeout(),
+        limits=limits,
+    )
+    return _stream(call, to_messages(walk, edges=edges, best=best, budget=budget))
+
+
+def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
+    """Return the answer that sends a discovery as a stream of events: each `source`, then the `result`."""
+    return _stream(call, to_messages(stream, edges=False, best=None, budget=StreamBudget()))
+
+
+def _stream(call: ApiCall, messages: Messages) -> Response:
+    service, address = call.service, call.request.client
+    client = call.caller.label or (address.host if address else "")
+    return EventStream(
+        messages,
+        heartbeat=service.limits.heartbeat,
+        max_stall=service.limits.max_stall,
+        admit=partial(service.admission.stream, client),
+        hide=call.hide_paths,
+    )
+
+
+async def _open(call: ApiCall, names: str | list[str]) -> Any:
+    """Return one corpus, or several as one graph; rights are checked before any is opened."""
+    if isinstance(names, str):
+        return await call.open(names)
+    call.caller.require_read(names)
+    return FederatedCorpus(await call.open_all(names))
+
+
+def _choose_depth(call: ApiCall, policy: WalkPolicy, options: Mapping[str, Any]) -> int:
+    """Return the depth cap of a walk; without one, it is that of the server."""
+    most = call.service.limits.max_hops
+    depth = options.get("max_depth", policy.max_depth)
+    if depth is not None and depth > most:
+        raise ArgumentError(f"max_depth must be at most {most:,} here, not {short_repr(depth)}")
+    return most if depth is None else depth
+
+
+def _read_limits(asked: Mapping[str, Any] | None) -> Limits:
+    """Return the limits of a walk; a client may lower those of the library, and not raise them.
+
+    Raises:
+        ArgumentError: If a limit is unknown, raised, or no whole number.
+    """
+    known = [field.name for field in fields(Limits)]
+    for name, value in (asked or {}).items():
+        if name not in known:
+            raise ArgumentError(f"limits takes {', '.join(known)}, not {short_repr(name)}")
+        most = getattr(_LIMITS, name)
+        is_raised = isinstance(value, int) and not isinstance(most, bool) and most is not None and value > most
+        if is_raised:
+            raise ArgumentError(f"{name} in limits must be at most {most:,} here, not {short_repr(value)}")
+    return Limits(**asked or {})
+
+
+def _read_policy(call: ApiCall, spec: Any) -> WalkPolicy | None:
+    """Return the policy of a specification; `None` for the default.
+
+    Raises:
+        ArgumentError: If a parameter is unknown, cannot be used, or is beyond the limits of the server.
+    """
+    if spec is None:
+        return None
+    limits = call.service.limits
+    params = spec.get("params") if isinstance(spec, dict) else None
+    for name, value in (params if isinstance(params, dict) else {}).items():
+        is_count = isinstance(value, int) and isinstance(name, str) and name.endswith("_k")
+        if is_count and value > limits.max_k:
+            raise ArgumentError(f"{name} of a policy must be at most {limits.max_k:,} here, not {short_repr(value)}")
+        check_length(f"{name} of a policy", value, most=limits.max_ids)
+        if name == "scope" and isinstance(value, dict):
+            for part in value.values():
+                check_filter_size(part, most=limits.max_conditions)
+    return policy_from_spec(spec)
