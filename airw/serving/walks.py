@@ -46,7 +46,7 @@ _BUDGETS = tuple(field.name for field in fields(StreamBudget))
 
 
 async def traverse(call: ApiCall) -> Response:
-    """Answer `/traverse`: a walk of one corpus, or of several as one graph, as a stream of events."""
+    """Answer `/traverse`: a walk of one corpus or several, as a stream of events."""
     options = call.fields(TRAVERSE_FIELDS, of="/traverse")
     names, query = take_corpora(options), take_text(options, "query")
     check_query_length(call, query)
