@@ -1,6 +1,5 @@
 """`sse`: a walk as a stream of server-sent events, written while the walk goes on."""
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -18,8 +17,11 @@ from airw._base.json import dump_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
+from airw.serving.ending import Ending
+from airw.serving.logs import RequestRecord, record_of
 from airw.serving.paths import hide_paths
-from airw.serving.problems import describe_problem, problem, status_of
+from airw.serving.problems import ServerStopping, describe_problem
+from airw.serving.service import answer_error, log_failure
 from airw.serving.stream_budgets import StreamBudget
 from airw.serving.stream_messages import DiscoveryMessages, Message, Messages, WalkMessages
 from airw.serving.ui_messages import UI_HEADERS, encode_ui_message, wants_ui_messages
@@ -34,7 +36,6 @@ _HEARTBEAT = b": \n\n"
 _LONG = 16  # messages of usual length; encoding more of them takes about a millisecond
 _PIECE = 32_768  # bytes that are sent at once
 _MOST_DIGITS = 15  # of the id of an event
-_log = logging.getLogger("airw.serving")
 
 
 def sse(
@@ -136,6 +137,7 @@ class EventStream(Response):
         max_stall: The number of seconds that the client may take no data.
         admit: Returns a block in which the stream may run; it raises an error if it may not.
         hide: Returns JSON without what the client must not see.
+        ending: Tells that the server is going to stop.
     """
 
     media_type = EVENT_STREAM
@@ -148,11 +150,12 @@ class EventStream(Response):
         max_stall: float,
         admit: Callable[[], AbstractContextManager[None]] = nullcontext,
         hide: Callable[[Any], Any] = hide_paths,
+        ending: Ending | None = None,
     ) -> None:
         # Not the constructor of `Response`, which would count the bytes of a body.
         self.status_code, self.background = 200, None
         self.messages, self.heartbeat, self.max_stall = messages, heartbeat, max_stall
-        self.hide, self._admit = hide, admit
+        self.hide, self.ending, self._admit = hide, ending or Ending(), admit
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,14 +170,14 @@ class EventStream(Response):
             if wants_ui_messages(headers):
                 self.headers.update(UI_HEADERS)
                 encode = encode_ui_message
-            sending = _Sending(self, encode, skipped, send)
+            sending = _Sending(self, encode, skipped, send, record_of(scope))
             if scope["method"] == "HEAD":
                 await sending.send(b"", more=False)
                 return
             with self._admit():
                 await sending.run(receive)
         except Exception as error:  # noqa: BLE001 - nothing was sent yet, so the error is the answer
-            await problem(error)(scope, receive, send)
+            await answer_error(error)(scope, receive, send)
 
 
 Encode: TypeAlias = Callable[[int, Message, Any], str]
@@ -193,7 +196,10 @@ def encode_event(number: int, message: Message, data: Any) -> str:
         <BLANKLINE>
     """
     # JSON escapes what ends a line, so a text of a document can neither end an event nor begin one.
-    return f"id: {END if message.is_last else number}\nevent: {message.kind}\ndata: {dump_json(data)}\n\n"
+    # Without an id, a client that reconnects goes on after the event before.
+    has_id = message.is_last or message.kind != "error"
+    id_line = f"id: {END if message.is_last else number}\n" if has_id else ""
+    return f"{id_line}event: {message.kind}\ndata: {dump_json(data)}\n\n"
 
 
 def _parse_last_id(last_id: str | None) -> int | None:
@@ -217,8 +223,9 @@ class _Sending:
     The status and the headers leave with the first bytes. So a stream that fails before can still be another answer.
     """
 
-    def __init__(self, stream: EventStream, encode: Encode, skipped: int, send: Send) -> None:
-        self._stream, self._encode, self._skipped, self._send = stream, encode, skipped, send
+    def __init__(self, stream: EventStream, encode: Encode, skipped: int, send: Send, record: RequestRecord) -> None:
+        self._stream, self._encode, self._skipped = stream, encode, skipped
+        self._send, self._record = send, record
         self._turn = anyio.Lock()
         self._has_started = False
         self._count = 0  # messages so far
@@ -231,17 +238,20 @@ class _Sending:
             Exception: The failure of a stream from which nothing was sent.
         """
         failure = None
+        stop: str | None = "disconnected"
         with suppress(_ClientGone), first_error():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, receive, group.cancel_scope)
                 group.start_soon(self._beat)
                 try:
-                    await self._send_all()
+                    stop = await self._send_all()
                 except _ClientGone:
                     pass
                 except Exception as error:  # noqa: BLE001 - raised below, and not as a group
-                    failure = error
+                    failure, stop = error, "failed"
                 group.cancel_scope.cancel()
+        if self._stream.messages.stop is not None and stop is not None:
+            self._record.end_walk(stop)
         if failure is not None:
             raise failure
 
@@ -259,26 +269,47 @@ class _Sending:
                 if anyio.current_time() >= self._last_sent + self._stream.heartbeat:
                     await self._send_pieces(_HEARTBEAT, more=True)
 
-    async def _send_all(self) -> None:
+    async def _send_all(self) -> str | None:
+        """Send everything; return why the walk ended, if there is one."""
         try:
             async with self._stream.messages as messages:
-                is_last = False
-                while not is_last:
-                    # Nothing waits between the stream and the client: the next step begins once these have left.
-                    ready = await messages.read()
-                    is_last = ready[-1].is_last
-                    await self.send(await self._encode_all(ready), more=not is_last)
+                return await self._send_messages(messages)
         except _ClientGone:
             raise
         except Exception as error:
-            if status_of(error) >= 500:
-                _log.exception("a stream failed")
             async with self._turn:  # a heartbeat may be about to start the answer
                 has_started = self._has_started
             if not has_started:
                 raise
-            message = Message("error", partial(describe_problem, error), is_last=True)
+            log_failure(error)
+            # After a failure, a client must not reconnect to fail again; when a server stops, it shall.
+            is_last = not isinstance(error, ServerStopping)
+            message = Message("error", partial(describe_problem, error), is_last=is_last)
             await self.send(await self._encode_all([message]), more=False)
+            return "failed" if is_last else "stopping"
+
+    async def _send_messages(self, messages: Messages) -> str | None:
+        """Send the messages, each step's before the next step begins, so that nothing waits in between.
+
+        Raises:
+            ServerStopping: If the server is going to stop.
+        """
+        while True:
+            ready: list[Message] = []
+            with self._stream.ending.scope():
+                ready = await messages.read()
+            is_last = bool(ready) and ready[-1].is_last
+            await self.send(await self._encode_all(ready), more=not is_last)
+            self._count_hits(ready)
+            if is_last:
+                return messages.stop
+            if self._stream.ending.is_near:
+                raise ServerStopping("the server is going to stop; ask again")
+
+    def _count_hits(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            if message.kind in ("hit", "best"):
+                self._record.count_hit()
 
     async def _encode_all(self, messages: Sequence[Message]) -> bytes:
         first = self._count + 1

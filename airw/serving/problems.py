@@ -35,6 +35,10 @@ class BodyTooSlow(AirwError):
     """The body of a request did not arrive in time."""
 
 
+class ServerStopping(AirwError):
+    """The server is going to stop; another one, or the same one later, can answer."""
+
+
 class DeadlinePassed(AirwError):
     """The request took longer than its deadline."""
 
@@ -45,6 +49,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (TooManyRequests, 429),
     (BodyTooSlow, 408),
     (DeadlinePassed, 504),
+    (ServerStopping, 503),
     (errors.StoreBusy, 409),
     (errors.CorpusNotFound, 404),
     (errors.NoLedgerEntry, 404),
@@ -96,7 +101,7 @@ def problem(error: BaseException) -> Response:
     headers: Mapping[str, str] = {}
     if isinstance(error, TooManyRequests):
         headers = {"Retry-After": str(error.retry_after)}
-    elif isinstance(error, errors.StoreBusy):
+    elif isinstance(error, errors.StoreBusy | ServerStopping):
         headers = {"Retry-After": "1"}
     elif isinstance(error, AccessDenied) and error.status == 401:
         headers = {"WWW-Authenticate": "Bearer"}

@@ -186,11 +186,16 @@ async def _answer(service: Service, endpoint: Endpoint, request: Request) -> Res
 
 def answer_error(error: Exception) -> Response:
     """Return the answer to a request that failed, and log what nobody expected."""
+    log_failure(error)
+    return problem(error)
+
+
+def log_failure(error: Exception) -> None:
+    """Log an error of the server, of which the client learns little."""
     if status_of(error) >= 500:
         # The answer contains no details: they may be secret. For errors of the library, the message is enough.
         is_known = isinstance(error, AirwError)
         _log.error("%s", error_text(error), exc_info=None if is_known else error)
-    return problem(error)
 
 
 async def _run_while_connected(call: ApiCall, endpoint: Endpoint) -> Response:

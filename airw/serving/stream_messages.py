@@ -46,6 +46,11 @@ class Messages(Protocol):
         """Return the messages that are ready, at least one."""
         ...
 
+    @property
+    def stop(self) -> str | None:
+        """Why the walk ended; `None` if it goes on, or if there is none."""
+        ...
+
 
 class WalkMessages:
     """The messages of a walk; nothing runs before the first request.
@@ -90,6 +95,11 @@ class WalkMessages:
                 messages += [*self._correct_best(), Message("summary", self._summarize, is_last=True, weight=weight)]
             if messages:
                 return messages
+
+    @property
+    def stop(self) -> str | None:
+        """Why the walk ended."""
+        return None if self._walk.summary is None else self._walk.summary.stop
 
     def _to_messages(self, events: list[WalkEvent]) -> list[Message]:
         messages, hits = [], []
@@ -208,6 +218,11 @@ class DiscoveryMessages:
             return [Message("result", make_data, is_last=True, weight=1 + len(update.results))]
         weight = 1 + len(update.hits) + len(update.ranking)
         return [Message("source", partial(_with_type, "source", update), weight=weight)]
+
+    @property
+    def stop(self) -> None:
+        """A discovery is no walk."""
+        return
 
 
 def _with_type(kind: str, update: SourceAnswered | DiscoveryResult) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def encode_ui_message(number: int, message: Message, data: Mapping[str, Any]) ->
         parts.append({"type": f"data-{kind}", "data": data, "transient": True})
     if message.is_last and kind != "error":
         parts.append({"type": "finish"})
-    lines = [dump_json(part) for part in parts] + ["[DONE]"] * message.is_last
+    lines = [dump_json(part) for part in parts] + ["[DONE]"] * (message.is_last or kind == "error")
     return "".join(f"data: {line}\n\n" for line in lines)
 
 

@@ -14,6 +14,7 @@ from airw.discovery import FederatedCorpus
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
 from airw.policies.specs import policy_from_spec
+from airw.serving.access import client_of
 from airw.serving.bodies import FieldKinds
 from airw.serving.event_streams import EventStream, to_messages
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_corpora, take_text
@@ -79,14 +80,14 @@ def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
 
 
 def _stream(call: ApiCall, messages: Messages) -> Response:
-    service, address = call.service, call.request.client
-    client = call.caller.label or (address.host if address else "")
+    service, client = call.service, client_of(call.caller, call.request.scope)
     return EventStream(
         messages,
         heartbeat=service.limits.heartbeat,
         max_stall=service.limits.max_stall,
         admit=partial(service.admission.stream, client),
         hide=call.hide_paths,
+        ending=service.ending,
     )
 
 

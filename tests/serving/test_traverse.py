@@ -276,21 +276,69 @@ def test_a_stream_does_not_hold_the_place_of_a_request(backend):
     assert at < 2
 
 
+def read_chain(application, **options):
+    """Return a client that asks for a walk along the chain, and the call that makes it ask."""
+    reader = StreamClient(**options)
+    fields = {**CHAIN, "policy": json.dumps(CHAIN["policy"]), "max_depth": "50"}
+    reader.scope["query_string"] = str(httpx.QueryParams(fields)).encode()
+    return reader, partial(reader.call, application)
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_client_that_leaves_ends_the_calls_of_the_store(backend):
     async def main():
         async with open_chain(delays=1.0) as corpus:
-            leaver = StreamClient(leaves_after=4)
-            fields = {**CHAIN, "policy": json.dumps(CHAIN["policy"]), "max_depth": "50"}
-            leaver.scope["query_string"] = str(httpx.QueryParams(fields)).encode()
-            await leaver.call(app([corpus]))
+            application = app([corpus])
+            leaver, ask = read_chain(application, leaves_after=4)
+            await ask()
             calls = corpus.store.calls.total()
             await anyio.sleep(60)
-            return leaver.kinds, calls, corpus.store.calls.total(), corpus.store.running
+            assert (corpus.store.calls.total(), corpus.store.running) == (calls, 0)
+            return leaver.kinds, calls, application.state.service.metrics.to_text()
 
-    kinds, calls, later, running = run_on_virtual_clock(main, backend=backend)
+    kinds, calls, numbers = run_on_virtual_clock(main, backend=backend)
     assert kinds == ["hit", "progress"] * 2
-    assert (calls, later, running) == (4, 4, 0)  # two in each step
+    assert calls == 4  # two in each step
+    assert 'airw_walks_total{stop="disconnected"} 1' in numbers
+    assert "airw_hits_total 2" in numbers
+    assert "airw_first_hit_seconds_count 1" in numbers
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_server_that_stops_ends_its_streams_so_that_clients_come_back(backend):
+    async def main():
+        async with open_chain(delays=1.0) as corpus:
+            application = app([corpus])
+            reader, ask = read_chain(application)
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                await anyio.sleep(4.5)
+                application.state.service.ending.begin()
+            late, ask = read_chain(application)
+            await ask()
+            return reader, late, corpus.store.running, anyio.current_time()
+
+    reader, late, running, at = run_on_virtual_clock(main, backend=backend)
+    assert reader.kinds == ["hit", "progress"] * 2 + ["error"]
+    assert reader.is_complete
+    assert [event.id for event in reader.events] == ["1", "2", "3", "4", ""]
+    assert reader.events[-1].data["status"] == 503
+    assert (late.status, late.headers["retry-after"], running) == (503, "1", 0)
+    assert at == pytest.approx(4.5, abs=0.01)
+
+
+async def test_the_end_of_each_walk_is_counted():
+    async with open_chain(failures={"neighbors": [None] * 5 + [StoreError("disk full")]}) as corpus:
+        application = app([corpus])
+        async with client(application) as asking:
+            for fields in ({"limits": {"max_hits": 2}}, {"node_budget": 1}, {"best": 2, "max_depth": 20}):
+                await asking.post("/traverse", json={**CHAIN, **fields})
+    numbers = application.state.service.metrics.to_text()
+    assert {line for line in numbers.splitlines() if line.startswith("airw_walks_total{")} == {
+        'airw_walks_total{stop="max_hits"} 1',
+        'airw_walks_total{stop="node_budget"} 1',
+        'airw_walks_total{stop="failed"} 1',
+    }
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -51,7 +51,10 @@ class StreamClient:
             "method": method,
             "path": "/traverse",
             "query_string": b"",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "headers": [
+                (name.lower().encode(), value.encode())
+                for name, value in {"Host": "localhost", **(headers or {})}.items()
+            ],
         }
         self.leaves_after, self.stalls_after, self.pause, self.error = leaves_after, stalls_after, pause, error
         self.sends, self.status, self.headers, self.is_complete = [], None, {}, False
