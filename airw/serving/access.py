@@ -118,6 +118,11 @@ class Access:
         """Return True if each request needs a token."""
         return self._anonymous is None
 
+    @property
+    def needs_token(self) -> bool:
+        """True if a client needs a token."""
+        return self._anonymous is None
+
     def identify(self, authorization: str | None) -> Caller:
         """Return who calls.
 

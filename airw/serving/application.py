@@ -19,6 +19,7 @@ from airw.serving.corpora import ServableCorpora, ServedCorpora
 from airw.serving.limits import ServingLimits
 from airw.serving.metrics import Metrics
 from airw.serving.middleware import answer_metrics, surround
+from airw.serving.openapi import openapi_route
 from airw.serving.page import page_routes
 from airw.serving.problems import answer_problem
 from airw.serving.service import Endpoint, Service, answer_with
@@ -147,6 +148,7 @@ def _routes(service: Service) -> list[Route]:
         Route("/healthz", health.answer_alive, methods=["GET"]),
         Route("/readyz", health.Readiness(service).answer, methods=["GET"]),
         Route("/metrics", partial(answer_metrics, service), methods=["GET"]),
+        openapi_route(service),
         *page_routes(),
     ]
 

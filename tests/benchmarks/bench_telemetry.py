@@ -1,4 +1,4 @@
-"""Cost of spans: walks of a program without OpenTelemetry, with its API alone, and with its SDK.
+"""Cost of spans: walks without OpenTelemetry, with its API alone, and with its SDK.
 
 The peer is the same walk without the question whether somebody wants a span. The SDK keeps its spans in memory.
 """

@@ -1,0 +1,345 @@
+"""The endpoint `GET /openapi.json`: all requests and answers of a server, for programs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import version
+from types import NoneType
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from airw._base.json import dump_json
+from airw.remote.wire import STORE_CALLS
+from airw.serving import artifacts, catalogue, finding, links
+from airw.serving.api_schemas import ApiSchema, describe_answers, describe_fields, refer_to
+from airw.serving.bodies import FieldKinds
+from airw.serving.problems import MEDIA_TYPE
+from airw.serving.service import Service
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+_TYPES: Mapping[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    NoneType: "null",
+}
+_ERRORS: Mapping[int, str] = {
+    400: "The request is malformed, or beyond a limit of the server.",
+    401: "A valid token is needed.",
+    403: "The token does not allow this.",
+    404: "There is no such corpus or artifact, or the caller may not see it.",
+    405: "The path has no such method.",
+    408: "The body did not arrive in time.",
+    409: "Another writer is busy; try again.",
+    413: "The body is too large.",
+    421: "The server does not answer under this host name.",
+    429: "The server has too much to do; try again later.",
+    500: "The server failed; its log says why.",
+    502: "An embedder, a reranker or all corpora failed.",
+    503: "A store, a model or the server itself is not there.",
+    504: "The request took too long.",
+}
+_RETRY: ApiSchema = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiOperation:
+    """A request and its answer, for the document.
+
+    Args:
+        method: The method.
+        path: The path.
+        summary: What it does, on one line.
+        fields: The fields and their types; `None` if it takes any object as body.
+        required: The fields that must be there.
+        answers: The names of schemas of the answer, by media type. `""` is no schema.
+        example: The fields of an example.
+        is_open: True if it needs no token.
+        writes: True if it changes a corpus.
+        one_of: Fields of which exactly one must be there.
+        others: Other statuses with their descriptions; their answers are as those of 200.
+    """
+
+    method: str
+    path: str
+    summary: str
+    fields: FieldKinds | None = None
+    required: tuple[str, ...] = ()
+    answers: Mapping[str, str]
+    example: Mapping[str, Any] | None = None
+    is_open: bool = False
+    writes: bool = False
+    one_of: tuple[str, ...] = ()
+    others: Mapping[int, str] | None = None
+
+
+_CORPUS = {"corpus": "notes"}
+_SEARCH = {**_CORPUS, "query": "rotate the signing keys", "k": 5}
+_ARTIFACT = {**_CORPUS, "id": "keys.md"}
+
+OPERATIONS: tuple[ApiOperation, ...] = (
+    ApiOperation(
+        method="post",
+        path="/search",
+        summary="Search a corpus; the hits come best first.",
+        fields=finding.SEARCH_FIELDS,
+        required=("corpus", "query"),
+        answers={JSON: "SearchAnswer"},
+        example=_SEARCH,
+    ),
+    ApiOperation(
+        method="post",
+        path="/discover",
+        summary="Find the few artifacts of one or several corpora that answer a query, or abstain.",
+        fields=finding.DISCOVER_FIELDS,
+        required=("query",),
+        one_of=("corpus", "corpora"),
+        answers={JSON: "Discovery", EVENTS: ""},
+        example={"corpora": ["notes"], "query": "rotate the signing keys"},
+    ),
+    ApiOperation(
+        method="get",
+        path="/artifact",
+        summary="Read an artifact: its records, its ledger entry and its links.",
+        fields=artifacts.READ_FIELDS,
+        required=("corpus", "id"),
+        answers={JSON: "Artifact"},
+        example=_ARTIFACT,
+    ),
+    ApiOperation(
+        method="put",
+        path="/artifact",
+        summary="Insert an artifact, or replace the one with this id.",
+        fields=artifacts.PUT_FIELDS,
+        required=("corpus", "id", "value"),
+        answers={JSON: "Change"},
+        example={**_ARTIFACT, "value": "Rotate the signing keys every month."},
+        writes=True,
+    ),
+    ApiOperation(
+        method="delete",
+        path="/artifact",
+        summary="Delete an artifact, if it is there.",
+        fields=artifacts.DELETE_FIELDS,
+        required=("corpus", "id"),
+        answers={JSON: "Deletion"},
+        example=_ARTIFACT,
+        writes=True,
+    ),
+    ApiOperation(
+        method="get",
+        path="/tree",
+        summary="Walk along links from some artifacts.",
+        fields=links.TREE_FIELDS,
+        required=("corpus", "roots"),
+        answers={JSON: "Tree"},
+        example={**_CORPUS, "roots": ["keys.md"], "max_hops": 2},
+    ),
+    ApiOperation(
+        method="get",
+        path="/path",
+        summary="Find the shortest path along links between two artifacts.",
+        fields=links.PATH_FIELDS,
+        required=("corpus", "start", "end"),
+        answers={JSON: "Path"},
+        example={**_CORPUS, "start": "keys.md", "end": "bread.md"},
+    ),
+    ApiOperation(
+        method="get",
+        path="/corpora",
+        summary="List the corpora that the caller may read, the policies and the limits.",
+        fields=catalogue.CORPORA_FIELDS,
+        answers={JSON: "Catalogue"},
+    ),
+    ApiOperation(
+        method="post",
+        path="/store/describe",
+        summary="Describe a corpus to a program that will call its store.",
+        fields={"corpus": str},
+        required=("corpus",),
+        answers={JSON: "StoreDescription"},
+        example=_CORPUS,
+    ),
+    ApiOperation(
+        method="post",
+        path="/store/{method}",
+        summary="Call a reading method of the store of a corpus, as `airw.remote` does.",
+        required=("corpus",),
+        answers={JSON: "StoreAnswer"},
+        example={**_CORPUS, "ids": ["keys.md"]},
+    ),
+    ApiOperation(
+        method="post",
+        path="/embed",
+        summary="Embed a query, or texts, with the embedder of a corpus.",
+        fields={"corpus": str, "query": str, "texts": list},
+        required=("corpus",),
+        one_of=("query", "texts"),
+        answers={JSON: "Embedding"},
+        example={**_CORPUS, "query": "rotate the signing keys"},
+    ),
+    ApiOperation(
+        method="get",
+        path="/healthz",
+        summary="Report that the process runs.",
+        fields={},
+        answers={JSON: "Alive"},
+        is_open=True,
+    ),
+    ApiOperation(
+        method="get",
+        path="/readyz",
+        summary="Report whether each corpus opens and answers a read.",
+        fields={},
+        answers={JSON: "Ready"},
+        is_open=True,
+        others={503: "At least one corpus does not."},
+    ),
+    ApiOperation(
+        method="get",
+        path="/openapi.json",
+        summary="Return this document.",
+        fields={},
+        answers={JSON: ""},
+        is_open=True,
+    ),
+)
+"""All requests that a server answers, its page left out."""
+
+
+def openapi_route(service: Service) -> Route:
+    """Return the route of `GET /openapi.json`, which needs no token."""
+    encode = cache(lambda: dump_json(describe_api(service)).encode())
+
+    async def answer(_: Request) -> Response:
+        return Response(encode(), media_type=JSON)
+
+    return Route("/openapi.json", answer, methods=["GET"])
+
+
+def describe_api(service: Service) -> ApiSchema:
+    """Return the OpenAPI document of a server, with its own limits."""
+    fields = describe_fields(service.limits)
+    paths: dict[str, ApiSchema] = {}
+    for operation in OPERATIONS:
+        describe = partial(_describe_operation, operation, fields, service)
+        paths.setdefault(operation.path, {})[operation.method] = describe()
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "airw",
+            "version": version("airw"),
+            "description": "Search, discover and walk corpora. An error is a problem in JSON, with its class.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": describe_answers(),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}] if service.access.needs_token else [],
+    }
+
+
+def _describe_operation(operation: ApiOperation, fields: Mapping[str, ApiSchema], service: Service) -> ApiSchema:
+    described: ApiSchema = {
+        "operationId": _name_operation(operation),
+        "summary": operation.summary,
+        "responses": _describe_responses(operation, needs_token=service.access.needs_token),
+    }
+    if operation.is_open:
+        described["security"] = []
+    has_body = operation.method in ("post", "put")
+    if "{method}" in operation.path:
+        methods = {"type": "string", "enum": sorted(STORE_CALLS)}
+        described["parameters"] = [{"name": "method", "in": "path", "required": True, "schema": methods}]
+    if has_body:
+        described["requestBody"] = {"required": True, "content": {JSON: _describe_body(operation, fields)}}
+    elif operation.fields:
+        described["parameters"] = [
+            _describe_parameter(operation, name, _schema_of(kinds, fields.get(name, {}), is_text=True))
+            for name, kinds in operation.fields.items()
+        ]
+    return described
+
+
+def _name_operation(operation: ApiOperation) -> str:
+    """Return an id such as `getArtifact`, after which generators of clients name functions."""
+    words = "".join(part.capitalize() for part in operation.path.replace(".", "/").split("/") if part.isalpha())
+    return f"{operation.method}{words or 'StoreMethod'}"
+
+
+def _describe_body(operation: ApiOperation, fields: Mapping[str, ApiSchema]) -> ApiSchema:
+    known = operation.fields if operation.fields is not None else {"corpus": str}
+    schema: ApiSchema = {
+        "type": "object",
+        "properties": {name: _schema_of(kinds, fields.get(name, {})) for name, kinds in known.items()},
+        "required": list(operation.required),
+        "additionalProperties": operation.fields is None,
+    }
+    if operation.one_of:
+        schema["oneOf"] = [{"required": [name]} for name in operation.one_of]
+    return {"schema": schema, "example": dict(operation.example or {})}
+
+
+def _describe_parameter(operation: ApiOperation, name: str, schema: ApiSchema) -> ApiSchema:
+    parameter: ApiSchema = {"name": name, "in": "query", "required": name in operation.required}
+    if "description" in schema:
+        parameter["description"] = schema.pop("description")
+    if operation.example and name in operation.example:
+        parameter["example"] = operation.example[name]
+    return {**parameter, "schema": schema}
+
+
+def _schema_of(kinds: type | tuple[type, ...], words: ApiSchema, *, is_text: bool = False) -> ApiSchema:
+    """Return the schema of a field.
+
+    Args:
+        kinds: Its types.
+        words: Its words and bounds.
+        is_text: Whether it is in a query string, which has no null, and an object only as JSON.
+    """
+    every = kinds if isinstance(kinds, tuple) else (kinds,)
+    types = [_TYPES[kind] for kind in every if not (is_text and kind in (NoneType, dict))]
+    schema = {**words, "type": types[0] if len(types) == 1 else types}
+    if "enum" in words and NoneType in every and not is_text:
+        schema["enum"] = [*words["enum"], None]
+    if is_text:
+        schema.pop("examples", None)
+    return schema
+
+
+def _describe_responses(operation: ApiOperation, *, needs_token: bool) -> ApiSchema:
+    content = {kind: {"schema": refer_to(name) if name else {}} for kind, name in operation.answers.items()}
+    for kind, name in operation.answers.items():
+        if not name:
+            content[kind] = {"schema": {"type": "object" if kind == JSON else "string"}}
+    responses: ApiSchema = {"200": {"description": "The answer.", "content": content}}
+    for status, description in (operation.others or {}).items():
+        responses[str(status)] = {"description": description, **({} if status == 204 else {"content": content})}
+    problem = {MEDIA_TYPE: {"schema": refer_to("Problem")}}
+    for status in _errors_of(operation, needs_token=needs_token):
+        headers = {"headers": _RETRY} if status in (409, 429) else {}
+        responses.setdefault(str(status), {"description": _ERRORS[status], **headers, "content": problem})
+    return responses
+
+
+def _errors_of(operation: ApiOperation, *, needs_token: bool) -> list[int]:
+    """Return the statuses of the errors that a request may get."""
+    if operation.is_open:
+        return [405, 421]
+    statuses = {400, 404, 405, 421, 429, 500, 502, 503, 504}
+    if needs_token:
+        statuses |= {401, 403}
+    if operation.method in ("post", "put"):
+        statuses |= {408, 413}
+    if operation.writes:
+        statuses |= {403, 409}
+    return sorted(statuses)
