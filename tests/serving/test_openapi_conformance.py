@@ -74,7 +74,8 @@ def ask(operation, mode, checks, count):
         answer = case.call()
         statuses[answer.status_code] += 1
         # A client may ask for an answer in no time at all.
-        if answer.status_code != 504:
+        limits = {**(case.query or {}), **(case.body if isinstance(case.body, dict) else {})}
+        if not (answer.status_code in (502, 504) and {"timeout", "source_timeout"} & limits.keys()):
             case.validate_response(answer, checks=checks)
 
     run()
