@@ -22,8 +22,8 @@ ENDPOINTS = [
     ("GET", "/artifact", {"corpus": "notes", "id": "a"}),
     ("PUT", "/artifact", {"corpus": "notes", "id": "a", "value": "text"}),
     ("DELETE", "/artifact", {"corpus": "notes", "id": "zzz"}),
-    ("GET", "/tree", {"corpus": "notes", "id": "a"}),
-    ("GET", "/path", {"corpus": "notes", "source": "a", "target": "b"}),
+    ("GET", "/tree", {"corpus": "notes", "roots": "a", "max_hops": 2}),
+    ("GET", "/path", {"corpus": "notes", "start": "a", "end": "b"}),
     ("GET", "/corpora", {}),
     ("GET", "/healthz", {}),
     ("GET", "/readyz", {}),
@@ -58,8 +58,35 @@ class Raw(str):
 
 _NAMES = ["corpus", "corpora", "query", "k", "mode", "filter", "surfaces", "fusion", "alpha", "rrf_k", "fetch_k"]
 _NAMES += ["rerank", "surface_weights", "timeout", "policy", "node_budget", "max_depth", "limits", "id", "ids", "value"]
-_NAMES += ["edges", "ranking", "best", "max_hits", "max_chars", "max_tokens", "level", "source", "target", "direction"]
-_NAMES += ["per_artifact", "query_count", "__class__", "self", "", "corpus\u0000", "cörpus", "a" * 5000]
+_NAMES += [
+    "edges",
+    "ranking",
+    "best",
+    "max_hits",
+    "max_chars",
+    "max_tokens",
+    "level",
+    "start",
+    "end",
+    "roots",
+    "direction",
+]
+_NAMES += [
+    "per_artifact",
+    "max_hops",
+    "types",
+    "rerank",
+    "max_nodes",
+    "merge",
+    "weighted",
+    "query_count",
+    "__class__",
+    "self",
+    "",
+    "corpus\u0000",
+    "cörpus",
+    "a" * 5000,
+]
 
 
 def _values(random):
@@ -323,8 +350,8 @@ def _wrong_target(random):
             "/traverse?corpus=notes&query=keys&policy=" + quote('{"name": "beam", "params": ' + "[" * 5000),
             "/artifact?corpus=notes&id=" + climb,
             "/artifact?corpus=" + climb + "&id=a",
-            "/tree?corpus=notes&id=a&max_depth=-1",
-            "/path?corpus=notes&source=a&target=" + "%00",
+            "/tree?corpus=notes&roots=a&max_hops=-1",
+            "/path?corpus=notes&start=a&end=" + "%00",
             "/?q=<script>alert(1)</script>",
             "/metrics?" + "é",
             "/corpora#x",
@@ -383,13 +410,13 @@ def draw_request(random: randomness.Random):
     return kind, KINDS[kind](random)
 
 
-def send_malformed(port, kind, pieces, random):
+def send_malformed(port, pieces, random, *, seconds):
     """Send a malformed request, and return the statuses of all answers.
 
-    A connection that gets no answer ends after a moment, in good order or with a reset.
+    A connection on which nothing comes for `seconds` ends, in good order or with a reset.
     """
     data = b""
-    with suppress(OSError), Wire(port, seconds=0.02 if kind == "cut" else 0.4) as wire:
+    with suppress(OSError), Wire(port, seconds=seconds) as wire:
         for piece in pieces:
             wire.send(piece)
         data = wire.read_until(_NEVER)

@@ -27,6 +27,7 @@ from airw.serving import app
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60  # seconds until a server counts as hanging; long enough for a busy machine
+MEGABYTE = 1 << 20
 _SETTINGS = {"log_level": "critical", "access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
 
 
@@ -99,7 +100,10 @@ def serve(application, **settings):
         server.loop = asyncio.get_running_loop()
         await server._uvicorn.serve(sockets=[listener])
         server.connections_left = len(server._uvicorn.server_state.connections)
-        server.tasks_left = [str(task) for task in asyncio.all_tasks() - {asyncio.current_task()}]
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:  # uvicorn does not wait for those that it has cancelled
+            _, tasks = await asyncio.wait(tasks, timeout=1)
+        server.tasks_left = [str(task) for task in tasks]
 
     def run():
         try:
@@ -222,6 +226,11 @@ def memory_of(pid="self") -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def files_of(pid="self") -> int:
+    """Return the number of files and sockets that a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 @dataclass(frozen=True)
 class RawAnswer:
     """An answer as it came: its status (0 for none), its headers and all bytes after them."""
@@ -277,14 +286,16 @@ class Wire:
 
         It is less if the server closes the connection or is silent.
         """
-        data = b""
+        data = bytearray()
         with suppress(OSError):
-            while mark not in data and len(data) < most:
+            seen = 0
+            while data.find(mark, max(0, seen - len(mark))) < 0 and len(data) < most:
+                seen = len(data)
                 piece = self.socket.recv(65_536)
                 if not piece:
                     break
                 data += piece
-        return data
+        return bytes(data)
 
     def read_answer(self) -> RawAnswer:
         """Return one answer; its body is read by its length, or else to the end of the connection."""

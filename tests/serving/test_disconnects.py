@@ -1,0 +1,162 @@
+"""Clients that leave, read slowly or read nothing: the walk follows them, and nobody else is held up.
+
+What a walk has done is counted at the store.
+"""
+
+import socket
+import time
+
+import httpx
+import pytest
+
+from airw.serving import ServingLimits, app
+from tests.support.served_corpora import CALLS_A_STEP, CHAIN_WALK, calls_of, make_chain
+from tests.support.serving import MEGABYTE, Wire, exchange, files_of, memory_of, request_bytes, serve, wait_until
+from tests.support.sse_clients import parse_events
+
+CALL = 0.03  # seconds
+SEARCH = request_bytes("POST", "/search", {"corpus": "chain", "query": "keys", "k": 1})
+WALK = request_bytes("POST", "/traverse", CHAIN_WALK)
+
+
+def rest(corpus, server, *, seconds=4 * CALL):
+    """Return how many calls the store gets until all connections have ended, and a while after."""
+    before = calls_of(corpus)
+    wait_until(lambda: server.connections == 0 and corpus.store.running == 0)
+    time.sleep(seconds)
+    return calls_of(corpus) - before
+
+
+def leave(wire):
+    wire.socket.close()
+
+
+def reset(wire):
+    wire.abort()
+
+
+def finish(wire):
+    wire.finish()
+    while wire.socket.recv(65_536):
+        pass
+
+
+@pytest.mark.parametrize("go", [leave, reset, finish])
+def test_a_client_that_leaves_stops_the_walk_within_one_step(go):
+    corpus = make_chain(100, seconds=CALL)
+    with serve(app([corpus])) as server, Wire(server.port) as wire:
+        wire.send(WALK)
+        assert b"event: hit" in wire.read_until(b"event: hit")
+        go(wire)
+        assert rest(corpus, server) <= CALLS_A_STEP
+    assert (server.tasks_left, server.connections_left) == ([], 0)
+
+
+def test_a_client_that_leaves_before_the_first_event_stops_the_walk():
+    corpus = make_chain(100, seconds=CALL)
+    with serve(app([corpus])) as server, Wire(server.port) as wire:
+        wire.send(WALK)
+        wait_until(lambda: calls_of(corpus))
+        reset(wire)
+        assert rest(corpus, server) <= CALLS_A_STEP
+    assert server.tasks_left == []
+
+
+def test_a_client_that_leaves_stops_its_search():
+    corpus = make_chain(100, seconds=60)
+    with serve(app([corpus])) as server, Wire(server.port) as wire:
+        wire.send(SEARCH)
+        wait_until(lambda: corpus.store.running)
+        start = time.monotonic()
+        leave(wire)
+        assert rest(corpus, server) <= 1
+        assert time.monotonic() - start < 10
+    assert server.tasks_left == []
+
+
+def test_the_end_of_a_server_ends_its_walks():
+    corpus = make_chain(1_000, seconds=CALL)
+    with serve(app([corpus]), timeout_graceful_shutdown=0.1) as server, Wire(server.port) as wire:
+        wire.send(WALK)
+        wire.read_until(b"event: hit")
+        server.stop()
+        wire.read_until(b"\r\n0\r\n\r\n")
+    assert (server.tasks_left, server.connections_left, corpus.store.running) == ([], 0, 0)
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_slows_its_own_walk_and_no_other():
+    corpus = make_chain(1_000, text="keys " * 6_000)
+    limits = ServingLimits(max_stall=300)
+    with serve(app([corpus], limits=limits)) as server, Wire(server.port, receive_bytes=4_096) as wire:
+        exchange(server.port, SEARCH)
+        wire.send(WALK)
+        wait_until(lambda: calls_of(corpus) > 50)
+        wait_until(lambda: _is_still(lambda: calls_of(corpus)))
+        taken, memory = calls_of(corpus), memory_of()
+        assert taken < CALLS_A_STEP * 600  # of 1,000 steps, what fits into the buffers of the system
+        times = []
+        for _ in range(20):
+            start = time.monotonic()
+            assert exchange(server.port, SEARCH).status == 200
+            times.append(time.monotonic() - start)
+        searches = calls_of(corpus) - taken
+        assert max(times) < 5
+        time.sleep(1)
+        assert calls_of(corpus) == taken + searches
+        assert memory_of() - memory < 10 * MEGABYTE
+        # Once it reads again, the walk goes on to its end.
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEGABYTE)
+        text = wire.read_until(b"id: end", most=1 << 30)
+        assert text.count(b"event: hit") == 1_000
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_for_long_is_cut():
+    corpus = make_chain(1_000, text="keys " * 6_000)
+    limits = ServingLimits(max_stall=1, max_streams_per_client=1)
+    with serve(app([corpus], limits=limits)) as server, Wire(server.port, receive_bytes=4_096) as wire:
+        wire.send(WALK)
+        wait_until(lambda: calls_of(corpus) > 50)
+        wait_until(lambda: server.connections == 0)
+        done = calls_of(corpus)
+        # Its place is free again.
+        short = {**CHAIN_WALK, "node_budget": 3}
+        answer = httpx.post(f"{server.url}/traverse", json=short)
+        assert parse_events(answer.text)[-1].id == "end"
+        assert done < CALLS_A_STEP * 900
+    assert server.tasks_left == []
+
+
+@pytest.mark.slow
+def test_walks_that_are_left_or_finished_keep_no_file_and_no_memory():
+    corpus = make_chain(60, seconds=0.0)
+    short = {**CHAIN_WALK, "node_budget": 10}
+    with serve(app([corpus])) as server:
+
+        def work(count):
+            with httpx.Client() as client:
+                for at in range(count):
+                    if at % 3:
+                        with Wire(server.port) as wire:
+                            wire.send(WALK)
+                            wire.read_until(b"event: hit")
+                            (leave if at % 2 else reset)(wire)
+                    else:
+                        assert client.post(f"{server.url}/traverse", json=short).status_code == 200
+            corpus.store.log.clear()
+            wait_until(lambda: server.connections == 0)
+
+        work(300)
+        files, memory, tasks = files_of(), memory_of(), server.tasks()
+        work(1_500)
+        assert files_of() <= files
+        assert server.tasks() <= tasks
+        assert memory_of() - memory < 10 * MEGABYTE
+    assert (server.tasks_left, server.connections_left) == ([], 0)
+
+
+def _is_still(count, *, seconds=0.5):
+    before = count()
+    time.sleep(seconds)
+    return count() == before

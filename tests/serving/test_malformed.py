@@ -1,0 +1,108 @@
+"""Malformed requests on a socket: none is an error of the server, and correct ones beside them are answered."""
+
+import threading
+from collections import Counter
+from random import Random
+
+import anyio
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airw import build, from_mapping
+from airw.serving import app
+from airw.stores import MemoryStore
+from tests.support.drawing import examples
+from tests.support.malformed import KINDS, SEARCH, draw_request, send_malformed
+from tests.support.serving import MEGABYTE, Wire, exchange, request_bytes, serve, serve_in_process
+
+NOTES = {"a": "signing keys [[b]]", "b": "cake and keys", "c": "doors"}
+GOOD = request_bytes("POST", "/search", SEARCH)
+THREADS = 16
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A server of a corpus in memory that everybody may change."""
+
+    async def make():
+        return await build(from_mapping(NOTES, name="notes", embedder="light"), store=MemoryStore())
+
+    with serve(app([anyio.run(make)], writable=["notes"])) as running:
+        yield running
+    assert (running.tasks_left, running.connections_left) == ([], 0)
+
+
+@pytest.fixture
+def corpus_file(tmp_path):
+    async def make():
+        async with build(from_mapping(NOTES, name="notes", embedder="light"), store=tmp_path / "notes.airw"):
+            pass
+
+    anyio.run(make)
+    return str(tmp_path / "notes.airw")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=examples(8))
+@given(st.randoms(use_true_random=False))
+def test_a_malformed_request_is_not_an_error_of_the_server(server, kind, random):
+    pieces = KINDS[kind](random)
+    statuses = send_malformed(server.port, pieces, random, seconds=0.01)
+    assert all(status < 500 for status in statuses), (statuses, pieces)
+
+
+@pytest.mark.slow
+def test_10_000_malformed_requests_fail_nothing_and_hold_no_memory(corpus_file):
+    """Requests are sent by 16 threads; after each tenth, the same thread sends a correct one."""
+    statuses, wrong, valid, lock = Counter(), [], Counter(), threading.Lock()
+
+    def attack(port, start, end):
+        random = Random(f"malformed {start}")
+        for at in range(start, end, THREADS):
+            kind, pieces = draw_request(random)
+            answers = send_malformed(port, pieces, random, seconds=0.02 if kind == "cut" else 0.3)
+            answer = exchange(port, GOOD).status if at % 10 == 0 else None
+            with lock:
+                statuses.update(answers)
+                wrong.extend((status, kind, b"".join(pieces)[:500]) for status in answers if status >= 500)
+                if answer is not None:
+                    valid[answer] += 1
+
+    def attack_all(port, start, end):
+        threads = [threading.Thread(target=attack, args=(port, start + at, end)) for at in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with serve_in_process("tests.support.serving:serve_files", [corpus_file], {"writable": ["notes"]}) as server:
+        attack_all(server.port, 0, 2_000)
+        after_some = server.memory()
+        attack_all(server.port, 2_000, 10_000)
+        growth = server.memory() - after_some
+        assert exchange(server.port, GOOD).status == 200
+    assert wrong == []
+    assert valid == {200: 1_000}
+    assert set(statuses) <= {100, 200, 204, 206, 400, 404, 405, 406, 409, 411, 413, 414, 415, 422, 431}, statuses
+    assert growth < 30 * MEGABYTE
+
+
+@pytest.mark.slow
+def test_requests_that_never_end_hold_up_no_others(corpus_file):
+    """300 clients send headers, and 100 send bodies, one byte at a time."""
+    head = request_bytes("POST", "/search", content_length="1000", content_type="application/json")
+    with serve_in_process("tests.support.serving:serve_files", [corpus_file]) as server:
+        assert exchange(server.port, GOOD).status == 200  # the corpus is open
+        slow = [Wire(server.port) for _ in range(400)]
+        try:
+            for at, wire in enumerate(slow):
+                wire.send(head[:20] if at < 300 else head + b"{")
+            for round in range(5):
+                for at, wire in enumerate(slow):
+                    wire.send(head[20 + round : 21 + round] if at < 300 else b" ")
+                assert [exchange(server.port, GOOD, seconds=5).status for _ in range(5)] == [200] * 5
+        finally:
+            for wire in slow:
+                wire.abort()
+        assert exchange(server.port, GOOD).status == 200

@@ -1,0 +1,52 @@
+"""Corpora that a test serves: a chain of artifacts in a store that is slow and counts its calls."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import anyio
+
+from airw import build, from_mapping
+from airw.links import extractor_from
+from airw.serving import ServingLimits, app
+from airw.stores import MemoryStore
+from airw.testing import ScriptedStore
+
+# Each step of this walk commits one more artifact of the chain, at the cost of two calls.
+CHAIN_POLICY = {"name": "personalized-page-rank", "params": {"roots": ["n00000"], "width": 1}}
+CALLS_A_STEP = 2
+CHAIN_WALK = {"corpus": "chain", "query": "keys", "policy": CHAIN_POLICY, "node_budget": 1_000}
+
+
+def name_at(at):
+    return f"n{at:05}"
+
+
+def make_corpus(texts, *, name="notes", links=None):
+    """Return an open corpus in memory, which any event loop may use."""
+
+    async def make():
+        following = None if links is None else extractor_from(lambda name, _: {"NEXT": links.get(name, [])}, id="chain")
+        options = {} if following is None else {"edge_extractor": following}
+        return await build(from_mapping(texts, name=name, embedder="light", **options), store=MemoryStore())
+
+    return anyio.run(make)
+
+
+def make_chain(count, *, seconds=0.0, text="keys"):
+    """Return a corpus of artifacts that are linked in a chain, whose store takes `seconds` for each call of a walk."""
+    names = [name_at(at) for at in range(count)]
+    links = {source: [target] for source, target in pairwise(names)}
+    corpus = make_corpus(dict.fromkeys(names, text), name="chain", links=links)
+    return replace(corpus, store=ScriptedStore(corpus.store, delays=seconds))
+
+
+def calls_of(corpus):
+    """Return the number of calls that the store of a chain has begun."""
+    return corpus.store.calls.total()
+
+
+def chain_app(options):
+    """Return the application of a chain, for `serve_in_process`; `limits` are those of the server."""
+    limits = ServingLimits(**options.pop("limits", {}))
+    text = "keys " * options.pop("words", 1)
+    return app([make_chain(**options, text=text)], limits=limits)
