@@ -115,11 +115,6 @@ class Access:
 
     @property
     def needs_token(self) -> bool:
-        """Return True if each request needs a token."""
-        return self._anonymous is None
-
-    @property
-    def needs_token(self) -> bool:
         """True if a client needs a token."""
         return self._anonymous is None
 
