@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 async def serve(arguments: argparse.Namespace) -> int:
     """Serve corpora over HTTP until the process is told to stop."""
     try:
-        from airw.serving import running
+        from airw.serving import running, workers
     except ModuleNotFoundError as error:
         raise ArgumentError(f"serve needs the package {error.name}: pip install 'airw[serve]'") from error
     names = arguments.names or [choose_corpus(None)]
@@ -41,8 +42,11 @@ async def serve(arguments: argparse.Namespace) -> int:
     with running.listen(arguments.host, arguments.port) as listener:
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
-        print_line(f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")
-        await running.run_server(application, listener)
+        announce = partial(print_line, f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")
+        if arguments.workers > 1:
+            await workers.run_workers(options, listener, arguments.workers, announce)
+        else:
+            await running.run_server(application, listener, announce)
     return 0
 
 

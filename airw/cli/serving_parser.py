@@ -54,6 +54,9 @@ another, and each reads the token file again."""
         default=[],
         help="pages of this origin may ask, such as https://kb.example; repeatable",
     )
+    serve.add_argument(
+        "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"
+    )
     serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
 
 

@@ -6,7 +6,7 @@ A server that stops takes no new connections, answers the requests it has, and t
 import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +23,9 @@ from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
 from airw.serving.token_files import read_tokens
 
-_LONGEST_END = 10  # seconds that running requests have to end
+LONGEST_END = 10
+"""The seconds that running requests have to end when the server stops."""
+
 _LAST_ARRIVALS = 0.3  # seconds; connections that were just accepted send their requests in this time
 _BACKLOG = 2048
 
@@ -103,6 +105,7 @@ class GracefulServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
         super().__init__(config)
+        self.has_started = anyio.Event()
         self._ending = ending
 
     @contextmanager
@@ -110,20 +113,30 @@ class GracefulServer(uvicorn.Server):
         """Leave signals to the caller."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and set the event `has_started`."""
+        await super().startup(sockets)
+        self.has_started.set()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer what has arrived, then close all connections."""
         self._ending.begin()
-        await self._stop_accepting(sockets or [])
+        await self._stop_listening(sockets or [])
         await anyio.sleep(_LAST_ARRIVALS)
         await super().shutdown(sockets)
 
-    async def _stop_accepting(self, sockets: Sequence[socket.socket]) -> None:
+    async def _stop_listening(self, sockets: Sequence[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
         for listener in sockets:
-            # Closing at once would drop a connection that is accepted and has no transport yet.
             with suppress(NotImplementedError):  # on Windows
                 loop.remove_reader(listener)
-        await anyio.lowlevel.checkpoint()
+        # Closing at once would drop connections that are accepted and have no transport yet.
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
+        for server in self.servers:
+            server.close()
+        for listener in sockets:
+            listener.close()
 
 
 def new_server(application: Starlette) -> GracefulServer:
@@ -137,17 +150,29 @@ def new_server(application: Starlette) -> GracefulServer:
         proxy_headers=False,
         server_header=False,
         backlog=_BACKLOG,
-        timeout_graceful_shutdown=_LONGEST_END,
+        timeout_graceful_shutdown=LONGEST_END,
     )
     return GracefulServer(config, application.state.service.ending)
 
 
-async def run_server(application: Starlette, listener: socket.socket) -> None:
-    """Serve in this process, until Ctrl-C or SIGTERM; a second one ends running requests, too."""
+async def run_server(application: Starlette, listener: socket.socket, announce: Callable[[], None]) -> None:
+    """Serve in this process, until Ctrl-C or SIGTERM; a second one ends running requests, too.
+
+    Args:
+        application: What `app` returned.
+        listener: The socket.
+        announce: Called once the server answers.
+    """
     server = new_server(application)
+
+    async def announce_start() -> None:
+        await server.has_started.wait()
+        announce()
+
     with first_error():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_at_signal, server)
+            tasks.start_soon(announce_start)
             await server.serve([listener])
             tasks.cancel_scope.cancel()
 

@@ -1,21 +1,16 @@
 """`airw serve`: what it refuses, and a real server from its start to its end."""
 
-import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 import pytest
 
 from airw.cli import main
 from airw.cli.serving import is_loopback
-
-ROOT = Path(__file__).parents[2]
+from tests.support.serve_command import run_serve
 
 
 @pytest.fixture
@@ -97,40 +92,20 @@ def test_a_missing_package_is_one_line(notes, output_of, monkeypatch):
     output_of("serve", code=2, err=r"airw: serve needs the package uvicorn: pip install 'airw\[serve\]'\n")
 
 
-@contextmanager
-def run_serve(*options):
-    """Run `airw serve` in a process of its own; yield the process and the address it prints."""
-    command = [sys.executable, "-m", "airw", "serve", *map(str, options), "--port", "0"]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        printed = process.stdout.readline()
-        yield process, re.search(r"http://\S+/", printed)[0]
-    finally:
-        process.kill()
-        process.communicate()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_answers_until_it_is_told_to_stop(number, notes):
-    with run_serve("notes") as (process, url):
-        answer = httpx.post(f"{url}search", json={"corpus": "notes", "query": "signing keys"})
+    with run_serve("notes") as server:
+        answer = httpx.post(f"{server.url}search", json={"corpus": "notes", "query": "signing keys"})
         assert [hit["artifact_id"] for hit in answer.json()["hits"]] == ["keys.md", "vault.md"]
-        process.send_signal(number)
-        assert process.wait(5) == 0
+        server.process.send_signal(number)
+        assert server.process.wait(10) == 0
 
 
 @pytest.mark.slow
 def test_a_server_with_tokens_answers_their_bearers_only(notes, token_file):
-    with run_serve("notes", "--tokens", token_file) as (_, url):
+    with run_serve("notes", "--tokens", token_file) as server:
         body = {"corpus": "notes", "query": "signing keys"}
-        assert httpx.post(f"{url}search", json=body).status_code == 401
+        assert httpx.post(f"{server.url}search", json=body).status_code == 401
         bearer = {"Authorization": "Bearer correct-horse-battery"}
-        assert httpx.post(f"{url}search", json=body, headers=bearer).status_code == 200
+        assert httpx.post(f"{server.url}search", json=body, headers=bearer).status_code == 200

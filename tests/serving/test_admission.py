@@ -6,7 +6,7 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airw.serving import ServingLimits
+from airw.serving import ServingLimits, app
 from airw.serving.access import Caller, client_of
 from airw.serving.admission import Admission
 from airw.serving.problems import TooManyRequests
@@ -203,3 +203,57 @@ def test_a_client_is_its_token_or_its_address():
     assert keys == ["10.0.0.1", "2001:db8::/64", "2001:db8::/64", "2001:db8:0:1::/64", "10.0.0.1"]
     assert {client_of(ada, {"client": (address, 1)}) for address in addresses} == {"token 1"}
     assert client_of(nobody, {"client": None}) == client_of(nobody, {}) == ""
+
+
+class Client:
+    """A client of an application that sends one request, and can leave."""
+
+    def __init__(self, application):
+        self.application = application
+        self.sent = []
+        self.has_left = anyio.Event()
+        self._messages = [{"type": "http.request", "body": b'{"corpus": "notes", "query": "keys"}'}]
+
+    async def ask(self):
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/search",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+            "client": ("10.0.0.1", 1),
+        }
+        await self.application(scope, self._receive, self._send)
+
+    async def _receive(self):
+        if self._messages:
+            return self._messages.pop()
+        await self.has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message):
+        self.sent.append(message)
+
+
+async def test_a_request_whose_client_leaves_while_it_waits_is_dropped():
+    application = app(["notes"], limits=ServingLimits(max_requests=1))
+    admission, client = application.state.service.admission, Client(application)
+    async with admission.request("ada"), anyio.create_task_group() as tasks:
+        tasks.start_soon(client.ask)
+        with anyio.fail_after(5):
+            while not admission.waiting:
+                await checkpoint()
+        client.has_left.set()
+        with anyio.fail_after(5):
+            while admission.waiting:
+                await checkpoint()
+    assert admission.running == 0
+
+
+async def test_a_busy_server_says_when_to_try_again():
+    application = app(["notes"], limits=ServingLimits(max_requests=1, max_wait=0.01))
+    client = Client(application)
+    async with application.state.service.admission.request("ada"):
+        await client.ask()
+    headers = dict(client.sent[0]["headers"])
+    assert (client.sent[0]["status"], headers[b"retry-after"]) == (429, b"1")

@@ -1,0 +1,192 @@
+"""Servers in real processes: how they end, and are restarted under load."""
+
+import os
+import pathlib
+import signal
+import time
+
+import anyio
+import httpx
+import pytest
+
+from airw.cli import main
+from tests.support.serve_command import run_serve
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
+
+BODY = {"corpus": "notes", "query": "signing keys"}
+PATIENCE = 60  # seconds
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "keys.md").write_text("# Keys\nRotate the signing keys. See [the vault](vault.md).", encoding="utf-8")
+    (folder / "vault.md").write_text("# Vault\nThe vault is locked.", encoding="utf-8")
+    assert main(["build", str(folder), "--embedder", "light"]) == 0
+    return folder
+
+
+async def wait_for(condition):
+    with anyio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - a process has no event
+            await anyio.sleep(0.02)
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children_of(pid):
+    """Return the processes that serve for a process."""
+    try:
+        with pathlib.Path(f"/proc/{pid}/task/{pid}/children").open(encoding="ascii") as file:
+            pids = list(map(int, file.read().split()))
+        return [each for each in pids if b"resource_tracker" not in command_of(each)]
+    except FileNotFoundError:
+        return []
+
+
+def command_of(pid):
+    try:
+        with pathlib.Path(f"/proc/{pid}/cmdline").open("rb") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def is_running(pid):
+    return command_of(pid) != b""
+
+
+class Load:
+    """Clients that search and write while a server is restarted."""
+
+    def __init__(self, url):
+        self.url = url
+        self.answers = 0
+        self.written = []
+        self.failures = []
+        self.is_over = False
+
+    async def search_with_new_connections(self):
+        while not self.is_over:
+            async with httpx.AsyncClient(timeout=PATIENCE) as client:
+                await self._send(client.post(f"{self.url}search", json=BODY))
+
+    async def search_with_one_connection(self):
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            while not self.is_over:
+                await self._send(client.post(f"{self.url}search", json=BODY))
+
+    async def write(self, name):
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            number = 0
+            while not self.is_over:
+                number += 1
+                body = {"corpus": "notes", "id": f"{name}-{number}.md", "value": f"Note {number} of {name}."}
+                if await self._send(client.put(f"{self.url}artifact", json=body)):
+                    self.written.append(body["id"])
+                await anyio.sleep(0.05)
+
+    async def _send(self, request):
+        try:
+            answer = await request
+        except httpx.HTTPError as error:
+            self.failures.append(repr(error))
+            return False
+        if answer.status_code != 200:
+            self.failures.append(answer.text)
+        self.answers += 1
+        return answer.status_code == 200
+
+
+async def restart(server):
+    """Replace all workers, and return once that is done."""
+    done = sum("replaced 2 workers" in line for line in server.lines)
+    server.process.send_signal(signal.SIGHUP)
+    await wait_for(lambda: sum("replaced 2 workers" in line for line in server.lines) > done)
+
+
+async def test_a_rolling_restart_under_load_loses_no_request(notes):
+    """No request fails, and each acknowledged write is there afterwards."""
+    with run_serve("notes", "--workers", 2, "--write", "notes", "--limit", "max_wait=30") as server:
+        load = Load(server.url)
+        before = children_of(server.process.pid)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(load.search_with_new_connections)
+                tasks.start_soon(load.search_with_one_connection)
+            tasks.start_soon(load.write, "a")
+            for _ in range(2):
+                at_least = load.answers + 20
+                await wait_for(lambda: load.answers >= at_least)  # noqa: B023 - it is called here
+                await restart(server)
+            load.is_over = True
+        assert load.failures == []
+        after = children_of(server.process.pid)
+        assert len(before) == len(after) == 2
+        assert not set(before) & set(after)
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            for id in load.written:
+                answer = await client.get(f"{server.url}artifact", params={"corpus": "notes", "id": id})
+                assert answer.status_code == 200
+        assert load.written
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+        assert not any(map(is_running, after))
+
+
+def test_a_worker_that_dies_is_started_again(notes):
+    with run_serve("notes", "--workers", 2) as server:
+        assert httpx.post(f"{server.url}search", json=BODY, timeout=PATIENCE).status_code == 200
+        victim, other = children_of(server.process.pid)
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: any(f"worker {victim} died" in line for line in server.lines))
+        wait_until(lambda: len(children_of(server.process.pid)) == 2)
+        assert other in children_of(server.process.pid)
+        assert httpx.post(f"{server.url}search", json=BODY, timeout=PATIENCE).status_code == 200
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_workers_end_with_the_process_that_started_them(notes):
+    with run_serve("notes", "--workers", 2) as server:
+        assert httpx.post(f"{server.url}search", json=BODY, timeout=PATIENCE).status_code == 200
+        workers = children_of(server.process.pid)
+        server.process.kill()
+        wait_until(lambda: not any(map(is_running, workers)))
+
+
+def test_a_token_file_that_is_damaged_meanwhile_leaves_the_old_workers(notes, tmp_path):
+    file = tmp_path / "tokens.json"
+    file.touch(mode=0o600)
+    file.write_text('[{"value": "correct-horse-battery"}]', encoding="utf-8")
+    bearer = {"Authorization": "Bearer correct-horse-battery"}
+    with run_serve("notes", "--workers", 2, "--tokens", file) as server:
+        before = children_of(server.process.pid)
+        file.write_text("[", encoding="utf-8")
+        server.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any("the old ones go on" in line for line in server.lines))
+        assert any("it is not JSON" in line for line in server.lines)
+        assert children_of(server.process.pid) == before
+        assert httpx.post(f"{server.url}search", json=BODY, headers=bearer, timeout=PATIENCE).status_code == 200
+
+
+async def test_a_server_that_stops_answers_the_requests_it_has(notes):
+    with run_serve("notes") as server:
+        load = Load(server.url)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(load.search_with_one_connection)
+            await wait_for(lambda: load.answers >= 20)
+            server.process.send_signal(signal.SIGTERM)
+            await wait_for(lambda: server.process.poll() is not None)
+            load.is_over = True
+        assert server.process.returncode == 0
+        assert sum("POST /search 200" in line for line in server.lines) == load.answers

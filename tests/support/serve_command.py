@@ -1,0 +1,45 @@
+"""`airw serve` in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Serving:
+    """A running `airw serve`, with its address and the lines it logs."""
+
+    process: subprocess.Popen
+    url: str
+    lines: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def run_serve(*options):
+    """Run `airw serve` on a port that the system chooses."""
+    command = [sys.executable, "-m", "airw", "serve", *map(str, options), "--port", "0"]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+    lines = []
+    reader = Thread(target=lambda: lines.extend(line for line in process.stderr), daemon=True)
+    reader.start()
+    try:
+        printed = process.stdout.readline()
+        address = re.search(r"http://\S+/", printed)
+        assert address, lines
+        yield Serving(process, address[0], lines)
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(5)
+        process.stdout.close()
+        process.stderr.close()
