@@ -1,12 +1,13 @@
 """Long work in a thread leaves others their turn."""
 
+import sqlite3
 import threading
 import time
 
 import pytest
 
 from airw._base import fairness
-from airw._base.fairness import give_way, note_work, without_pause
+from airw._base.fairness import give_way, hand_over, note_work, without_pause
 
 
 @pytest.fixture
@@ -73,3 +74,31 @@ def test_the_event_loop_never_pauses(pauses):
     work()
     give_way()
     assert not pauses
+
+
+def test_a_function_that_a_database_calls_often_lets_another_thread_have_its_turn():
+    gaps, is_over = [], threading.Event()
+
+    def tick():
+        last = time.perf_counter()
+        while not is_over.is_set():
+            time.sleep(0.001)
+            gaps.append(time.perf_counter() - last)
+            last = time.perf_counter()
+
+    def matches():
+        hand_over()
+        work(0.0003)
+
+    connection = sqlite3.connect(":memory:")
+    connection.create_function("matches", 0, matches)
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT matches() FROM n"
+        connection.execute(query).fetchall()
+    finally:
+        is_over.set()
+        ticker.join()
+        connection.close()
+    assert len(gaps) >= 10  # without it, one or two

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airw._base.checks import find_text_fault
+from airw._base.fairness import hand_over
 from airw._base.slices import dump_in_slices
 from airw.stores._changes import metadata_json
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches
@@ -264,9 +265,11 @@ def _parse(filter: str) -> Filter:
 
 
 def _matches(metadata: str | None, filter: str) -> bool | None:
+    hand_over()
     return None if metadata is None else matches(_parse(filter), json.loads(metadata))
 
 
 def _read_field(metadata: str, path: str) -> str | None:
+    hand_over()
     value = get_field(json.loads(metadata), json.loads(path))
     return None if value is MISSING else metadata_json(value)

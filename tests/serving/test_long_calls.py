@@ -1,0 +1,45 @@
+"""One long call holds up no short one: the connections of a corpus file, through the server."""
+
+import time
+
+import anyio
+import httpx
+import pytest
+
+from airw import build, from_mapping
+from airw.serving import app
+from tests.support.serving import serve
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
+
+# Too many conditions for SQL: each is compared in Python, record by record.
+SLOW = {"$or": [{"title": {"$contains": f"y{number}"}} for number in range(900)]}
+
+
+async def test_short_searches_are_answered_while_a_slow_scan_runs(tmp_path):
+    file = tmp_path / "notes.airw"
+    texts = {str(number): f"note {number} about keys" for number in range(1_000)}
+    source = from_mapping(texts, name="notes", embedder="light", metadata_of=lambda key, _: {"title": key})
+    async with build(source, store=file):
+        pass
+    short = {"corpus": "notes", "query": "keys", "k": 5}
+    seconds, long_seconds = [], []
+    with serve(app({"notes": file})) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as asking:
+
+            async def ask_long():
+                start = time.perf_counter()
+                answer = await asking.post("/search", json={**short, "mode": "lexical", "filter": SLOW})
+                assert answer.status_code == 200
+                long_seconds.append(time.perf_counter() - start)
+
+            await asking.post("/search", json=short)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(ask_long)
+                await anyio.sleep(0.05)
+                while not long_seconds:
+                    start = time.perf_counter()
+                    assert (await asking.post("/search", json=short)).status_code == 200
+                    seconds.append(time.perf_counter() - start)
+    assert len(seconds) >= 5
+    assert max(seconds[:-1]) < long_seconds[0] / 3
