@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from airw.remote.corpus import RemoteCorpus
     from airw.remote.embedder import RemoteEmbedder
     from airw.remote.store import RemoteStore
+    from airw.remote.walk import RemoteWalk
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -17,7 +18,8 @@ else:
             "corpus": ["RemoteCorpus"],
             "embedder": ["RemoteEmbedder"],
             "store": ["RemoteStore"],
+            "walk": ["RemoteWalk"],
         },
     )
 
-__all__ = ["RemoteCorpus", "RemoteEmbedder", "RemoteStore", "Timeouts"]
+__all__ = ["RemoteCorpus", "RemoteEmbedder", "RemoteStore", "RemoteWalk", "Timeouts"]

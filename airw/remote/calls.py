@@ -2,10 +2,11 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -36,8 +37,10 @@ _LARGEST_ANSWER = 1 << 27  # bytes
 _LARGEST_ERROR = 1 << 16
 _LONG_TEXT = 20_000  # bytes; encoding or decoding more takes about a millisecond
 _LONGEST_DETAIL = 400  # characters of a message from the server
+_MOST_PIECES = 1_000  # that have arrived already when a stream is left
 _MAX_CONNECTIONS = 32
 
+_EVENT_STREAM = "text/event-stream"
 _CLIENT_PARTS = ("send", "build_request", "aclose")
 
 
@@ -150,25 +153,12 @@ class CorpusServer:
         label = self.label(of)
         request = await self._request(method, path, body, params, label)
         with self._limit_time(label):
-            for failures in count(1):
-                try:
-                    content = await self._send_once(request, label)
-                    break
-                except RemoteError as error:
-                    if not isinstance(error.__cause__, _LOST) or not may_repeat or failures > _RETRIES:
-                        raise
-                    pause = 0.0
-                except _ServerBusy as refusal:
-                    if not may_repeat or failures > _RETRIES:
-                        raise refusal.error from None
-                    pause = refusal.pause
-                # Many clients that lost the same server do not come back at the same moment.
-                backoff = random.uniform(0, _FIRST_PAUSE * 2**failures)  # noqa: S311 - no secret
-                await anyio.sleep(min(_LONGEST_PAUSE, pause + backoff))
+            send = partial(self._send_once, request, label)
+            content = await (self._repeat(send) if may_repeat else _send_without_repeating(send))
         return await offload_if(len(content) > _LONG_TEXT, _read_answer, content, read, label)
 
-    async def start_stream(self, path: str, *, of: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
-        """Send a request and return the answer, whose body the caller reads and closes.
+    async def start_stream(self, path: str, *, of: str, body: bytes) -> httpx.Response:
+        """Send a request and return the stream that answers it, which the caller reads and closes.
 
         Raises:
             AirwError: What the server says went wrong there.
@@ -176,16 +166,27 @@ class CorpusServer:
         """
         label = self.label(of)
         request = await self._request("POST", path, body, None, label)
-        request.headers.update(headers)
-        with self._limit_time(label), self.translate_errors(label):
-            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
-            if response.status_code == 200:
-                return response
+        request.headers["Accept"] = _EVENT_STREAM
+        with self._limit_time(label):
+            return await self._repeat(lambda: self._start_once(request, label))
+
+    async def _repeat(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send until there is an answer, at most three times."""
+        for failures in count(1):
             try:
-                content = await read_body(response, _LARGEST_ERROR)
-            finally:
-                await close_response(response)
-        raise self._error_of(response, content, label)[0]
+                return await send()
+            except RemoteError as error:
+                if not isinstance(error.__cause__, _LOST) or failures > _RETRIES:
+                    raise
+                pause = 0.0
+            except _ServerBusy as refusal:
+                if failures > _RETRIES:
+                    raise refusal.error from None
+                pause = refusal.pause
+            # Many clients that lost the same server do not come back at the same moment.
+            backoff = random.uniform(0, _FIRST_PAUSE * 2**failures)  # noqa: S311 - no secret
+            await anyio.sleep(min(_LONGEST_PAUSE, pause + backoff))
+        raise AssertionError  # never reached: `count` is infinite
 
     def label(self, corpus: str) -> str:
         """Return the name of a corpus and its server, for messages."""
@@ -235,23 +236,40 @@ class CorpusServer:
             finally:
                 await close_response(response)
         if not response.is_success:
-            error, pause = self._error_of(response, content, label)
-            raise error if pause is None else _ServerBusy(error, pause)
+            raise self._refusal(response, content, label)
         if encoding:
             raise RemoteError(f"{label} answered in the encoding {encoding!r}, although the request asked for none")
         if len(content) > largest:
             raise RemoteError(f"{label} answered with more than {largest:,} bytes; ask for less at once")
         return content
 
+    async def _start_once(self, request: httpx.Request, label: str) -> httpx.Response:
+        with self.translate_errors(label):
+            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            kind = response.headers.get("Content-Type", "").partition(";")[0]
+            if response.status_code == 200 and kind == _EVENT_STREAM and not encoding_of(response):
+                return response
+            try:
+                content = await read_body(response, _LARGEST_ERROR)
+            finally:
+                await close_response(response)
+        if response.is_success:
+            raise RemoteError(f"{label} answered {one_line(kind)!r}, not a stream of events; is it a server of airw?")
+        raise self._refusal(response, content, label)
+
+    def _refusal(self, response: httpx.Response, content: bytes, label: str) -> Exception:
+        error, pause = self._error_of(response, content, label)
+        return error if pause is None else _ServerBusy(error, pause)
+
     def _error_of(self, response: httpx.Response, content: bytes, label: str) -> tuple[AirwError, float | None]:
         """Return the error that an answer other than success means.
 
         With it come the seconds to wait before another attempt, or `None` if none would help.
         """
-        status, (kind, message) = response.status_code, _read_problem(content)
-        detail = one_line(self._redact(message), longest=_LONGEST_DETAIL)
+        status, (kind, message) = response.status_code, _read_problem(_load_quietly(content))
+        detail = one_line(self.redact(message or message_of(content)), longest=_LONGEST_DETAIL)
         if response.has_redirect_location:
-            place = one_line(self._redact(response.headers["Location"]))
+            place = one_line(self.redact(response.headers["Location"]))
             answered = f"{label} answered {status} and points to {place!r}"
             return RemoteError(f"{answered}; use the URL of the server itself"), None
         if kind is None:
@@ -263,7 +281,8 @@ class CorpusServer:
         may_pass = status in _RETRY_STATUSES and (kind is None or pause is not None or kind is StoreBusy)
         return error, (pause or 0.0) if may_pass else None
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """Return a text of the server without the token."""
         return text.replace(self._token, "***") if self._token else text
 
     @contextmanager
@@ -272,7 +291,7 @@ class CorpusServer:
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            described = one_line(self._redact(f"{type(error).__name__}: {error}".strip(": ")))
+            described = one_line(self.redact(f"{type(error).__name__}: {error}".strip(": ")))
             raise RemoteError(f"{label} sent no complete answer ({described}); is it running?") from error
 
 
@@ -280,6 +299,20 @@ async def close_response(response: httpx.Response) -> None:
     """Close an answer; the connection of one that is not complete is closed, too."""
     with anyio.CancelScope(shield=True):
         await response.aclose()
+
+
+async def leave_stream(pieces: AsyncIterator[bytes]) -> None:
+    """End the reading of a stream, with all async generators inside httpx.
+
+    Closing the outermost one would leave the others unfinished, and trio would warn of them. So the reading goes on
+    and is cancelled at once.
+    """
+    with anyio.CancelScope(shield=True), anyio.CancelScope() as reading:
+        reading.cancel()
+        with suppress(httpx.HTTPError, httpx.StreamError):
+            for _ in range(_MOST_PIECES):
+                if await anext(pieces, None) is None:
+                    break
 
 
 async def encode_json(value: Any) -> bytes:
@@ -309,21 +342,39 @@ def _read_answer(content: bytes, read: Callable[[Any], T], label: str) -> T:
     try:
         return read(value)
     except WireFault as fault:
-        raise RemoteError(f"{label} sent an answer that cannot be used: {one_line(str(fault))}") from fault
+        described = one_line(str(fault), longest=_LONGEST_DETAIL)
+        raise RemoteError(f"{label} sent an answer that cannot be used: {described}") from fault
 
 
-def _read_problem(content: bytes) -> tuple[type[AirwError] | None, str]:
-    """Return the class that the problem in an answer names, or `None`, and its message."""
-    try:
-        problem = json.loads(content)
-        name, detail = problem["error"], problem["detail"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return None, message_of(content)
+def error_of_problem(problem: object, label: str, redact: Callable[[str], str]) -> AirwError:
+    """Return the error that a problem of a server describes, of the class that it names."""
+    kind, message = _read_problem(problem)
+    detail = one_line(redact(message), longest=_LONGEST_DETAIL) or "no reason given"
+    return (kind or RemoteError)(f"{label}: {detail}")
+
+
+def _read_problem(problem: object) -> tuple[type[AirwError] | None, str]:
+    """Return the class that a problem names, or `None`, and its message, or `""`."""
+    name, detail = (problem.get("error"), problem.get("detail")) if isinstance(problem, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(detail, str):
-        return None, message_of(content)
+        return None, ""
     kind = getattr(errors, name) if name in errors.__all__ else None
     is_error = isinstance(kind, type) and issubclass(kind, AirwError) and kind is not AirwError
     return kind if is_error else None, detail
+
+
+def _load_quietly(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+async def _send_without_repeating(send: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await send()
+    except _ServerBusy as refusal:
+        raise refusal.error from None
 
 
 def _check_url(url: str) -> str:

@@ -1,22 +1,35 @@
 """`RemoteCorpus`: a corpus on another machine, used like one on this machine."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from airw._base.checks import NAME_RULE, is_valid_name
+from airw._base.checks import NAME_RULE, check_strings, check_text_query, is_valid_name
 from airw._base.messages import short_repr
-from airw.corpora import Opening
+from airw._base.signatures import check_option_names, shows_options
+from airw.corpora import BuildReport, Opening
 from airw.errors import ArgumentError, EmbedderMismatch, RemoteError
+from airw.policies.specs import policy_spec
 from airw.protocols import Embedder
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
 from airw.remote.store import CallLimits, RemoteStore
-from airw.remote.wire import API_VERSIONS, COUNT, TEXT, TEXTS, WireFault, list_of, map_of
+from airw.remote.walk import RemoteWalk
+from airw.remote.wire import API_VERSIONS, COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
+from airw.traversal import traverse
+from airw.values import Limits, SearchHit
+from airw.values.filters import parse_filter, to_mapping
+from airw.walking import Walk, WalkPolicy
 
 if TYPE_CHECKING:
     import httpx
 
+_LIMITS_OF_WALK = asdict(Limits())
+_LOCAL_OPTIONS = frozenset({"boost", "formulate", "rerank_max_chars", "rerank_text"})
+_COUNTS = ("added", "updated", "unchanged", "deleted")
 _LIMITS = ("max_ids", "max_rows", "max_body", "max_texts")
 
 
@@ -102,6 +115,117 @@ class RemoteCorpus:
             raise RemoteError(f"{self!r} is not open; enter it with `async with`, or await RemoteCorpus.open(...)")
         return self._parts
 
+    @shows_options(SearchOptions, SEARCH_DEFAULTS)
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+        """Search the corpus on its server, in one request; see `airw.search` for the options.
+
+        A search with a function among its options, such as a reranker of your own, ranks here instead. It then takes
+        a request for each ranking.
+
+        Raises:
+            ArgumentError: If a value cannot be used, or the server does not allow it.
+            AirwError: What went wrong on the server.
+            RemoteError: If the server cannot be reached, or its answer cannot be used.
+        """
+        check_option_names("search", options, SEARCH_DEFAULTS)
+        fields = _express_options(options)
+        if fields is None:
+            return await answer_query(self, SearchQuery.parse("search", query, options))
+        body = await encode_json({"corpus": self.name, "query": check_text_query(query), **fields})
+        return await self._server.call("POST", "/search", of=self.name, body=body, read=self._read_hits)
+
+    def _read_hits(self, answer: Any) -> list[SearchHit]:
+        hits = answer.get("hits") if isinstance(answer, dict) else None
+        return [unpack_hit(hit, source=self.name) for hit in list_of(VALUE).unpack(hits)]
+
+    def traverse(
+        self,
+        query: str,
+        *,
+        policy: WalkPolicy | None = None,
+        max_depth: int | EllipsisType | None = ...,
+        node_budget: int = 64,
+        timeout: float | None = None,
+        limits: Limits | None = None,
+    ) -> RemoteWalk | Walk:
+        """Walk the corpus on its server, whose hits arrive as they are committed.
+
+        The parameters are those of `airw.traverse`, and so are the hits. A walk with a policy that JSON cannot express,
+        such as one of your own, is walked here instead. It then takes a request for each step.
+
+        Raises:
+            ArgumentError: If an argument cannot be used; raised by this call, before the walk starts.
+            RemoteError: If the corpus is not open.
+        """
+        here = traverse(
+            query, self, policy=policy, max_depth=max_depth, node_budget=node_budget, timeout=timeout, limits=limits
+        )
+        try:
+            spec = policy_spec(here.policy)
+        except ArgumentError:
+            return here
+        fields: dict[str, Any] = {"query": query, "policy": spec, "node_budget": node_budget}
+        if max_depth is not ...:
+            fields["max_depth"] = max_depth
+        if timeout is not None and timeout != math.inf:
+            fields["timeout"] = timeout
+        if limits is not None:
+            fields["limits"] = {name: value for name, value in asdict(limits).items() if value != _LIMITS_OF_WALK[name]}
+        return RemoteWalk(self._server, self.name, fields)
+
+    async def upsert(self, items: Mapping[str, Any]) -> BuildReport:
+        """Insert artifacts, or replace those with the same ids, one request each.
+
+        Args:
+            items: Raw values by id, each a text or a mapping of fields.
+
+        Returns:
+            How many were added, updated and unchanged.
+
+        Raises:
+            ArgumentError: If the server cannot index a value.
+            StoreBusy: If others keep the corpus locked. What was inserted before that stays.
+            RemoteError: If the token may not change the corpus, or the server cannot be reached. After a lost
+                connection it is not known whether the artifact was stored; insert it again.
+        """
+        if not isinstance(items, Mapping):
+            raise ArgumentError(f"items must be a mapping of id to value, not {short_repr(items)}")
+        report = BuildReport()
+        for id, value in items.items():
+            body = await encode_json({"corpus": self.name, "id": id, "value": value})
+            counts = await self._change("PUT", body=body)
+            added, updated, unchanged = (counts.get(name, 0) for name in ("added", "updated", "unchanged"))
+            report = replace(
+                report,
+                added=report.added + added,
+                updated=report.updated + updated,
+                unchanged=report.unchanged + unchanged,
+            )
+        return report
+
+    async def delete(self, artifact_ids: Iterable[str]) -> int:
+        """Delete artifacts, one request each, and return how many were deleted.
+
+        Raises:
+            ArgumentError: If `artifact_ids` is not a list of ids.
+            StoreBusy: If others keep the corpus locked.
+            RemoteError: If the token may not change the corpus, or the server cannot be reached.
+        """
+        deleted = 0
+        for id in check_strings("artifact_ids", artifact_ids):
+            counts = await self._change("DELETE", params={"corpus": self.name, "id": id})
+            deleted += counts.get("deleted", 0)
+        return deleted
+
+    async def _change(
+        self, method: str, *, body: bytes | None = None, params: Mapping[str, str] | None = None
+    ) -> dict[str, int]:
+        """Send a change, once: a second one might undo what others did meanwhile."""
+        self._require_open()
+        return await self._server.call(
+            method, "/artifact", of=self.name, body=body, params=params, read=_read_counts, may_repeat=False
+        )
+
     async def aclose(self) -> None:
         """Close the connections; closing twice is harmless."""
         await self._server.aclose()
@@ -149,6 +273,22 @@ class _Description:
     dim: int
     methods: list[str]
     limits: Mapping[str, int]
+
+
+def _express_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the options of a search as JSON; `None` if that cannot express them."""
+    fields = {name: value for name, value in options.items() if value != SEARCH_DEFAULTS[name]}
+    if "filter" in fields:
+        fields["filter"] = to_mapping(parse_filter(fields["filter"]))
+    if "surfaces" in fields:
+        fields["surfaces"] = [*check_strings("surfaces", fields["surfaces"])]
+    is_plain = all(isinstance(value, str | int | float | list | dict | None) for value in fields.values())
+    return fields if is_plain and not fields.keys() & _LOCAL_OPTIONS else None
+
+
+def _read_counts(answer: Any) -> dict[str, int]:
+    fields = map_of(VALUE).unpack(answer)
+    return {name: COUNT.unpack(value) for name, value in fields.items() if name in _COUNTS}
 
 
 def _read_description(answer: Any) -> _Description:

@@ -27,6 +27,7 @@ from airw.values import (
     LinkCount,
     Ranking,
     Record,
+    SearchHit,
     TermCounts,
     UnresolvedLink,
 )
@@ -458,6 +459,25 @@ def _check_lengths(method: str, count: int | None, *columns: Any) -> None:
     for column in columns:
         if len(column) != count:
             raise WireFault(f"{method} answered about {len(column):,} of {count:,}")
+
+
+def unpack_hit(value: Any, *, source: str) -> SearchHit:
+    """Return the hit that `SearchHit.to_dict` turned into JSON, with another source.
+
+    Raises:
+        WireFault: If it is of another form.
+    """
+    fields = _unpack_object(value)
+    score = optional(NUMBER).unpack(fields.get("score"))
+    return SearchHit(
+        artifact_id=TEXT.unpack(fields.get("artifact_id")),
+        surface_kind=TEXT.unpack(fields.get("surface_kind")),
+        score=math.nan if score is None else score,
+        text=TEXT.unpack(fields.get("text")),
+        metadata=_unpack_object(fields.get("metadata")),
+        source=None if fields.get("source") is None else source,
+        surface_index=optional(COUNT).unpack(fields.get("surface_index")),
+    )
 
 
 def join_answers(method: str, parts: list[Any]) -> Any:

@@ -1,8 +1,9 @@
 """The endpoints of `RemoteCorpus`: the calls of a store, one request each, and embeddings."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from airw.remote.steps import compose_step
 from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
 from airw.serving.bodies import check_fields
 from airw.serving.limits import ServingLimits
+from airw.serving.queries import check_filter_size, check_length, check_query_length
 from airw.serving.service import ApiCall
+from airw.values import Record, UnresolvedLink
 
 _ROWS_PER_ID = 10  # of rankings, for each id that one call may have
 _MOST_TEXTS = 256  # embedded in one call
@@ -53,23 +56,24 @@ async def call_store(call: ApiCall) -> Response:
     body = dict(call.body)
     name = _name_in(body)
     call.caller.require_read([name])
+    check_filter_size(body.get("filter"), most=call.service.limits.max_conditions)
     arguments, options = await _read_arguments(method, body, call.service.limits)
     corpus = await call.open(name)
     answer = await _call_method(corpus, method, arguments, options)
-    return Response(await offload_if(_is_long(arguments), _pack_answer, method, answer), media_type="application/json")
+    content = await offload_if(_is_long(arguments), _pack_answer, method, answer, call.hide_paths)
+    return Response(content, media_type="application/json")
 
 
 async def embed(call: ApiCall) -> Response:
     """Answer `POST /embed`: the vectors of a query or texts, by the embedder of a corpus."""
     check_fields(call.body, {"corpus": str, "query": str, "texts": list}, of="/embed")
-    name, limits = _name_in(call.body), call.service.limits
+    name = _name_in(call.body)
     query, texts = call.body.get("query"), call.body.get("texts")
     if (query is None) == (texts is None):
         raise ArgumentError("send either a query or texts to embed")
-    if query is not None and len(check_query(query)) > limits.max_query_chars:
-        raise ArgumentError(f"query must have at most {limits.max_query_chars:,} characters, not {len(query):,}")
-    if texts is not None and len(texts) > _MOST_TEXTS:
-        raise ArgumentError(f"texts must have at most {_MOST_TEXTS} items, not {len(texts):,}")
+    if query is not None:
+        check_query_length(call, check_query(query))
+    check_length("texts", texts, most=_MOST_TEXTS)
     for text in texts or ():
         check_query(text)
     embedder = (await call.open(name)).embedder
@@ -165,6 +169,32 @@ def _is_long(values: Any) -> bool:
     return any(len(value) > _FEW for value in values if isinstance(value, list | dict | np.ndarray))
 
 
-def _pack_answer(method: str, answer: Any) -> bytes:
-    packed = STORE_CALLS[method].answer.pack(answer)
+def _pack_answer(method: str, answer: Any, hide: Callable[[Any], Any]) -> bytes:
+    packed = STORE_CALLS[method].answer.pack(_hide_paths(method, answer, hide))
     return json.dumps({"answer": packed}, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _hide_paths(method: str, answer: Any, hide: Callable[[Any], Any]) -> Any:
+    """Return an answer without absolute paths: in metadata, settings and links."""
+    match method:
+        case "get_records":
+            return [_hide_in_record(record, hide) for record in answer]
+        case "records_of":
+            return [own and [_hide_in_record(record, hide) for record in own] for own in answer]
+        case "read_step":
+            return answer._replace(records=[_hide_in_record(record, hide) for record in answer.records])
+        case "first_surfaces":
+            return answer._replace(metadata=[hide(metadata) for metadata in answer.metadata])
+        case "config" | "calibration":
+            return hide(answer)
+        case "unresolved_links":
+            return [_hide_in_link(link, hide) for link in answer]
+    return answer
+
+
+def _hide_in_record(record: Record | None, hide: Callable[[Any], Any]) -> Record | None:
+    return None if record is None else replace(record, metadata=hide(record.metadata))
+
+
+def _hide_in_link(unresolved: UnresolvedLink, hide: Callable[[Any], Any]) -> UnresolvedLink:
+    return replace(unresolved, link=replace(unresolved.link, **hide({"file": unresolved.link.file})))

@@ -24,6 +24,7 @@ from tests.support.drawn_walks import EMBEDDER, draw_changes, draw_limits, draw_
 from tests.support.federated_walks import parts_story, policy_of, story
 from tests.support.federations import part, split_of
 from tests.support.remote_corpora import use_remotely
+from tests.support.serving import serve
 
 QUERY = "how to rotate the keys"
 WORDS = ("keys", "bread", "vault", "tyres", "audits")
@@ -83,7 +84,7 @@ async def test_walks_are_the_same(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(draw=st.randoms(use_true_random=False))
 async def test_walks_are_the_same_in_many_cases(draw):
     await compare_drawn_walks(draw)
@@ -119,6 +120,24 @@ async def test_walks_over_graphs_on_several_servers_equal_walks_over_them_in_one
     await compare_split_walk(name, number)
 
 
+@pytest.mark.slow
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("name", ["Eager-fields", "PersonalizedPageRank", "LinkWalk"])
+async def test_a_walk_over_three_servers_on_sockets_equals_the_walk_over_it_in_one_piece(name):
+    number = next(number for number in range(99) if len(split_of(number).parts) == 3)
+    split = split_of(number)
+    async with part(split.graph.items) as whole:
+        hits, _ = await walk_all(whole, policy_of(name, split.graph.roots), split.graph.query)
+    async with AsyncExitStack() as stack:
+        remotes = []
+        for each, items in split.parts.items():
+            corpus = await stack.enter_async_context(part(items, each))
+            server = stack.enter_context(serve(app([corpus])))
+            remotes.append(await stack.enter_async_context(RemoteCorpus(server.url, each)))
+        found, _ = await walk_all(FederatedCorpus(remotes), policy_of(name, split.roots), split.graph.query)
+    assert [(hit.key, hit.score) for hit in found] == [(split.pair(hit.artifact_id), hit.score) for hit in hits]
+
+
 # --- few requests ----------------------------------------------------------------------------------------------------
 
 
@@ -145,18 +164,57 @@ async def test_a_thousand_ids_are_one_request():
         assert requests.take() == ["/store/records_of"]
 
 
+@pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
+async def test_a_search_on_the_server_is_one_request(mode):
+    async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
+        options = {"k": 4, "mode": mode, "filter": {"none": {"$exists": False}}, "surfaces": ["document"]}
+        assert as_dicts(await remote.search(QUERY, **options)) == as_dicts(await corpus.search(QUERY, **options))
+        assert requests.take() == ["/search"]
+
+
+async def test_a_search_with_a_function_is_ranked_here():
+    async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
+        options = {"rerank": lambda _, texts: [len(text) for text in texts], "k": 3}
+        assert as_dicts(await remote.search(QUERY, **options)) == as_dicts(await corpus.search(QUERY, **options))
+        assert "/search" not in requests.take()
+
+
+async def test_a_search_refuses_what_a_search_here_refuses():
+    async with notes() as corpus, use_remotely(corpus) as ([remote], _):
+        with pytest.raises(TypeError, match="did you mean 'surfaces'"):
+            await remote.search(QUERY, surface=["document"])
+        with pytest.raises(ArgumentError, match="blank"):
+            await remote.search(" ")
+        with pytest.raises(ArgumentError, match="mode must be one of"):
+            await remote.search(QUERY, mode="odd")
+
+
+async def test_artifacts_are_inserted_and_deleted_if_the_server_allows_it():
+    async with notes(count=2) as corpus, use_remotely(corpus, writable=["notes"]) as ([remote], _):
+        report = await remote.upsert({"notes-55": "rotate the keys", "notes-00": "rotate the tyres"})
+        assert (report.added, report.updated, report.unchanged) == (1, 1, 0)
+        assert await remote.store.artifact_ids() == ["notes-00", "notes-01", "notes-55"]
+        assert await remote.delete(["notes-55", "absent"]) == 1
+        assert await corpus.store.artifact_ids() == ["notes-00", "notes-01"]
+    async with notes(count=2) as corpus, use_remotely(corpus) as ([remote], _):
+        with pytest.raises(RemoteError, match="cannot be changed"):
+            await remote.upsert({"new": "text"})
+        with pytest.raises(ArgumentError, match="items must be a mapping"):
+            await remote.upsert(["new"])
+
+
 # --- opening ---------------------------------------------------------------------------------------------------------
 
 
 async def test_it_can_be_awaited_or_entered():
     async with notes() as corpus:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
-        opened = await RemoteCorpus.open("http://corpora.example", "notes", client=client)
+        opened = await RemoteCorpus.open("http://localhost", "notes", client=client)
         assert (opened.name, opened.embedder.id, opened.embedder.dim) == ("notes", corpus.embedder.id, 512)
         await opened.aclose()
         await opened.aclose()
         assert not client.is_closed  # its opener closes it
-        async with RemoteCorpus.open("http://corpora.example", "notes", client=client) as again:
+        async with RemoteCorpus.open("http://localhost", "notes", client=client) as again:
             assert await again.store.counts() == await corpus.store.counts()
         with pytest.raises(RemoteError, match="is closed"):
             await again.store.counts()
@@ -164,7 +222,7 @@ async def test_it_can_be_awaited_or_entered():
 
 
 async def test_what_was_not_opened_says_so():
-    corpus = RemoteCorpus("http://corpora.example", "notes")
+    corpus = RemoteCorpus("http://localhost", "notes")
     with pytest.raises(RemoteError, match="is not open; enter it with"):
         await search(corpus, "keys")
 
@@ -172,8 +230,8 @@ async def test_what_was_not_opened_says_so():
 async def test_a_corpus_that_the_server_does_not_have_is_not_found():
     async with notes() as corpus:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
-        with pytest.raises(CorpusNotFound, match=r"corpus 'none' at http://corpora\.example: there is no corpus"):
-            await RemoteCorpus.open("http://corpora.example", "none", client=client)
+        with pytest.raises(CorpusNotFound, match=r"corpus 'none' at http://localhost: there is no corpus"):
+            await RemoteCorpus.open("http://localhost", "none", client=client)
         await client.aclose()
 
 
@@ -181,10 +239,10 @@ async def test_an_embedder_of_ones_own_must_be_that_of_the_corpus():
     async with notes() as corpus:
         client = httpx.AsyncClient(transport=httpx.ASGITransport(app([corpus])))
         own = {"client": client, "embedder": HashingEmbedder()}
-        async with RemoteCorpus.open("http://corpora.example", "notes", **own) as remote:
+        async with RemoteCorpus.open("http://localhost", "notes", **own) as remote:
             assert as_dicts(await search(remote, QUERY)) == as_dicts(await search(corpus, QUERY))
         with pytest.raises(EmbedderMismatch, match="'hashing"):
-            await RemoteCorpus.open("http://corpora.example", "notes", client=client, embedder=HashingEmbedder(dim=8))
+            await RemoteCorpus.open("http://localhost", "notes", client=client, embedder=HashingEmbedder(dim=8))
         await client.aclose()
 
 
@@ -201,7 +259,7 @@ async def test_an_embedder_of_ones_own_must_be_that_of_the_corpus():
 )
 def test_wrong_arguments_are_refused_before_anything_is_sent(options, fault):
     with pytest.raises(ArgumentError, match=fault) as error:
-        RemoteCorpus(**{"url": "http://corpora.example", "name": "notes", **options})
+        RemoteCorpus(**{"url": "http://localhost", "name": "notes", **options})
     assert "hunter2" not in str(error.value)
     assert "two words" not in str(error.value)
 
@@ -213,7 +271,7 @@ def test_times_are_numbers_of_seconds(value):
 
 
 def test_a_token_is_shown_nowhere():
-    corpus = RemoteCorpus("http://corpora.example", "notes", token="correct-horse-battery")
+    corpus = RemoteCorpus("http://localhost", "notes", token="correct-horse-battery")
     assert "horse" not in repr(corpus) + repr(vars(corpus))
 
 

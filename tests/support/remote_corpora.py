@@ -33,7 +33,7 @@ async def use_remotely(*corpora, **options):
             transport = httpx.ASGITransport(app([corpus], **options))
             client = httpx.AsyncClient(transport=transport, event_hooks={"request": [requests.add]})
             await stack.enter_async_context(client)
-            remote = RemoteCorpus("http://corpora.example", corpus.name, client=client)
+            remote = RemoteCorpus("http://localhost", corpus.name, client=client)
             opened.append(await stack.enter_async_context(remote))
         requests.take()
         yield opened, requests

@@ -1,0 +1,239 @@
+"""What servers can do wrong, and how a corpus on them tells it."""
+
+import json
+import random
+from contextlib import asynccontextmanager
+
+import anyio
+import httpx
+import pytest
+
+from airw import Corpus
+from airw.embedders import MissingEmbedder
+from airw.errors import ArgumentError, EmbedderError, RemoteError, StoreBusy, StoreCorrupt, StoreError
+from airw.remote import RemoteCorpus, Timeouts
+from airw.serving import app
+from airw.stores import MemoryStore
+from airw.testing.changes import put
+
+TOKEN = "correct-horse-battery"
+EMBEDDER = MissingEmbedder("e", 4, EmbedderError("nothing embeds here"))
+
+
+class FickleServer:
+    """An application that answers as another one does, but for the answers that are planned."""
+
+    def __init__(self, application):
+        self.application = application
+        self.planned = []
+        self.requests = []
+
+    async def __call__(self, scope, receive, send):
+        self.requests.append((scope["path"], {key.decode(): value.decode() for key, value in scope["headers"]}))
+        answer = self.planned.pop(0) if self.planned else None
+        if answer is None:
+            await self.application(scope, receive, send)
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        status, headers, body = answer
+        pairs = [(key.encode(), value.encode()) for key, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": pairs})
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        await send({"type": "http.response.body", "body": content})
+
+
+@asynccontextmanager
+async def open_fickle(**options):
+    """Yield a remote corpus and its server, on which the next answers can be planned."""
+    async with MemoryStore() as store:
+        await store.apply([put("a", "rotate the keys"), put("b", "bake bread")])
+        server = FickleServer(app([Corpus("notes", store, EMBEDDER)]))
+        async with (
+            httpx.AsyncClient(transport=httpx.ASGITransport(server)) as client,
+            RemoteCorpus("http://localhost", "notes", client=client, **options) as corpus,
+        ):
+            server.requests.clear()
+            yield corpus, server
+
+
+def answer(value):
+    return 200, {}, {"answer": value}
+
+
+def problem(status, error, detail="no", **headers):
+    return status, headers, {"error": error, "status": status, "detail": detail}
+
+
+# --- answers that cannot be used -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("planned", "told"),
+    [
+        ((200, {}, b"<html>hello"), "answered with '<html>hello', which is not JSON"),
+        ((200, {}, b""), "answered with 'nothing', which is not JSON"),
+        ((200, {}, b"[" * 100_000), "which is not JSON"),
+        ((200, {}, b"9" * 5_000), "which is not JSON"),
+        ((200, {}, b"null"), "cannot be used: None is not a list"),
+        (answer([["a"]]), "answered about 1 of 2"),
+        (answer([1, 2]), "1 is not a list"),
+        (answer([["a"], [7]]), "7 is not a string"),
+        (answer("a" * 10_000), "is not a list"),
+        ((200, {"content-encoding": "gzip"}, b"\x1f\x8b"), "in the encoding 'gzip'"),
+        (
+            (302, {"location": "http://elsewhere.example/x"}, b""),
+            "answered 302 and points to 'http://elsewhere.example/x'",
+        ),
+        ((404, {}, b"<html>"), "answered 404: an HTML page"),
+        ((500, {}, {"detail": "one\nline \x1b[2J\u202e"}), r"answered 500: one line \u001b[2J\u202e"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_an_error_that_says_so(planned, told):
+    async with open_fickle() as (corpus, server):
+        server.planned = [planned]
+        with pytest.raises(RemoteError) as error:
+            await corpus.store.resolve(["a", "b"])
+        assert told in str(error.value)
+        assert str(error.value).startswith("corpus 'notes' at http://localhost ")
+        assert len(str(error.value)) < 700
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "told"),
+    [
+        ("similarities", {"shape": [1], "dtype": "<f4", "base64": "AAAA"}, "does not have the shape"),
+        ("similarities", {"shape": [1 << 39], "dtype": "<f4", "base64": ""}, "does not have the shape"),
+        ("similarities", {"shape": [1], "dtype": "<i8", "base64": ""}, "is not an array"),
+        ("similarities", {"shape": [1], "dtype": "<f4", "base64": "%%"}, "not in base64"),
+        ("similarities", {"shape": [0], "dtype": "<f4", "base64": ""}, "answered about 0 of 1"),
+        ("best_of", [["x"], {"shape": [0], "dtype": "<f4", "base64": ""}], "answered about 0 of 1"),
+        ("read_step", [[[]], ["a"], [[], {"shape": [0], "dtype": "<f4", "base64": ""}], [], None], "about 0 of 1"),
+    ],
+)
+async def test_numbers_that_do_not_fit_are_refused(method, value, told):
+    async with open_fickle() as (corpus, server):
+        server.planned = [answer(value)]
+        query, ids = [1.0, 0.0, 0.0, 0.0], ["a"]
+        arguments = (ids, query) if method == "read_step" else (query, ids)
+        with pytest.raises(RemoteError, match=told):
+            await getattr(corpus.store, method)(*arguments)
+
+
+async def test_hits_with_scores_that_are_no_numbers_are_refused():
+    nan = {"shape": [1], "dtype": "<f8", "base64": "AAAAAAAA+H8="}
+    async with open_fickle() as (corpus, server):
+        server.planned = [answer([[["x"], ["a"], nan, None]])]
+        with pytest.raises(RemoteError, match="a score that is not finite"):
+            await corpus.store.search_text(["keys"], 5)
+
+
+async def test_an_answer_of_another_version_is_refused():
+    async with open_fickle() as (corpus, server):
+        description = {
+            "embedder": {"id": "e", "dim": 4},
+            "methods": [],
+            "limits": dict.fromkeys(("max_ids", "max_rows", "max_body", "max_texts"), 9),
+        }
+        server.planned = [(200, {}, {"api": [7], **description}), (200, {}, {"hello": 1})]
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(server))
+        with pytest.raises(RemoteError, match="speaks version 7 of the API, and this library 1"):
+            await RemoteCorpus.open("http://localhost", corpus.name, client=client)
+        with pytest.raises(RemoteError, match="it does not describe a corpus"):
+            await RemoteCorpus.open("http://localhost", corpus.name, client=client)
+        await client.aclose()
+
+
+# --- errors that keep their type -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("planned", "kind"),
+    [
+        (problem(400, "ArgumentError"), ArgumentError),
+        (problem(503, "StoreCorrupt"), StoreCorrupt),
+        (problem(409, "StoreBusy"), StoreBusy),
+        (problem(403, "AirwError"), RemoteError),
+        (problem(400, "KeyboardInterrupt"), RemoteError),
+        (problem(400, "UnknownFieldWarning"), RemoteError),
+        (problem(400, "os"), RemoteError),
+        (problem(400, 7), RemoteError),
+    ],
+)
+async def test_an_error_has_the_type_that_it_had_on_the_server(planned, kind):
+    async with open_fickle() as (corpus, server):
+        server.planned = [planned]
+        with pytest.raises(kind) as error:
+            await corpus.store.counts()
+        assert type(error.value) is kind
+        assert len(server.requests) == 1
+
+
+async def test_a_token_is_sent_in_a_header_and_appears_nowhere_else():
+    async with open_fickle(token=TOKEN) as (corpus, server):
+        await corpus.store.counts()
+        assert server.requests[0][1]["authorization"] == f"Bearer {TOKEN}"
+        assert server.requests[0][1]["accept-encoding"] == "identity"
+        for planned in (
+            problem(401, "AirwError", f"not {TOKEN}"),
+            (302, {"location": f"http://x.example/{TOKEN}"}, b""),
+        ):
+            server.planned = [planned]
+            with pytest.raises(RemoteError) as error:
+                await corpus.store.counts()
+            assert TOKEN not in repr(error.value) + str(error.value.__cause__) + repr(corpus) + repr(corpus.store)
+            assert "***" in str(error.value)
+
+
+# --- sending again ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        httpx.ReadError("reset"),
+        httpx.RemoteProtocolError("closed"),
+        (502, {}, b""),
+        (503, {}, b"busy"),
+        problem(429, "AirwError", **{"retry-after": "0"}),
+        problem(503, "StoreBusy"),
+    ],
+    ids=repr,
+)
+async def test_a_call_is_sent_again_after_a_fault_that_may_pass(fault, monkeypatch):
+    monkeypatch.setattr(random, "uniform", lambda *_: 0.0)
+    async with open_fickle() as (corpus, server):
+        server.planned = [fault, fault]
+        assert (await corpus.store.counts())["artifacts"] == 2
+        assert len(server.requests) == 3
+        server.planned = [fault] * 3
+        with pytest.raises(StoreError):
+            await corpus.store.counts()
+        assert len(server.requests) == 6
+
+
+@pytest.mark.parametrize(
+    "fault", [(500, {}, b""), (400, {}, b""), problem(503, "EmbedderUnavailable"), httpx.ReadTimeout("")]
+)
+async def test_a_call_is_not_sent_again_if_that_would_not_help(fault):
+    async with open_fickle() as (corpus, server):
+        server.planned = [fault]
+        with pytest.raises((RemoteError, EmbedderError)):
+            await corpus.store.counts()
+        assert len(server.requests) == 1
+
+
+async def test_a_change_is_sent_once():
+    async with open_fickle() as (corpus, server):
+        server.planned = [httpx.ReadError("reset")]
+        with pytest.raises(RemoteError):
+            await corpus.upsert({"c": "text"})
+        assert len(server.requests) == 1
+
+
+async def test_all_attempts_together_take_no_longer_than_the_total():
+    async with open_fickle(timeouts=Timeouts(total=0.2)) as (corpus, server):
+        server.planned = [(503, {"retry-after": "3600"}, b"")]
+        with anyio.fail_after(5), pytest.raises(RemoteError, match=r"did not answer within total=0\.2 s"):
+            await corpus.store.counts()
