@@ -3,7 +3,7 @@ import { count, keyOf, nameOf, oneLine } from "./texts.js";
 
 const MOST = 300, MOST_LINKS = 600; // artifacts and further links that are drawn
 const LONGEST = 26, DENSE_FROM = 120; // characters of a label; artifacts from which they are drawn small
-const SIZES = { query: 6, hit: 6, router: 4.5, seen: 2.5 }, PAD_X = 80, PAD_Y = 24, HIGH = 14, WIDEST = 130; // pixels
+const SIZES = { query: 6, hit: 6, router: 4.5, seen: 2.5 }, PAD_Y = 24, HIGH = 14, WIDEST = 110; // pixels
 const EASE = 90; // milliseconds in which a node goes two thirds of its way
 const QUERY = "query";
 const ruler = document.createElement("canvas").getContext("2d");
@@ -163,7 +163,7 @@ export class Drawing {
       }
     }
     for (const node of order) node.side = node.toX < -0.01 ? -1 : 1;
-    stretch(order, "toX", wide - 2 * PAD_X);
+    stretch(order, "toX", 0.6 * wide); // the rest is for labels
     stretch(order, "toY", high - 2 * PAD_Y);
     this.svg.classList.toggle("dense", order.length > DENSE_FROM);
     this.thinLabels(wide);

@@ -132,7 +132,6 @@ async function walk() {
     complain(error.message);
     return;
   }
-  if (location.hash !== writeLink()) history.pushState(null, "", writeLink());
   const control = running = new AbortController(), { signal } = control;
   hits.clear();
   drawing.clear();
@@ -188,7 +187,11 @@ function fail(error) {
   show(hits.size ? `Failed after ${count(hits.size, "hit")}.` : "No walk.");
 }
 
-form.addEventListener("submit", event => { event.preventDefault(); walk(); });
+form.addEventListener("submit", event => {
+  event.preventDefault();
+  if (location.hash !== writeLink()) history.pushState(null, "", writeLink());
+  walk();
+});
 stop.addEventListener("click", () => running?.abort());
 byId("copy").addEventListener("click", copyLink);
 byId("forget").addEventListener("click", () => { sessionStorage.removeItem(tokenPlace); location.reload(); });
