@@ -54,6 +54,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (errors.CorpusNotFound, 404),
     (errors.NoLedgerEntry, 404),
     (errors.SeedNotFound, 404),
+    (errors.EmbedderMismatch, 400),
     (errors.EmbedderUnavailable, 503),
     (errors.RerankerUnavailable, 503),
     (errors.EmbedderError, 502),
