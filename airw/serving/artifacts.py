@@ -6,6 +6,7 @@ from typing import Any
 from starlette.responses import Response
 
 from airw._base.checks import name_missing_method
+from airw._base.concurrency import offload_if
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.corpora import Corpus
@@ -47,18 +48,19 @@ async def read_artifact(call: ApiCall) -> Response:
     corpus = await call.open(name)
     with call.deadline():
         records = await _read_records(corpus, id)
+        is_long = len(records) > _MANY
         ledger = await _read_ledger(corpus, id)
         answer: dict[str, Any] = {
             "corpus": name,
             "id": id,
-            "records": [_record_dict(record) for record in records],
+            "records": await offload_if(is_long, lambda: [_record_dict(record) for record in records]),
             "records_left_out": ledger["n_records"] - len(records) if ledger is not None else None,
             "ledger": ledger,
             "links": await _read_links(corpus, id),
         }
         if level is not None:
             answer["disclosure"] = await _disclose(call, corpus, records, level)
-    return await answer_json(call.hide_paths(answer), is_long=len(records) > _MANY)
+    return await answer_json(await offload_if(is_long, call.hide_paths, answer), is_long=is_long)
 
 
 async def _read_records(corpus: OpenCorpus[Any], id: str) -> Sequence[Record]:

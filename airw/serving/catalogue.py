@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+import anyio
 from starlette.responses import Response
 
 from airw._base.concurrency import map_bounded
@@ -18,6 +19,7 @@ from airw.serving.service import ApiCall, answer_json
 
 CORPORA_FIELDS: FieldKinds = {"timeout": float}
 
+_LONGEST = 3.0  # seconds for one corpus; others are listed all the same
 _AT_ONCE = 8  # corpora that are opened at the same time
 
 # The methods by which a client knows what a store can do; the names are those of the protocols.
@@ -62,10 +64,13 @@ async def list_corpora(call: ApiCall) -> Response:
 async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
     """Return what a client may know of a corpus."""
     try:
-        corpus = await call.open(name)
-        counts = await corpus.store.counts() if hasattr(corpus.store, "counts") else None
+        with anyio.move_on_after(_LONGEST) as scope:
+            corpus = await call.open(name)
+            counts = await corpus.store.counts() if hasattr(corpus.store, "counts") else None
     except AirwError as error:
         return {"name": name, "error": describe_problem(error)["error"], "detail": describe_problem(error)["detail"]}
+    if scope.cancelled_caught:
+        return {"name": name, "error": "StoreError", "detail": f"no answer within {_LONGEST:g} seconds"}
     return {
         "name": name,
         "embedder_id": corpus.embedder.id,

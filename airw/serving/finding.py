@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from airw._base.concurrency import offload_if
 from airw.corpora import search as search_corpus
 from airw.discovery import discover as discover_corpora
 from airw.discovery import discover_stream
@@ -67,7 +68,9 @@ async def search(call: ApiCall) -> Response:
     corpus = await call.open(name)
     with call.deadline():
         hits = await search_corpus(corpus, query, **options)
-    return await answer_json({"hits": _to_dicts(call, hits)}, is_long=len(hits) > _MANY)
+    is_long = len(hits) > _MANY
+    value = {"hits": await offload_if(is_long, _to_dicts, call, hits)}
+    return await answer_json(value, is_long=is_long)
 
 
 async def discover(call: ApiCall) -> Response:
@@ -84,7 +87,9 @@ async def discover(call: ApiCall) -> Response:
         return stream_discovery(call, discover_stream(corpora, query, **{**options, "timeout": call.timeout()}))
     with call.deadline():
         result = await discover_corpora(corpora, query, **options)
-    return await answer_json(call.hide_paths(result.to_dict()), is_long=len(result.results) > _MANY)
+    is_long = len(result.results) > _MANY
+    value = await offload_if(is_long, lambda: call.hide_paths(result.to_dict()))
+    return await answer_json(value, is_long=is_long)
 
 
 def _discover_options(call: ApiCall, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,9 +77,9 @@ async def _check(service: Service, name: str) -> dict[str, Any] | None:
     try:
         with anyio.move_on_after(_LONGEST_CHECK):
             corpus = await service.corpora.get(name, visible=[name])
-            if hasattr(corpus.store, "config"):
-                await corpus.store.config()
-            # Reads the tables of records, which opening does not.
+            # Reads of the tables of records and links, which opening does not read.
+            if hasattr(corpus.store, "counts"):
+                await corpus.store.counts()
             await corpus.store.get_records(["-"])
             return None
     except AirwError as error:

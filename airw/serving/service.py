@@ -1,6 +1,7 @@
 """A server's parts in one place, and the way of each request through them."""
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from airw.serving.problems import BodyTooSlow, DeadlinePassed, problem, status_o
 
 _log = logging.getLogger("airw.serving")
 _LONGEST_BODY = 10.0  # seconds until all of a body must be there
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half a character, or of one of two halves
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
@@ -80,12 +82,14 @@ class ApiCall:
         request: The request; only its headers, its path and its query string are left to read.
         caller: Who calls.
         body: The fields of the JSON body. For GET and DELETE, those of the query string, each a string.
+        may_have_halves: Whether the body may contain half a character, as only an escape can.
     """
 
     service: Service
     request: Request
     caller: Caller
     body: dict[str, Any]
+    may_have_halves: bool = False
 
     def fields(self, known: FieldKinds, *, of: str) -> dict[str, Any]:
         """Return what was sent, once its names and types are checked.
@@ -100,7 +104,8 @@ class ApiCall:
         if self.request.method in _WITHOUT_BODY:
             return parse_query(self.request.query_params.multi_items(), known, of=of)
         check_fields(self.body, known, of=of)
-        check_texts_of(self.body)
+        if self.may_have_halves:
+            check_texts_of(self.body)
         return dict(self.body)
 
     async def open(self, name: str) -> OpenCorpus[Any]:
@@ -237,7 +242,8 @@ async def read_call(service: Service, request: Request, caller: Caller) -> ApiCa
             body = await read_body(pieces, max_bytes=limits.max_body)
     if scope.cancelled_caught:
         raise BodyTooSlow(f"the body did not arrive within {seconds:g} seconds; send it faster")
-    return ApiCall(service, request, caller, await parse_object(body, max_depth=limits.max_depth))
+    fields = await parse_object(body, max_depth=limits.max_depth)
+    return ApiCall(service, request, caller, fields, _HALF.search(body) is not None)
 
 
 async def answer_json(value: Any, *, is_long: bool = False, status: int = 200) -> Response:

@@ -1,4 +1,4 @@
-"""One long call holds up no short one: the connections of a corpus file, through the server."""
+"""One long call holds up no short one: the connections of a file, through the server."""
 
 import time
 
