@@ -39,7 +39,7 @@ async def serve(arguments: argparse.Namespace) -> int:
     )
     application = options.make_app()
     running.log_to_stderr()
-    with running.listen(arguments.host, arguments.port) as listener:
+    with running.listen(arguments.host, arguments.port, max_stall=options.limits.max_stall) as listener:
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         announce = partial(print_line, f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")

@@ -28,6 +28,7 @@ LONGEST_END = 10
 
 _LAST_ARRIVALS = 0.3  # seconds; connections that were just accepted send their requests in this time
 _BACKLOG = 2048
+_SEND_BUFFER = 262_144  # bytes of answers that the system keeps for a slow client; else up to 4 MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +81,28 @@ def log_to_stderr() -> None:
         logger.propagate = False
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, *, max_stall: float = 60.0) -> socket.socket:
     """Return a socket that listens; port 0 is one that the system chooses.
+
+    Args:
+        host: The address.
+        port: The port.
+        max_stall: The seconds after which the system drops a client that takes nothing of what was sent to it. A
+            server cannot: it would wait for that client to take the rest.
 
     Raises:
         ArgumentError: If the port is in use, or this machine has no such address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ArgumentError(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+    # The connections that it accepts inherit both.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(max_stall * 1000) + 1000)
+    return listener
 
 
 class GracefulServer(uvicorn.Server):

@@ -1,6 +1,5 @@
 """A server's parts in one place, and the way of each request through them."""
 
-import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
@@ -19,7 +18,7 @@ from airw._base.json import dump_json
 from airw._base.messages import error_text, short_repr
 from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
-from airw.serving.access import Access, Caller
+from airw.serving.access import Access, Caller, client_of
 from airw.serving.admission import Admission
 from airw.serving.bodies import (
     FieldKinds,
@@ -32,13 +31,11 @@ from airw.serving.bodies import (
 from airw.serving.corpora import ServedCorpora
 from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
-from airw.serving.logs import record_of
+from airw.serving.logs import LOGGER, record_of
 from airw.serving.metrics import Metrics
 from airw.serving.paths import hide_paths
 from airw.serving.problems import BodyTooSlow, DeadlinePassed, problem, status_of
 
-_log = logging.getLogger("airw.serving")
-_LONGEST_BODY = 10.0  # seconds until all of a body must be there
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # the escape of half a character, or of one of two halves
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
@@ -179,10 +176,11 @@ async def _answer(service: Service, endpoint: Endpoint, request: Request) -> Res
     try:
         caller = service.access.identify(request.headers.get("authorization"))
         record_of(request.scope).label = caller.label
-        # Before it counts: a client that sends its body slowly must not take the place of others.
-        call = await read_call(service, request, caller)
-        async with service.admission.request():
-            return await _run_while_connected(call, endpoint)
+        client = client_of(caller, request.scope)
+        # Before it takes a place: a client that sends its body slowly must not take that of others.
+        with service.admission.arrival(client):
+            call = await read_call(service, request, caller)
+        return await _run_while_connected(call, endpoint, client)
     except ClientDisconnect:
         return _NOBODY
     except Exception as error:  # noqa: BLE001 - each error is an answer
@@ -200,19 +198,21 @@ def log_failure(error: Exception) -> None:
     if status_of(error) >= 500:
         # The answer contains no details: they may be secret. For errors of the library, the message is enough.
         is_known = isinstance(error, AirwError)
-        _log.error("%s", error_text(error), exc_info=None if is_known else error)
+        LOGGER.error("%s", error_text(error), exc_info=None if is_known else error)
 
 
-async def _run_while_connected(call: ApiCall, endpoint: Endpoint) -> Response:
+async def _run_while_connected(call: ApiCall, endpoint: Endpoint, client: str) -> Response:
     """Return the answer of an endpoint; stop if the client leaves or the longest time is over."""
-    answer = _NOBODY
+    answer, is_late = _NOBODY, False
     with first_error():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_if_disconnected, call.request, tasks.cancel_scope)
-            with anyio.move_on_after(call.service.limits.max_timeout) as scope:
-                answer = await endpoint(call)
+            async with call.service.admission.request(client):
+                with anyio.move_on_after(call.service.limits.max_timeout) as scope:
+                    answer = await endpoint(call)
+                is_late = scope.cancelled_caught
             tasks.cancel_scope.cancel()
-    if scope.cancelled_caught:
+    if is_late:
         raise DeadlinePassed(f"the request took longer than {call.service.limits.max_timeout:g} seconds; ask for less")
     return answer
 
@@ -236,7 +236,7 @@ async def read_call(service: Service, request: Request, caller: Caller) -> ApiCa
     limits = service.limits
     if request.method in _WITHOUT_BODY:
         return ApiCall(service, request, caller, dict(request.query_params))
-    seconds = min(_LONGEST_BODY, limits.max_timeout)
+    seconds = min(limits.max_body_wait, limits.max_timeout)
     with anyio.move_on_after(seconds) as scope:
         async with aclosing(request.stream()) as pieces:
             body = await read_body(pieces, max_bytes=limits.max_body)

@@ -178,6 +178,18 @@ def test_a_token_file_that_is_damaged_meanwhile_leaves_the_old_workers(notes, tm
         assert httpx.post(f"{server.url}search", json=BODY, headers=bearer, timeout=PATIENCE).status_code == 200
 
 
+def test_a_stream_is_told_when_the_server_stops(notes):
+    """It gets a last event, but no `id: end`: an `EventSource` connects again, to the next process."""
+    with run_serve("notes") as server:
+        query = {"corpus": "notes", "query": "signing keys", "policy": "personalized-page-rank", "timeout": 50}
+        with httpx.stream("GET", f"{server.url}traverse", params=query, timeout=PATIENCE) as answer:
+            assert answer.status_code == 200
+            server.process.send_signal(signal.SIGTERM)
+            text = "".join(answer.iter_text())
+        assert "event: " in text
+        assert server.process.wait(PATIENCE) == 0
+
+
 async def test_a_server_that_stops_answers_the_requests_it_has(notes):
     with run_serve("notes") as server:
         load = Load(server.url)
