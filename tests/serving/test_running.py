@@ -178,16 +178,39 @@ def test_a_token_file_that_is_damaged_meanwhile_leaves_the_old_workers(notes, tm
         assert httpx.post(f"{server.url}search", json=BODY, headers=bearer, timeout=PATIENCE).status_code == 200
 
 
-def test_a_stream_is_told_when_the_server_stops(notes):
+@pytest.fixture
+def many_notes(tmp_path, monkeypatch):
+    """An index that leads to 1,640 notes in two steps."""
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "index.md").write_text("Index: " + " ".join(f"[[part-{part}]]" for part in range(40)), encoding="utf-8")
+    for part in range(40):
+        links = " ".join(f"[[note-{part}-{number}]]" for number in range(40))
+        (folder / f"part-{part}.md").write_text(f"Part {part}. {links}", encoding="utf-8")
+        for number in range(40):
+            (folder / f"note-{part}-{number}.md").write_text("Words of a note. " * 40, encoding="utf-8")
+    assert main(["build", str(folder), "--embedder", "light"]) == 0
+
+
+def test_a_stream_is_told_when_the_server_stops(many_notes):
     """It gets a last event, but no `id: end`: an `EventSource` connects again, to the next process."""
     with run_serve("notes") as server:
-        query = {"corpus": "notes", "query": "signing keys", "policy": "personalized-page-rank", "timeout": 50}
+        query = {"corpus": "notes", "query": "index", "policy": "link-walk", "node_budget": 1_640}
         with httpx.stream("GET", f"{server.url}traverse", params=query, timeout=PATIENCE) as answer:
             assert answer.status_code == 200
+            pieces = answer.iter_text()
+            text = next(pieces)
             server.process.send_signal(signal.SIGTERM)
-            text = "".join(answer.iter_text())
-        assert "event: " in text
+            time.sleep(0.5)  # the walk waits for this client, which reads nothing
+            text += "".join(pieces)
+        *_, last = [frame for frame in text.split("\n\n") if "event: " in frame]
+        assert "event: hit" in text
+        assert "event: error" in last
+        assert "going to stop" in last
+        assert "id: end" not in text
         assert server.process.wait(PATIENCE) == 0
+        assert any("stop=stopping" in line for line in server.lines)
 
 
 async def test_a_server_that_stops_answers_the_requests_it_has(notes):
