@@ -36,6 +36,7 @@ PASSIVE = {
     "indexing",
     "links",
     "policies",
+    "remote",
     "reranking",
     "retrieval",
     "sources",

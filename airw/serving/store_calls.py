@@ -18,6 +18,7 @@ from airw.remote.steps import compose_step
 from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
 from airw.serving.bodies import check_fields
 from airw.serving.limits import ServingLimits
+from airw.serving.problems import QueryMismatch
 from airw.serving.queries import check_filter_size, check_length, check_query_length
 from airw.serving.service import ApiCall
 from airw.values import Record, UnresolvedLink
@@ -144,7 +145,8 @@ async def _call_method(corpus: OpenCorpus[Any], method: str, arguments: list[Any
         with _explain_widths(arguments, corpus):
             return await getattr(store, method)(*arguments, **options)
     if method == "read_step":
-        return await compose_step(store, *arguments, **options)
+        with _explain_widths(arguments, corpus):
+            return await compose_step(store, *arguments, **options)
     if method == "first_surfaces":
         return FirstSurfaces.from_records(await store.records_of(*arguments, limit=1))
     raise ArgumentError(f"the store of this corpus has no method {method}")
@@ -152,9 +154,11 @@ async def _call_method(corpus: OpenCorpus[Any], method: str, arguments: list[Any
 
 @contextmanager
 def _explain_widths(arguments: list[Any], corpus: OpenCorpus[Any]) -> Iterator[None]:
-    """Turn the error of a store that does not check the width of query vectors."""
+    """Blame a query vector of another width, also if the store does not check it."""
     try:
         yield
+    except EmbedderMismatch as error:
+        raise QueryMismatch(str(error)) from error
     except AirwError:
         raise
     except Exception as error:
@@ -162,7 +166,7 @@ def _explain_widths(arguments: list[Any], corpus: OpenCorpus[Any]) -> Iterator[N
         if width == corpus.embedder.dim:
             raise
         dim = corpus.embedder.dim
-        raise EmbedderMismatch(f"a query vector has {width} numbers, and those of the corpus have {dim}") from error
+        raise QueryMismatch(f"a query vector has {width} numbers, and those of the corpus have {dim}") from error
 
 
 def _is_long(values: Any) -> bool:

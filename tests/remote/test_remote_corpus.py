@@ -142,7 +142,9 @@ async def test_a_walk_over_three_servers_on_sockets_equals_the_walk_over_it_in_o
 
 
 @pytest.mark.parametrize(
-    "policy", [Eager(start_k=2, select_k=20), Beam(seed_k=2), PersonalizedPageRank(), PathCoverage()], ids=repr
+    "policy",
+    [Eager(start_k=2, select_k=20), Beam(seed_k=2), PersonalizedPageRank(), PathCoverage()],
+    ids=lambda policy: type(policy).__name__,
 )
 async def test_a_step_of_a_walk_is_one_request(policy):
     async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
