@@ -8,7 +8,7 @@ import anyio
 from airw._base.concurrency import map_bounded
 from airw._base.messages import error_text, one_line
 from airw._base.notes import add_note
-from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
+from airw.errors import ArgumentError, DiscoveryError, FilterError, RemoteError, StoreError
 from airw.protocols import Store
 from airw.walking import LostCorpus
 
@@ -17,6 +17,14 @@ R = TypeVar("R")
 OnMemberError: TypeAlias = Literal["skip", "raise"]
 
 _MAX_CONCURRENCY = 16  # stores called at once
+
+
+def is_callers_fault(error: Exception) -> bool:
+    """Return whether an error is about an argument, and would come from each corpus.
+
+    What a server refuses is not: it may have limits of its own, and must not end the work of others.
+    """
+    return isinstance(error, ArgumentError | FilterError) and not isinstance(error, RemoteError)
 
 
 class MemberCalls:
@@ -68,8 +76,7 @@ class MemberCalls:
                 answers[name] = await self._call_in_time(name, call(self.stores[name], requests[name]))
             except Exception as error:
                 add_note(error, f"from corpus {name!r}")
-                # A wrong argument is the caller's fault, and would fail everywhere.
-                if not self._skips_errors or isinstance(error, ArgumentError | FilterError):
+                if not self._skips_errors or is_callers_fault(error):
                     raise
                 # Of several errors of one stage, timing decides which comes first; it must not decide which one counts.
                 known = self._errors.get(name, error)

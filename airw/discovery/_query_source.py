@@ -19,6 +19,7 @@ from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
 from airw._base.telemetry import record_span
 from airw.corpora import CorpusLike, open_corpus
+from airw.discovery._federated_calls import is_callers_fault
 from airw.discovery._floors import (
     SourceFloor,
     describe_misfit,
@@ -38,7 +39,7 @@ from airw.discovery._union import (
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.results import Answer
 from airw.embedders import MissingEmbedder
-from airw.errors import ArgumentError, DiscoveryError, FilterError
+from airw.errors import DiscoveryError
 from airw.protocols import Embedder, OpenCorpus, Reranker
 from airw.reranking import score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
@@ -290,12 +291,12 @@ class _SourceQuery:
         with self.scope:
             try:
                 await self._find_hits(await self.request.open(self.member.corpus))
-            except (ArgumentError, FilterError):
-                raise
             except _OutOfTime:
                 pass
-            except Exception as failure:  # noqa: BLE001 - a source may fail in any way; the other sources go on
-                self.error = failure
+            except Exception as failure:
+                if is_callers_fault(failure):
+                    raise
+                self.error = failure  # a source may fail in any way; the other sources go on
         self.request.stop_waiting_for(self.member.name)
         return self._to_answer()
 

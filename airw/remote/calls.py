@@ -21,7 +21,7 @@ from airw._base.http.body import Body
 from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line, short_repr
-from airw.errors import AirwError, ArgumentError, RemoteError, StoreBusy
+from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy
 from airw.remote.wire import WireFault
 
 T = TypeVar("T")
@@ -87,6 +87,14 @@ class _ServerBusy(Exception):
         super().__init__(str(error))
         self.error = error
         self.pause = pause
+
+
+class RefusedArgument(RemoteError, ArgumentError):
+    """A server refused the value of an argument, perhaps because of a limit of its own."""
+
+
+class RefusedFilter(RemoteError, FilterError):
+    """A server refused a filter, perhaps because of a limit of its own."""
 
 
 class CorpusServer:
@@ -358,9 +366,12 @@ def _read_problem(problem: object) -> tuple[type[AirwError] | None, str]:
     name, detail = (problem.get("error"), problem.get("detail")) if isinstance(problem, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(detail, str):
         return None, ""
-    kind = getattr(errors, name) if name in errors.__all__ else None
-    is_error = isinstance(kind, type) and issubclass(kind, AirwError) and kind is not AirwError
-    return kind if is_error else None, detail
+    kind: Any = getattr(errors, name) if name in errors.__all__ else AirwError
+    if not issubclass(kind, AirwError) or kind is AirwError:
+        return None, detail
+    # Still errors of a server: those of one must not end a discovery in many as a wrong argument does.
+    refused = RefusedArgument if issubclass(kind, ArgumentError) else RefusedFilter if kind is FilterError else kind
+    return refused, detail
 
 
 def _load_quietly(content: bytes) -> object:

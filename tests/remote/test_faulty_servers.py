@@ -8,9 +8,11 @@ import anyio
 import httpx
 import pytest
 
-from airw import Corpus
+from airw import Corpus, discover, traverse
+from airw.discovery import FederatedCorpus
 from airw.embedders import MissingEmbedder
-from airw.errors import ArgumentError, EmbedderError, RemoteError, StoreBusy, StoreCorrupt, StoreError
+from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, RemoteError, StoreBusy, StoreCorrupt, StoreError
+from airw.policies import LinkWalk
 from airw.remote import RemoteCorpus, Timeouts
 from airw.serving import app
 from airw.stores import MemoryStore
@@ -166,8 +168,23 @@ async def test_an_error_has_the_type_that_it_had_on_the_server(planned, kind):
         server.planned = [planned]
         with pytest.raises(kind) as error:
             await corpus.store.counts()
-        assert type(error.value) is kind
+        assert type(error.value) is kind or isinstance(error.value, RemoteError)
         assert len(server.requests) == 1
+
+
+async def test_a_server_that_refuses_arguments_does_not_end_the_work_of_others():
+    async with open_fickle() as (bad, server), MemoryStore() as store:
+        await store.apply([put("c", "rotate the keys")])
+        good = Corpus("good", store, EMBEDDER)
+        for error in ("ArgumentError", "FilterError"):
+            server.planned = [problem(400, error)] * 99
+            result = await discover([good, bad], "rotate the keys", mode="lexical")
+            assert result.ids == ["c"]
+            assert result.signals["per_source"]["notes"]["status"] == "failed"
+            server.planned = [problem(400, error)] * 99
+            walk = traverse("", FederatedCorpus([good, bad]), policy=LinkWalk(roots=[("good", "c"), ("notes", "a")]))
+            assert [hit.key async for hit in walk] == [("good", "c")]
+            assert [lost.name for lost in walk.summary.lost] == ["notes"]
 
 
 async def test_a_token_is_sent_in_a_header_and_appears_nowhere_else():
@@ -184,6 +201,80 @@ async def test_a_token_is_sent_in_a_header_and_appears_nowhere_else():
                 await corpus.store.counts()
             assert TOKEN not in repr(error.value) + str(error.value.__cause__) + repr(corpus) + repr(corpus.store)
             assert "***" in str(error.value)
+
+
+# --- walks -----------------------------------------------------------------------------------------------------------
+
+HIT = {"id": "a", "depth": 0, "parent": None, "score": 0.5, "artifact_id": "a", "surface_kind": "chunk", "text": "x"}
+HIT |= {"metadata": {}, "source": "notes", "surface_index": 0}
+
+
+def stream(*events, **headers):
+    text = "".join(f"event: {kind}\ndata: {json.dumps(data)}\n\n" for kind, data in events)
+    return 200, {"content-type": "text/event-stream", **headers}, text.encode()
+
+
+@pytest.mark.parametrize(
+    ("planned", "kind", "told"),
+    [
+        (stream(("hit", HIT)), RemoteError, "ended the stream of a walk before the end of the walk"),
+        (stream(("error", {"error": "StoreCorrupt", "detail": "damaged"})), StoreCorrupt, "damaged"),
+        (stream(("error", ["odd"])), RemoteError, "it is not an object"),
+        (stream(("error", {})), RemoteError, "no reason given"),
+        (stream(("hit", {**HIT, "score": "high"})), RemoteError, "'high' is not a number"),
+        (stream(("hit", {**HIT, "metadata": []})), RemoteError, "[] is not an object"),
+        (stream(("summary", {"stop": "bored"})), RemoteError, "does not stop for the reason 'bored'"),
+        (stream(("progress", {"step": -1e9})), RemoteError, "is not a whole number"),
+        (stream(("edge", {"source": "a", "target": 7})), RemoteError, "7 is neither an id nor a pair"),
+        ((200, {"content-type": "text/html"}, b"<html>"), RemoteError, "answered 'text/html', not a stream of events"),
+        (stream(**{"content-encoding": "gzip"}), RemoteError, "not a stream of events"),
+        (problem(404, "CorpusNotFound"), CorpusNotFound, "no"),
+        ((302, {"location": "http://elsewhere.example"}, b""), RemoteError, "points to"),
+    ],
+)
+async def test_a_walk_whose_stream_cannot_be_used_fails_and_says_so(planned, kind, told):
+    async with open_fickle() as (corpus, server):
+        server.planned = [planned]
+        walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
+        with pytest.raises(kind) as error:
+            [hit async for hit in walk]
+        assert told in str(error.value)
+        assert walk.summary.stop == "failed"
+        assert [hit.artifact_id for hit in walk.ranking] == ["a"] * walk.summary.emitted
+        assert len(server.requests) == 1
+        assert [hit async for hit in walk] == []
+
+
+async def test_kinds_of_events_that_are_not_known_are_passed_over():
+    async with open_fickle() as (corpus, server):
+        server.planned = [stream(("aura", {}), ("hit", HIT), ("summary", {"stop": "odd"}))]
+        walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
+        assert (await anext(walk)).artifact_id == "a"
+        await walk.aclose()
+        assert (walk.summary.stop, walk.summary.truncated) == ("closed", False)
+
+
+async def test_a_walk_is_read_as_hits_or_as_events():
+    async with open_fickle() as (corpus, _):
+        walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
+        assert (await anext(walk)).artifact_id == "a"
+        with pytest.raises(RuntimeError, match="is being read already"):
+            walk.events()
+        await walk.aclose()
+        walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
+        events = walk.events()
+        with pytest.raises(RuntimeError, match="is read as events"):
+            await anext(walk)
+        with pytest.raises(ZeroDivisionError):
+            await events.athrow(ZeroDivisionError())
+        assert walk.summary.stop == "closed"
+
+
+async def test_a_walk_with_wrong_arguments_is_refused_by_the_call():
+    async with open_fickle() as (corpus, _):
+        for options in ({"node_budget": -1}, {"policy": "beam"}, {"timeout": -1}, {"limits": 5}, {"max_depth": 0.5}):
+            with pytest.raises(ArgumentError):
+                corpus.traverse("keys", **options)
 
 
 # --- sending again ---------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ async def client_of(corpus, **options):
 
 
 @asynccontextmanager
-async def served(*, wrap=lambda store: store, **options):
+async def serve_notes(*, wrap=lambda store: store, **options):
     """Yield a client of a server with one corpus, and its store, which counts calls."""
     async with MemoryStore() as memory:
         await memory.apply([put("a", "rotate the keys", links=[Link("b")], dim=8), put("b", "bake bread", dim=8)])
@@ -120,7 +120,7 @@ def is_fine(answer):
 )
 async def test_no_wrong_argument_is_a_failure_of_the_server(method):
     form = STORE_CALLS[method]
-    async with served() as (client, _):
+    async with serve_notes() as (client, _):
         answer = await ask(client, method, good_call(method))
         assert answer.status_code == 200 or (method == "find_changed" and answer.status_code == 400), answer.text
         for name in [*form.arguments, *form.options, "odd"]:
@@ -143,7 +143,7 @@ async def test_no_wrong_argument_is_a_failure_of_the_server(method):
     ),
 )
 async def test_no_body_is_a_failure_of_the_server(method, body):
-    async with served() as (client, _):
+    async with serve_notes() as (client, _):
         assert is_fine(await ask(client, method, {**good_call(method), **body}))
 
 
@@ -172,7 +172,7 @@ async def test_no_body_is_a_failure_of_the_server(method, body):
 )
 async def test_what_is_wrong_is_told_before_the_store_is_called(method, body, told):
     limits = ServingLimits(max_ids=10, max_query_chars=20, max_conditions=5)
-    async with served(limits=limits) as (client, store):
+    async with serve_notes(limits=limits) as (client, store):
         before = len(store.log)
         answer = await ask(client, method, body)
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
@@ -181,7 +181,7 @@ async def test_what_is_wrong_is_told_before_the_store_is_called(method, body, to
 
 async def test_a_corpus_that_the_caller_may_not_read_does_not_exist():
     tokens = [Token(value=READER, read=["notes"]), Token(value=OTHER, read=[])]
-    async with served(tokens=tokens) as (client, store):
+    async with serve_notes(tokens=tokens) as (client, store):
         for path, body in (("counts", {}), ("describe", {})):
             assert (await ask(client, path, body)).status_code == 401
             assert (await ask(client, path, body, authorization=f"Bearer {READER}")).status_code == 200
@@ -198,7 +198,7 @@ async def test_a_corpus_that_the_caller_may_not_read_does_not_exist():
 
 
 async def test_a_description_names_what_a_client_must_know():
-    async with served() as (client, _):
+    async with serve_notes() as (client, _):
         told = (await ask(client, "describe", {})).json()
     assert told["api"] == [1]
     assert told["embedder"] == {"id": EMBEDDER.id, "dim": 8}
@@ -212,7 +212,7 @@ async def test_a_store_with_few_methods_says_which_are_missing():
             self.get_records, self.neighbors = store.get_records, store.neighbors
             self.best_of, self.records_of = store.best_of, store.records_of
 
-    async with served(wrap=Small) as (client, _):
+    async with serve_notes(wrap=Small) as (client, _):
         methods = (await ask(client, "describe", {})).json()["methods"]
         assert {*methods} == {"get_records", "neighbors", "best_of", "records_of", "first_surfaces", "read_step"}
         answer = await ask(client, "resolve", {"refs": []})
@@ -228,7 +228,7 @@ async def test_a_width_that_a_store_does_not_check_is_refused_by_name():
         async def similarities(self, query, record_ids):
             return np.ones((len(record_ids), 8)) @ query
 
-    async with served(wrap=lambda _: Careless()) as (client, _):
+    async with serve_notes(wrap=lambda _: Careless()) as (client, _):
         answer = await ask(client, "similarities", {"query": vector([1.0] * 3), "record_ids": ["a"]})
         assert (answer.status_code, answer.json()["error"]) == (400, "EmbedderMismatch")
         assert "has 3 numbers, and those of the corpus have 8" in answer.json()["detail"]
@@ -263,13 +263,13 @@ async def test_absolute_paths_stay_on_the_server():
     ],
 )
 async def test_texts_that_cannot_be_embedded_are_refused(body, told):
-    async with served(limits=ServingLimits(max_query_chars=20)) as (client, _):
+    async with serve_notes(limits=ServingLimits(max_query_chars=20)) as (client, _):
         answer = await client.post("/embed", content=json.dumps({"corpus": "notes", **body}))
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
 
 
 async def test_a_corpus_without_a_name_is_refused():
-    async with served() as (client, _):
+    async with serve_notes() as (client, _):
         for path in ("/store/counts", "/store/describe", "/embed"):
             for body in ({}, {"corpus": 7}, {"corpus": None}, {"corpus": ["notes"]}):
                 answer = await client.post(path, json=body)
