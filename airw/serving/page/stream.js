@@ -37,8 +37,8 @@ export async function* readEvents(body) {
         if (field === "id") event.id = text;
         else if (field === "event") event.name = text;
         else if (field === "data") event.data.push(text);
-        else if (line === "" && event.data.length) {
-          yield { ...event, data: JSON.parse(event.data.join("\n")) };
+        else if (line === "") {
+          if (event.data.length) yield { ...event, data: JSON.parse(event.data.join("\n")) };
           event = { id: event.id, name: "message", data: [] };
         }
       }
