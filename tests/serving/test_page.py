@@ -1,4 +1,7 @@
-"""The page of a server in a real browser, with a real server and a store that takes its time."""
+"""The page of a server in a real browser.
+
+The server is real, too, and the store takes its time.
+"""
 
 import json
 import time
@@ -86,7 +89,10 @@ def _fresh(browser):
 
 
 def make_corpus(texts, links, *, name="notes", delay=0.0, titles=None):
-    """Return a corpus in memory, whose store takes `delay` seconds a call and counts its calls."""
+    """Return a corpus in memory.
+
+    Its store takes `delay` seconds a call and counts its calls.
+    """
     names = titles or {}
 
     async def run():
@@ -104,7 +110,10 @@ def make_corpus(texts, links, *, name="notes", delay=0.0, titles=None):
 
 
 def make_chain(size=30, **options):
-    """Return a corpus of artifacts, each of which links to the next and contains more or fewer words of a query."""
+    """Return a corpus of artifacts, each with a link to the next.
+
+    They contain more or fewer words of a query.
+    """
     texts = {f"n{number}": f"artifact {number} about keys " + "keys " * (number % 7) for number in range(size)}
     links = {f"n{number}": {"next": [f"n{number + 1}"]} for number in range(size - 1)}
     return make_corpus(texts, links, **options)
