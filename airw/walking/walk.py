@@ -202,6 +202,9 @@ class Walk(AsyncGenerator[SearchHit, None]):
         """
         if self._ranking is None and self.summary is not None:
             hits, name = self._steps.hits_to_rank(), type(self.policy).__name__
+            if not hits:  # the walk may have ended before its first step, and then the policy has no memory of it
+                self._ranking = []
+                return self._ranking
             with label_errors("rank", self.policy):
                 answer = require_plain("rank", self.policy, self.policy.rank(self._steps.state, tuple(hits)))
                 ranked = list(islice(answer, len(hits) + 1)) if is_iterable(answer) else None

@@ -44,6 +44,19 @@ async def test_each_walk_has_its_own_memory():
     assert memories[0] is not memories[1]
 
 
+@pytest.mark.parametrize("ends", ["closed", "timeout"])
+async def test_a_walk_that_ends_before_it_begins_has_an_empty_ranking(ends):
+    class Ranking(Countdown):
+        def rank(self, state, hits):
+            return hits[: len(state.memory.nodes)]  # there is no memory yet
+
+    walk = airw.traverse("count", None, policy=Ranking(), timeout=0)
+    if ends == "timeout":
+        assert [hit async for hit in walk] == []
+    await walk.aclose()
+    assert (walk.summary.stop, walk.ranking) == (ends, [])
+
+
 async def test_begin_is_called_once_per_walk_before_seed():
     calls = []
 
