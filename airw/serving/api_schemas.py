@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, TypeAlias, get_args
 
 from airw import errors
@@ -11,7 +12,7 @@ from airw.discovery.selection import STRATEGIES
 from airw.policies.specs import list_policies
 from airw.retrieval import Fusion, Mode
 from airw.serving.limits import ServingLimits
-from airw.values import StopReason
+from airw.values import Limits, StopReason
 from airw.values.links import ORIGINS
 from airw.views import path_schema, tree_schema
 
@@ -125,17 +126,33 @@ def _describe_links(limits: ServingLimits) -> Mapping[str, ApiSchema]:
 
 
 def _describe_walks(limits: ServingLimits) -> Mapping[str, ApiSchema]:
+    names = list(list_policies())
+    spec = {"type": "object", "properties": {"name": {"enum": names}, "params": _ANY_OBJECT}, "required": ["name"]}
     return {
         "walk": {"description": "Walk each corpus instead of searching it: true, or a policy."},
         "policy": {
-            "description": "The policy of the walk: its name, or its name and parameters.",
-            "examples": ["path-coverage", {"name": "beam", "params": {"width": 8}}],
+            "description": f"The policy: its name, or its name and parameters in JSON. Names: {', '.join(names)}.",
+            "anyOf": [{"enum": names}, {**spec, "additionalProperties": False}, {"type": "null"}],
         },
         "node_budget": _at_most(limits.max_node_budget, "The number of nodes to commit at most."),
-        "max_depth": {"description": "The depth cap: nodes there are not expanded.", "minimum": 0},
-        "limits": {"description": "Further limits, as in `airw.Limits`."},
-        "edges": {"description": "Send the edges of the walk, too."},
+        "max_depth": _at_most(limits.max_hops, "The depth cap: nodes there are not expanded."),
+        "limits": {
+            "description": "Lower limits than those of the library, in JSON.",
+            "properties": {field.name: _describe_limit(field.default) for field in fields(Limits)},
+            "additionalProperties": False,
+        },
+        "edges": {"description": "Send the edges and routers of the walk, too."},
+        "best": {"description": "Send the best hits so far, this many.", "minimum": 1, "maximum": limits.max_k},
+        "max_hits": {"description": "End the stream after this many hits.", "minimum": 1},
+        "max_chars": {"description": "End the stream when the texts have this many characters.", "minimum": 1},
+        "max_tokens": {"description": "End the stream when the texts have this many tokens.", "minimum": 1},
     }
+
+
+def _describe_limit(most: object) -> ApiSchema:
+    if isinstance(most, bool):
+        return _FLAG
+    return {**_COUNT, "maximum": most} if isinstance(most, int) else _or_null(_COUNT)
 
 
 def _at_most(most: int, description: str) -> ApiSchema:
@@ -175,6 +192,12 @@ def refer_to(name: str) -> ApiSchema:
         {'$ref': '#/components/schemas/Hit'}
     """
     return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _describe_event(*kinds: str) -> ApiSchema:
+    """Return the schema of one event of a stream, as readers of server-sent events see it."""
+    data = {"description": "One line of JSON.", **_TEXT, "contentMediaType": "application/json"}
+    return _object({"id": _TEXT, "event": {"enum": list(kinds)}, "data": data}, optional=("id",))
 
 
 _WRITTEN: Mapping[str, ApiSchema] = {"corpus": _TEXT, "id": _TEXT}
@@ -294,6 +317,8 @@ _ANSWERS: Mapping[str, ApiSchema] = {
             "base64": {**_TEXT, "contentEncoding": "base64"},
         }
     ),
+    "WalkEvent": _describe_event("hit", "router", "edge", "progress", "best", "summary", "error"),
+    "DiscoveryEvent": _describe_event("source", "result", "error"),
     "WalkSummary": _object(
         {
             "type": {"const": "summary"},

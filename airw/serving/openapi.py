@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from airw._base.json import dump_json
 from airw.remote.wire import STORE_CALLS
-from airw.serving import artifacts, catalogue, finding, links
+from airw.serving import artifacts, catalogue, finding, links, walks
 from airw.serving.api_schemas import ApiSchema, describe_answers, describe_fields, refer_to
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import MEDIA_TYPE
@@ -47,6 +47,17 @@ _ERRORS: Mapping[int, str] = {
     503: "A store, a model or the server itself is not there.",
     504: "The request took too long.",
 }
+_LAST_EVENT: ApiSchema = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "The id of the last event that was received; the answer goes on after it.",
+    "schema": {"type": "string", "pattern": "^(end|[0-9]{0,9})$"},
+}
+_EVENTS_TEXT = (
+    "The last event is `summary`, whose data is a `WalkSummary`, or `error`, whose data is a `Problem`. "
+    "With the header `x-vercel-ai-ui-message-stream: v1`, the events are those of that protocol."
+)
 _RETRY: ApiSchema = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
 
 
@@ -66,6 +77,7 @@ class ApiOperation:
         writes: True if it changes a corpus.
         one_of: Fields of which exactly one must be there.
         others: Other statuses with their descriptions; their answers are as those of 200.
+        is_stream: True if it answers with events, and takes the header `Last-Event-ID`.
     """
 
     method: str
@@ -79,9 +91,11 @@ class ApiOperation:
     writes: bool = False
     one_of: tuple[str, ...] = ()
     others: Mapping[int, str] | None = None
+    is_stream: bool = False
 
 
 _CORPUS = {"corpus": "notes"}
+_WALK = {**_CORPUS, "query": "rotate the signing keys", "policy": "path-coverage", "node_budget": 32}
 _SEARCH = {**_CORPUS, "query": "rotate the signing keys", "k": 5}
 _ARTIFACT = {**_CORPUS, "id": "keys.md"}
 
@@ -102,8 +116,29 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         fields=finding.DISCOVER_FIELDS,
         required=("query",),
         one_of=("corpus", "corpora"),
-        answers={JSON: "Discovery", EVENTS: ""},
+        answers={JSON: "Discovery", EVENTS: "DiscoveryEvent"},
         example={"corpora": ["notes"], "query": "rotate the signing keys"},
+    ),
+    ApiOperation(
+        method="post",
+        path="/traverse",
+        summary="Walk a corpus; each hit is sent as soon as it is found, as a server-sent event.",
+        fields=walks.TRAVERSE_FIELDS,
+        required=("query",),
+        one_of=("corpus", "corpora"),
+        answers={EVENTS: "WalkEvent"},
+        example=_WALK,
+        is_stream=True,
+    ),
+    ApiOperation(
+        method="get",
+        path="/traverse",
+        summary="Walk a corpus, as `POST /traverse` does, for an `EventSource`.",
+        fields=walks.TRAVERSE_FIELDS,
+        required=("query",),
+        answers={EVENTS: "WalkEvent"},
+        example=_WALK,
+        is_stream=True,
     ),
     ApiOperation(
         method="get",
@@ -256,18 +291,24 @@ def _describe_operation(operation: ApiOperation, fields: Mapping[str, ApiSchema]
     }
     if operation.is_open:
         described["security"] = []
-    has_body = operation.method in ("post", "put")
+    if operation.is_stream:
+        described["description"] = _EVENTS_TEXT
+    described["parameters"] = _describe_parameters(operation, fields)
+    if operation.method in ("post", "put"):
+        described["requestBody"] = {"required": True, "content": {JSON: _describe_body(operation, fields)}}
+    return described
+
+
+def _describe_parameters(operation: ApiOperation, fields: Mapping[str, ApiSchema]) -> list[ApiSchema]:
+    parameters = [_LAST_EVENT] if operation.is_stream else []
     if "{method}" in operation.path:
         methods = {"type": "string", "enum": sorted(STORE_CALLS)}
-        described["parameters"] = [{"name": "method", "in": "path", "required": True, "schema": methods}]
-    if has_body:
-        described["requestBody"] = {"required": True, "content": {JSON: _describe_body(operation, fields)}}
-    elif operation.fields:
-        described["parameters"] = [
-            _describe_parameter(operation, name, _schema_of(kinds, fields.get(name, {}), is_text=True))
-            for name, kinds in operation.fields.items()
-        ]
-    return described
+        parameters.append({"name": "method", "in": "path", "required": True, "schema": methods})
+    if operation.method in ("get", "delete"):
+        for name, kinds in (operation.fields or {}).items():
+            schema = _schema_of(kinds, fields.get(name, {}), is_text=True)
+            parameters.append(_describe_parameter(operation, name, schema))
+    return parameters
 
 
 def _name_operation(operation: ApiOperation) -> str:
@@ -307,13 +348,17 @@ def _schema_of(kinds: type | tuple[type, ...], words: ApiSchema, *, is_text: boo
         is_text: Whether it is in a query string, which has no null, and an object only as JSON.
     """
     every = kinds if isinstance(kinds, tuple) else (kinds,)
-    types = [_TYPES[kind] for kind in every if not (is_text and kind in (NoneType, dict))]
-    schema = {**words, "type": types[0] if len(types) == 1 else types}
-    if "enum" in words and NoneType in every and not is_text:
-        schema["enum"] = [*words["enum"], None]
     if is_text:
-        schema.pop("examples", None)
+        words = {key: value for key, value in words.items() if key not in _OF_OBJECTS}
+        every = tuple(kind for kind in every if kind not in (dict, NoneType)) or (str,)
+    types = [_TYPES[kind] for kind in every]
+    schema = {**words, "type": types[0] if len(types) == 1 else types}
+    if "enum" in words and NoneType in every:
+        schema["enum"] = [*words["enum"], None]
     return schema
+
+
+_OF_OBJECTS = {"anyOf", "examples", "properties", "additionalProperties"}
 
 
 def _describe_responses(operation: ApiOperation, *, needs_token: bool) -> ApiSchema:
@@ -323,7 +368,9 @@ def _describe_responses(operation: ApiOperation, *, needs_token: bool) -> ApiSch
             content[kind] = {"schema": {"type": "object" if kind == JSON else "string"}}
     responses: ApiSchema = {"200": {"description": "The answer.", "content": content}}
     for status, description in (operation.others or {}).items():
-        responses[str(status)] = {"description": description, **({} if status == 204 else {"content": content})}
+        responses[str(status)] = {"description": description, "content": content}
+    if operation.is_stream:
+        responses["204"] = {"description": "The client has read this walk to its end (`Last-Event-ID: end`)."}
     problem = {MEDIA_TYPE: {"schema": refer_to("Problem")}}
     for status in _errors_of(operation, needs_token=needs_token):
         headers = {"headers": _RETRY} if status in (409, 429) else {}

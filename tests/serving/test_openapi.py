@@ -14,7 +14,7 @@ from airw.serving.openapi import OPERATIONS
 from airw.serving.problems import status_of
 from tests.support.served import client, notes, serve_notes
 
-JSON = "application/json"
+JSON, EVENTS = "application/json", "text/event-stream"
 LABELS = [f"{operation.method.upper()} {operation.path}" for operation in OPERATIONS]
 TOKEN = "correct-horse-battery"
 
@@ -102,6 +102,10 @@ async def test_the_bounds_are_those_of_the_server():
     assert body["schema"]["properties"]["k"]["maximum"] == 7
 
 
+def validate(value, schema, document):
+    Draft202012Validator({**schema, "components": document["components"]}).validate(value)
+
+
 @pytest.mark.parametrize("label", LABELS)
 async def test_each_example_is_answered_as_described(label, document):
     method, path = label.split()
@@ -114,7 +118,14 @@ async def test_each_example_is_answered_as_described(label, document):
     media_type = answer.headers["content-type"].partition(";")[0]
     described = operation["responses"]["200"]["content"][media_type]["schema"]
     if media_type == JSON:
-        Draft202012Validator({**described, "components": document["components"]}).validate(answer.json())
+        validate(answer.json(), described, document)
+    elif media_type == EVENTS:
+        events = [
+            dict(line.split(": ", 1) for line in frame.split("\n")) for frame in answer.text.strip().split("\n\n")
+        ]
+        for event in events:
+            validate(event, described, document)
+        validate(json.loads(events[-1]["data"]), document["components"]["schemas"]["WalkSummary"], document)
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -131,4 +142,4 @@ async def test_an_error_is_answered_as_described(label, document):
     content = operation["responses"][str(answer.status_code)]["content"]
     ((media_type, described),) = content.items()
     assert answer.headers["content-type"] == media_type
-    Draft202012Validator({**described["schema"], "components": document["components"]}).validate(answer.json())
+    validate(answer.json(), described["schema"], document)
