@@ -1,5 +1,6 @@
 """Corpora that a test serves: a chain of artifacts in a store that is slow and counts its calls."""
 
+from collections import deque
 from dataclasses import replace
 from itertools import pairwise
 
@@ -37,7 +38,9 @@ def make_chain(count, *, seconds=0.0, text="keys"):
     names = [name_at(at) for at in range(count)]
     links = {source: [target] for source, target in pairwise(names)}
     corpus = make_corpus(dict.fromkeys(names, text), name="chain", links=links)
-    return replace(corpus, store=ScriptedStore(corpus.store, delays=seconds))
+    store = ScriptedStore(corpus.store, delays=seconds)
+    store.log = deque(maxlen=100)  # else it grows with each walk
+    return replace(corpus, store=store)
 
 
 def calls_of(corpus):

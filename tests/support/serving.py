@@ -26,7 +26,7 @@ import uvicorn
 from airw.serving import app
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60  # seconds until a server counts as hanging; long enough for a busy machine
+PATIENCE = 30  # seconds until a server counts as hanging; long enough for a busy machine
 MEGABYTE = 1 << 20
 _SETTINGS = {"log_level": "critical", "access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
 
