@@ -226,7 +226,7 @@ class _Sending:
     def __init__(self, stream: EventStream, encode: Encode, skipped: int, send: Send, record: RequestRecord) -> None:
         self._stream, self._encode, self._skipped = stream, encode, skipped
         self._send, self._record = send, record
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
         self._has_started = False
         self._count = 0  # messages so far
         self._last_sent = anyio.current_time()

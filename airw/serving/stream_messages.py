@@ -175,11 +175,12 @@ def _weigh(hit: SearchHit) -> float:
 
 
 def _rank_entry(hit: SearchHit, sent: _SentHit) -> dict[str, Any]:
-    """Return the entry of a hit in the final ranking: its identity, place and score.
+    """Return the entry of a hit in the final ranking: its identity, score and place.
 
-    A hit that the ranking replaced by another object is there as a whole.
+    The ranking may have made another object of the hit that was sent. `metadata` then has the fields that differ; with
+    more differences than these and the score, the hit is there as a whole.
     """
-    return {
+    entry = {
         "id": json_clean(sent.node),
         "source": hit.source,
         "artifact_id": hit.artifact_id,
@@ -187,8 +188,17 @@ def _rank_entry(hit: SearchHit, sent: _SentHit) -> dict[str, Any]:
         "surface_index": hit.surface_index,
         "score": json_clean(hit.score),
         "hit": sent.place,
-        **({} if hit is sent.hit else {"replaced": hit.to_dict()}),
     }
+    before = sent.hit
+    if hit is before:
+        return entry
+    if hit.text != before.text or before.metadata.keys() - hit.metadata.keys():
+        return {**entry, "replaced": hit.to_dict()}
+    new = {key: value for key, value in hit.metadata.items() if before.metadata.get(key, _MISSING) != value}
+    return {**entry, "metadata": json_clean(new)} if new else entry
+
+
+_MISSING: Any = object()
 
 
 class DiscoveryMessages:

@@ -1,15 +1,19 @@
 """`sse(walk)` sends a walk at the pace of its client, and stops when the client goes."""
 
 import json
+from dataclasses import replace
 
 import anyio
+import httpx
 import pytest
 
-from airw import discover_stream
+from airw import discover_stream, traverse
 from airw.errors import ArgumentError, StoreError
+from airw.policies import LinkWalk
 from airw.serving import sse
 from airw.testing import run_on_virtual_clock
-from tests.support.event_streams import StreamClient
+from tests.support.event_streams import StreamClient, parse_events
+from tests.support.serving import serve
 from tests.support.streamed_notes import NAMES, TEXTS, open_chain, walk_chain
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -312,3 +316,57 @@ async def test_what_is_no_walk_is_an_error():
         await anext(walk)
         with pytest.raises(RuntimeError, match="is being read already"):
             sse(walk)
+
+
+@pytest.mark.parametrize("changed", ["score", "metadata", "text", "less"])
+async def test_a_hit_that_the_ranking_replaces_can_be_made_again(changed):
+    """What a policy's own `rank` changes is in the summary, and no more than that."""
+
+    class Own(LinkWalk):
+        def rank(self, state, hits):
+            new = {
+                "score": {"score": 7.0},
+                "metadata": {"metadata": {**hits[0].metadata, "rank": 1}},
+                "text": {"text": "another"},
+                "less": {"metadata": {}},
+            }[changed]
+            return [replace(hits[0], **new), *hits[1:]]
+
+    async with open_chain() as corpus:
+        walk = traverse("", corpus, policy=Own(roots=["n00"], direction="out"))
+        client = await read(sse(walk))
+    first, *others = client.events[-1].data["ranking"]
+    assert all(entry.keys().isdisjoint({"metadata", "replaced"}) for entry in others)
+    assert first["score"] == walk.ranking[0].score
+    assert first.get("metadata") == ({"rank": 1} if changed == "metadata" else None)
+    assert first.get("replaced") == (walk.ranking[0].to_dict() if changed in ("text", "less") else None)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio_only
+async def test_an_endpoint_of_fastapi_returns_a_walk_in_one_line():
+    """A real server, and a client that reads the first hit and goes: the calls of the store end."""
+    from fastapi import FastAPI  # takes half a second, which quick runs save
+
+    api = FastAPI()
+
+    @api.get("/find")
+    async def find():
+        return sse(walk_chain(corpus))
+
+    async with open_chain(delays=0.05) as corpus:
+        with serve(api) as server:
+            async with httpx.AsyncClient() as asking:
+                whole = await asking.get(f"{server.url}/find")
+                calls = corpus.store.calls.total()
+                async with asking.stream("GET", f"{server.url}/find") as answer:
+                    async for line in answer.aiter_lines():
+                        if line == "event: hit":
+                            break
+                await anyio.sleep(0.3)
+                begun = corpus.store.calls.total() - calls
+                await anyio.sleep(0.3)
+                assert corpus.store.calls.total() == calls + begun
+    assert [event.data["artifact_id"] for event in parse_events(whole.content) if event.kind == "hit"] == NAMES
+    assert begun <= 4  # the first step, and at most one that had begun
+    assert server.tasks_left == []

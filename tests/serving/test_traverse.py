@@ -1,5 +1,6 @@
 """`/traverse` walks a corpus, or several as one graph, and streams the hits."""
 
+import dataclasses
 import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -19,10 +20,12 @@ from airw.policies.specs import list_policies, policy_spec
 from airw.serving import ServingLimits, Token, app, sse
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore, run_on_virtual_clock
+from airw.values import SearchHit
 from tests.support.event_streams import StreamClient, parse_events
 from tests.support.served import client, notes, serve_notes
 from tests.support.streamed_notes import NAMES, open_chain
 
+HIT_FIELDS = [field.name for field in dataclasses.fields(SearchHit)]
 CHAIN = {"corpus": "notes", "query": "keys", "policy": {"name": "link-walk", "params": {"roots": ["n00"]}}}
 
 
@@ -30,6 +33,12 @@ async def events_of(asking, fields, **options):
     answer = await asking.post("/traverse", json=fields, **options)
     assert answer.status_code == 200, answer.text
     return parse_events(answer.content)
+
+
+def rebuild(hit, entry):
+    """Return a hit of the final ranking, from the hit that was sent and its entry."""
+    metadata = {**hit["metadata"], **entry.get("metadata", {})}
+    return entry.get("replaced") or {**hit, "score": entry["score"], "metadata": metadata}
 
 
 def without_time(event):
@@ -50,8 +59,9 @@ async def test_a_walk_is_that_of_the_library(policy):
         *walked, end = [event.to_dict() async for event in walk.events()]
     assert sent == walked
     assert without_time(end).items() <= without_time(summary).items()
-    assert [entry["artifact_id"] for entry in summary["ranking"]] == [hit.artifact_id for hit in walk.ranking]
-    assert [entry["score"] for entry in summary["ranking"]] == [hit.score for hit in walk.ranking]
+    hits = [{name: event.get(name) for name in HIT_FIELDS} for event in sent if event["type"] == "hit"]
+    ranking = [rebuild(hits[entry["hit"]], entry) for entry in summary["ranking"]]
+    assert ranking == [hit.to_dict() for hit in walk.ranking]
 
 
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "reverse-dependency"])
