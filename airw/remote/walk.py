@@ -5,6 +5,7 @@ import math
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -236,9 +237,18 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             place = COUNT.unpack(entry.get("hit"))
             if not 0 <= place < len(self._hits):
                 raise WireFault(f"its ranking names the hit {place}, and there are {len(self._hits)}")
-            replaced = entry.get("replaced")
-            ranking.append(self._hits[place] if replaced is None else unpack_hit(replaced, source=self._corpus))
+            ranking.append(self._read_ranked(self._hits[place], entry))
         return ranking
+
+    def _read_ranked(self, hit: SearchHit, entry: Mapping[str, Any]) -> SearchHit:
+        """Return a hit as the ranking has it: itself, with another score and more metadata, or replaced."""
+        if entry.get("replaced") is not None:
+            return unpack_hit(entry["replaced"], source=self._corpus)
+        score, metadata = optional(NUMBER).unpack(entry.get("score")), entry.get("metadata")
+        if metadata is None and (score is None or score == hit.score):
+            return hit
+        changed = map_of(VALUE).unpack({} if metadata is None else metadata)
+        return replace(hit, score=hit.score if score is None else score, metadata={**hit.metadata, **changed})
 
     async def _finish(self) -> None:
         """Read the end of the stream, so that its connection can be used again."""
