@@ -295,8 +295,6 @@ _ANSWERS: Mapping[str, ApiSchema] = {
                     {"status": _TEXT, "error": _TEXT, "detail": _TEXT}, optional=("error", "detail")
                 ),
             },
-            "n_corpora": _COUNT,
-            "n_failed": _COUNT,
         }
     ),
     "StoreDescription": _object(

@@ -21,6 +21,7 @@ from airw.serving.service import Service
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+PLAIN = "text/plain"
 
 _TYPES: Mapping[type, str] = {
     str: "string",
@@ -34,7 +35,7 @@ _TYPES: Mapping[type, str] = {
 _ERRORS: Mapping[int, str] = {
     400: "The request is malformed, or beyond a limit of the server.",
     401: "A valid token is needed.",
-    403: "The token does not allow this.",
+    403: "The token, or the site that asks, is not allowed to do this.",
     404: "There is no such corpus or artifact, or the caller may not see it.",
     405: "The path has no such method.",
     408: "The body did not arrive in time.",
@@ -240,6 +241,13 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ),
     ApiOperation(
         method="get",
+        path="/metrics",
+        summary="Return the numbers of the server in the text format of Prometheus.",
+        fields={},
+        answers={PLAIN: ""},
+    ),
+    ApiOperation(
+        method="get",
         path="/openapi.json",
         summary="Return this document.",
         fields={},
@@ -380,13 +388,14 @@ def _describe_responses(operation: ApiOperation, *, needs_token: bool) -> ApiSch
 
 def _errors_of(operation: ApiOperation, *, needs_token: bool) -> list[int]:
     """Return the statuses of the errors that a request may get."""
-    if operation.is_open:
-        return [405, 421]
-    statuses = {400, 404, 405, 421, 429, 500, 502, 503, 504}
-    if needs_token:
-        statuses |= {401, 403}
+    statuses = {403, 405, 421}
+    if needs_token and not operation.is_open:
+        statuses.add(401)
+    if operation.fields == {}:  # it ignores all fields, and waits for no other request
+        return sorted(statuses)
+    statuses |= {400, 404, 429, 500, 502, 503, 504}
     if operation.method in ("post", "put"):
         statuses |= {408, 413}
     if operation.writes:
-        statuses |= {403, 409}
+        statuses.add(409)
     return sorted(statuses)
