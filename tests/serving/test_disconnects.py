@@ -1,4 +1,4 @@
-"""Clients that leave, read slowly or read nothing: the walk follows them, and nobody else is held up.
+"""Clients that leave, read slowly or read nothing hold up nobody but themselves.
 
 What a walk has done is counted at the store.
 """
@@ -20,7 +20,7 @@ WALK = request_bytes("POST", "/traverse", CHAIN_WALK)
 
 
 def rest(corpus, server, *, seconds=4 * CALL):
-    """Return how many calls the store gets until all connections have ended, and a while after."""
+    """Return how many calls the store gets until all connections have ended, and then."""
     before = calls_of(corpus)
     wait_until(lambda: server.connections == 0 and corpus.store.running == 0)
     time.sleep(seconds)

@@ -137,7 +137,7 @@ def _values(random):
 
 
 def encode(fields):
-    """Return a JSON body in which a `Raw` value stays as it is; `fields` may contain a name twice."""
+    """Return a JSON body; a `Raw` value stays as it is, and pairs may repeat a name."""
     pairs = fields.items() if isinstance(fields, dict) else fields
     parts = (f"{json.dumps(name)}:{value if isinstance(value, Raw) else json.dumps(value)}" for name, value in pairs)
     return ("{" + ",".join(parts) + "}").encode()
@@ -313,7 +313,7 @@ def _wrong_headers(random):
 
 
 def _wrong_target(random):
-    """Return a request of a path that does not exist, climbs out, or is no path; or of another method."""
+    """Return a request of a path that does not exist or climbs out, or of another method."""
     climb = random.choice(["../", "..%2f", "%2e%2e/", "..\\", "..%5c", "%c0%ae%c0%ae/", "....//", "..;/"])
     climb *= random.choice([1, 8])
     target = random.choice(

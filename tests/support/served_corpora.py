@@ -1,4 +1,4 @@
-"""Corpora that a test serves: a chain of artifacts in a store that is slow and counts its calls."""
+"""Corpora that a test serves: a chain of artifacts whose store counts its calls."""
 
 from collections import deque
 from dataclasses import replace
@@ -34,7 +34,10 @@ def make_corpus(texts, *, name="notes", links=None):
 
 
 def make_chain(count, *, seconds=0.0, text="keys"):
-    """Return a corpus of artifacts that are linked in a chain, whose store takes `seconds` for each call of a walk."""
+    """Return a corpus of artifacts that are linked in a chain.
+
+    Its store takes `seconds` for each call of a walk.
+    """
     names = [name_at(at) for at in range(count)]
     links = {source: [target] for source, target in pairwise(names)}
     corpus = make_corpus(dict.fromkeys(names, text), name="chain", links=links)
@@ -49,7 +52,7 @@ def calls_of(corpus):
 
 
 def chain_app(options):
-    """Return the application of a chain, for `serve_in_process`; `limits` are those of the server."""
+    """Return the application of a chain, for `serve_in_process`."""
     limits = ServingLimits(**options.pop("limits", {}))
     text = "keys " * options.pop("words", 1)
     return app([make_chain(**options, text=text)], limits=limits)

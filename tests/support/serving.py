@@ -250,11 +250,12 @@ class Wire:
     It is closed at the end of the `with` block, or by `abort` as a lost network does.
     """
 
-    def __init__(self, port, *, seconds=PATIENCE, receive_bytes=None):
+    def __init__(self, port, *, seconds=PATIENCE, receive_bytes=None, source="127.0.0.1"):
         self.socket = socket.socket()
         if receive_bytes is not None:  # before the connection, so that the window is small from its start
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.settimeout(seconds)
+        self.socket.bind((source, 0))  # a server counts what each address asks
         self.socket.connect(("127.0.0.1", port))
 
     def __enter__(self):
@@ -314,9 +315,9 @@ class Wire:
         return RawAnswer(status, headers, body)
 
 
-def exchange(port, data, *, seconds=PATIENCE) -> RawAnswer:
-    """Send bytes on a connection of their own, and return the answer."""
-    with Wire(port, seconds=seconds) as wire:
+def exchange(port, data, **options) -> RawAnswer:
+    """Send bytes on a connection with the options of `Wire`, and return the answer."""
+    with Wire(port, **options) as wire:
         wire.send(data)
         return wire.read_answer()
 

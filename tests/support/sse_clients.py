@@ -31,7 +31,7 @@ def parse_events(text):
 
 @dataclass
 class Reading:
-    """What one client got: the status, the seconds to the first and the last event, and the bytes."""
+    """What one client got, and the seconds to the first and the last event."""
 
     status: int = 0
     first: float = 0.0
@@ -49,7 +49,7 @@ class Reading:
 
 
 async def read_stream(port, fields, *, path="/traverse"):
-    """Read a stream to its end, by HTTP/1.0, in which the bytes of a body are nothing but the body."""
+    """Read a stream to its end, by HTTP/1.0: no chunks are between the bytes of a body."""
     reading, start = Reading(), time.perf_counter()
     writer = None
     try:

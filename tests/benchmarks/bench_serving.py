@@ -1,0 +1,195 @@
+"""What HTTP adds to a walk, how soon its first event comes, and many walks at once.
+
+The servers run in processes of their own, on the loopback. The peer is an endpoint of Starlette that walks the same
+walk and sends each event as it comes, without limits, rights, heartbeats and final ranking.
+"""
+
+import asyncio
+import json
+import statistics
+import time
+
+import anyio
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+import airw
+from airw.policies.specs import policy_from_spec
+from tests.benchmarks.results import run_in_turn
+from tests.support.served_corpora import CHAIN_POLICY, CHAIN_WALK, make_chain
+from tests.support.serving import MEGABYTE, memory_of, serve_in_process
+from tests.support.sse_clients import read_stream, read_streams
+
+QUESTION = "What does a walk over HTTP cost?"
+LIMITS = {"max_streams": 4_000, "max_streams_per_client": 4_000, "max_waiting": 4_000, "max_wait": 120, "max_hops": 999}
+ROUNDS, WALKS = 5, 20
+CALL, STEPS = 0.010, 24
+
+
+def bare_app(count, nodes):
+    """Return a short application that walks, and sends each event as it comes.
+
+    `/traverse` walks; `/same` sends the bytes of its first walk again, without one.
+    """
+    corpus = make_chain(count)
+    kept = []
+
+    async def walk():
+        policy, frames = policy_from_spec(CHAIN_POLICY), []
+        async for event in airw.traverse("keys", corpus, policy=policy, node_budget=nodes).events(edges=False):
+            value = event.to_dict()
+            frames.append(f"id: {len(frames)}\nevent: {value['type']}\ndata: {json.dumps(value)}\n\n")
+            yield frames[-1]
+        yield "id: end\nevent: end\ndata: {}\n\n"
+        kept[:] = frames
+
+    async def again():
+        for frame in kept:
+            yield frame
+        yield "id: end\nevent: end\ndata: {}\n\n"
+
+    def answer(make):
+        async def send(request: Request):
+            await request.json()
+            return StreamingResponse(make(), media_type="text/event-stream")
+
+        return send
+
+    routes = [Route(path, answer(make), methods=["POST"]) for path, make in (("/traverse", walk), ("/same", again))]
+    return Starlette(routes=routes)
+
+
+def chain_server(**plan):
+    return serve_in_process("tests.support.served_corpora:chain_app", {"limits": LIMITS, **plan})
+
+
+@pytest.mark.parametrize("nodes", [10, 400])
+def test_what_http_adds_to_a_walk(results, nodes):
+    """Each of `WALKS` walks, one after the other, by one client."""
+    corpus, fields = make_chain(500), {**CHAIN_WALK, "node_budget": nodes}
+
+    def walk_here():
+        async def main():
+            start = time.perf_counter()
+            for _ in range(WALKS):
+                walk = airw.traverse("keys", corpus, policy=policy_from_spec(CHAIN_POLICY), node_budget=nodes)
+                assert len([hit async for hit in walk]) == nodes
+            return time.perf_counter() - start
+
+        return anyio.run(main)
+
+    def read_from(server, path="/traverse"):
+        seconds, readings = read_streams(server.port, fields, WALKS, at_once=1, path=path)
+        assert all(reading.is_complete for reading in readings)
+        return seconds
+
+    bare_server = serve_in_process("tests.benchmarks.bench_serving:bare_app", 500, nodes)
+    with chain_server(count=500) as served, bare_server as bare:
+        ways = {
+            "airw": lambda: read_from(served),
+            "library": walk_here,
+            "bare walk": lambda: read_from(bare),
+            "bytes": lambda: read_from(bare, "/same"),
+        }
+        for way in ways.values():
+            way()
+        rounds = run_in_turn(ways, rounds=ROUNDS, scale=1e3 / WALKS)
+    best = {name: min(values) for name, values in rounds.items()}
+    added = {name: 1e3 * (best[name] - best["library"]) / nodes for name in ("airw", "bare walk")}
+    print(f"\n{nodes} hits: " + ", ".join(f"{name} {value:.2f} ms" for name, value in best.items()))
+    print(f"added to the library: {added['airw']:.0f} us a hit; bare endpoint: {added['bare walk']:.0f} us a hit")
+    results.compare(
+        QUESTION,
+        f"a walk of {nodes} hits over HTTP",
+        {"airw": rounds["airw"], "bare Starlette endpoint": rounds["bare walk"], "the library": rounds["library"]},
+        {"bare Starlette endpoint": 1.5, "the library": None},
+    )
+
+
+def test_how_soon_the_first_event_comes(results):
+    """A PageRank walk of 24 steps on a store that takes 10 ms a call."""
+    fields = {**CHAIN_WALK, "node_budget": STEPS}
+    with chain_server(count=100, seconds=CALL) as server:
+        read_streams(server.port, fields, 1, at_once=1)
+        readings = read_streams(server.port, fields, 10, at_once=1)[1]
+    firsts = [1e3 * reading.first for reading in readings]
+    shares = [100 * reading.first / reading.last for reading in readings]
+    assert all(reading.is_complete for reading in readings)
+    print(f"\nfirst event after {min(firsts):.1f} ms or more, {min(shares):.1f} % of the last or more")
+    results.amount(
+        QUESTION, "first event of a walk of 24 steps, 10 ms a call", firsts, unit="ms", goal=3 * 1e3 * CALL + 30
+    )
+    results.amount(QUESTION, "the same, of the time of the last event", shares, unit="%", goal=15)
+
+
+@pytest.mark.parametrize("count", [1, 100, 1_000])
+def test_many_walks_at_once(results, count):
+    """Each walk has 12 steps on a store that takes 10 ms a call."""
+    fields = {**CHAIN_WALK, "node_budget": 12}
+    with chain_server(count=100, seconds=CALL) as server:
+        read_streams(server.port, fields, 5, at_once=1)
+        seconds, readings = read_streams(server.port, fields, max(count, 10), at_once=count)
+    assert all(reading.is_complete for reading in readings)
+    firsts = sorted(1e3 * reading.first for reading in readings)
+    p50, p99 = statistics.median(firsts), firsts[int(0.99 * (len(firsts) - 1))]
+    rate = len(readings) / seconds
+    print(f"\n{count} at once, no error: {rate:.0f} walks/s, first event p50 {p50:.0f} ms, p99 {p99:.0f} ms")
+    results.amount(QUESTION, f"{count:,} walks at once: first event, median", [p50], unit="ms", goal=None)
+    results.amount(QUESTION, f"{count:,} walks at once: first event, 99th percentile", [p99], unit="ms", goal=None)
+    results.amount(
+        QUESTION, f"{count:,} walks at once: time a walk", [1e3 * seconds / len(readings)], unit="ms", goal=None
+    )
+
+
+def test_memory_of_10_000_walks(results):
+    fields = {**CHAIN_WALK, "node_budget": 2}
+    with chain_server(count=100) as server:
+        pid = server.processes[0].pid
+        read_streams(server.port, fields, 2_000, at_once=8)
+        before = memory_of(pid)
+        seconds, readings = read_streams(server.port, fields, 8_000, at_once=8)
+        growth = (memory_of(pid) - before) / MEGABYTE
+    assert all(reading.is_complete for reading in readings)
+    print(f"\nmemory grew by {growth:.1f} MB from walk 2,000 to 10,000; {8_000 / seconds:.0f} walks/s")
+    results.amount(QUESTION, "memory that 8,000 further walks add", [growth], unit="MB", goal=5)
+
+
+def test_gap_of_the_loop_under_load(results):
+    """The longest answer of `/healthz` beside 30 walks at once, less that of an idle server."""
+    fields = {**CHAIN_WALK, "node_budget": 12}
+
+    async def longest(port, seconds):
+        worst, end = 0.0, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /healthz HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+            await reader.read()
+            writer.close()
+            worst = max(worst, time.perf_counter() - start)
+            await asyncio.sleep(0.005)
+        return worst
+
+    async def main(port):
+        idle = await longest(port, 2)
+        loads = [asyncio.create_task(keep_walking(port)) for _ in range(30)]
+        await asyncio.sleep(0.5)
+        busy = await longest(port, 4)
+        for load in loads:
+            load.cancel()
+        await asyncio.gather(*loads, return_exceptions=True)
+        return idle, busy
+
+    async def keep_walking(port):
+        while True:
+            await read_stream(port, fields)
+
+    with chain_server(count=100, seconds=CALL) as server:
+        idle, busy = asyncio.run(main(server.port))
+    print(f"\nlongest answer of /healthz: {1e3 * idle:.0f} ms idle, {1e3 * busy:.0f} ms beside 30 walks")
+    results.amount(
+        QUESTION, "longest wait of another request beside 30 walks", [1e3 * (busy - idle)], unit="ms", goal=50
+    )
