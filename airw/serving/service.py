@@ -195,7 +195,7 @@ def answer_error(error: Exception) -> Response:
 
 def log_failure(error: Exception) -> None:
     """Log an error of the server, of which the client learns little."""
-    if status_of(error) >= 500:
+    if status_of(error) >= 500 and not isinstance(error, DeadlinePassed):
         # The answer contains no details: they may be secret. For errors of the library, the message is enough.
         is_known = isinstance(error, AirwError)
         LOGGER.error("%s", error_text(error), exc_info=None if is_known else error)
