@@ -14,6 +14,8 @@ from airw.serving.openapi import OPERATIONS
 from airw.serving.problems import status_of
 from tests.support.served import client, notes, serve_notes
 
+pytestmark = pytest.mark.asyncio_only  # what a document says does not depend on the event loop
+
 JSON, EVENTS = "application/json", "text/event-stream"
 LABELS = [f"{operation.method.upper()} {operation.path}" for operation in OPERATIONS]
 TOKEN = "correct-horse-battery"
