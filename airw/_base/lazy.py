@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from airw.errors import ArgumentError
-
 
 def lazy_names(
     package: str,
@@ -37,6 +35,8 @@ def lazy_names(
         try:
             return import_module(module)
         except ModuleNotFoundError as error:
+            from airw.errors import ArgumentError  # only now, as every package of the library begins with this module
+
             missing = (error.name or "").partition(".")[0]
             if extra is None or missing == "airw":
                 raise
