@@ -1,6 +1,7 @@
 """What requests ask for: JSON bodies and query strings, read and checked within bounds."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
@@ -94,8 +95,8 @@ def _parse_float(digits: str) -> float:
     if len(digits) > _MOST_DIGITS:
         raise ArgumentError(f"the body must not contain numbers of {len(digits):,} digits")
     value = float(digits)
-    if value in (float("inf"), float("-inf")):
-        raise ArgumentError(f"the body must not contain numbers as large as {digits[:40]}")
+    if not math.isfinite(value):  # also the `nan` of a query string
+        raise ArgumentError(f"the request must not contain numbers such as {one_line(digits, longest=40)}")
     return value
 
 
