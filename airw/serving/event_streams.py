@@ -289,7 +289,7 @@ class _Sending:
             return "failed" if is_last else "stopping"
 
     async def _send_messages(self, messages: Messages) -> str | None:
-        """Send the messages, each step's before the next step begins, so that nothing waits in between.
+        """Send the messages of each step before the next step begins.
 
         Raises:
             ServerStopping: If the server is going to stop.

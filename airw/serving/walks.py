@@ -13,11 +13,10 @@ from airw._base.messages import short_repr
 from airw.discovery import FederatedCorpus
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
-from airw.policies.specs import policy_from_spec
 from airw.serving.access import client_of
 from airw.serving.bodies import FieldKinds
 from airw.serving.event_streams import EventStream, to_messages
-from airw.serving.queries import check_filter_size, check_length, check_query_length, take_corpora, take_text
+from airw.serving.queries import check_query_length, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall
 from airw.serving.stream_budgets import StreamBudget
 from airw.serving.stream_messages import Messages
@@ -59,7 +58,8 @@ async def traverse(call: ApiCall) -> Response:
     if best is not None and best > call.service.limits.max_k:
         raise ArgumentError(f"best must be at most {call.service.limits.max_k:,} here, not {short_repr(best)}")
     limits = _read_limits(options.pop("limits", None))
-    policy = _read_policy(call, options.pop("policy", None))
+    spec = options.pop("policy", None)
+    policy = None if spec is None else read_policy(call, spec)
     corpus = await _open(call, names)
     policy = policies.default_policy(corpus) if policy is None else policy
     walk = walk_corpus(
@@ -75,7 +75,7 @@ async def traverse(call: ApiCall) -> Response:
 
 
 def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
-    """Return the answer that sends a discovery as a stream of events: each `source`, then the `result`."""
+    """Return the answer that streams a discovery: each `source`, then the `result`."""
     return _stream(call, to_messages(stream, edges=False, best=None, budget=StreamBudget()))
 
 
@@ -109,7 +109,7 @@ def _choose_depth(call: ApiCall, policy: WalkPolicy, options: Mapping[str, Any])
 
 
 def _read_limits(asked: Mapping[str, Any] | None) -> Limits:
-    """Return the limits of a walk; a client may lower those of the library, and not raise them.
+    """Return the limits of a walk; a client may only lower those of the library.
 
     Raises:
         ArgumentError: If a limit is unknown, raised, or no whole number.
@@ -123,24 +123,3 @@ def _read_limits(asked: Mapping[str, Any] | None) -> Limits:
         if is_raised:
             raise ArgumentError(f"{name} in limits must be at most {most:,} here, not {short_repr(value)}")
     return Limits(**asked or {})
-
-
-def _read_policy(call: ApiCall, spec: Any) -> WalkPolicy | None:
-    """Return the policy of a specification; `None` for the default.
-
-    Raises:
-        ArgumentError: If a parameter is unknown, cannot be used, or is beyond the limits of the server.
-    """
-    if spec is None:
-        return None
-    limits = call.service.limits
-    params = spec.get("params") if isinstance(spec, dict) else None
-    for name, value in (params if isinstance(params, dict) else {}).items():
-        is_count = isinstance(value, int) and isinstance(name, str) and name.endswith("_k")
-        if is_count and value > limits.max_k:
-            raise ArgumentError(f"{name} of a policy must be at most {limits.max_k:,} here, not {short_repr(value)}")
-        check_length(f"{name} of a policy", value, most=limits.max_ids)
-        if name == "scope" and isinstance(value, dict):
-            for part in value.values():
-                check_filter_size(part, most=limits.max_conditions)
-    return policy_from_spec(spec)

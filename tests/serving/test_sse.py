@@ -320,7 +320,7 @@ async def test_what_is_no_walk_is_an_error():
 
 @pytest.mark.parametrize("changed", ["score", "metadata", "text", "less"])
 async def test_a_hit_that_the_ranking_replaces_can_be_made_again(changed):
-    """What a policy's own `rank` changes is in the summary, and no more than that."""
+    """The summary has what a policy's own `rank` changes, and no more than that."""
 
     class Own(LinkWalk):
         def rank(self, state, hits):
@@ -345,7 +345,7 @@ async def test_a_hit_that_the_ranking_replaces_can_be_made_again(changed):
 @pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_an_endpoint_of_fastapi_returns_a_walk_in_one_line():
-    """A real server, and a client that reads the first hit and goes: the calls of the store end."""
+    """A real server; a client that reads the first hit and goes ends the calls of the store."""
     from fastapi import FastAPI  # takes half a second, which quick runs save
 
     api = FastAPI()
