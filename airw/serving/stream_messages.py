@@ -5,6 +5,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from airw._base.concurrency import offload_if
 from airw._base.json import json_clean
 from airw.discovery import DiscoveryResult, SourceAnswered
 from airw.discovery.discovery import DiscoveryStream
@@ -15,6 +16,7 @@ from airw.walking import Walk
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
 
 _USUAL_TEXT = 4_000  # characters
+_LONG_RANKING = 20  # the weight of a summary of about a hundred hits, which are ranked in a millisecond
 
 
 class Message(NamedTuple):
@@ -92,7 +94,8 @@ class WalkMessages:
                 has_ended = True
             if has_ended:
                 weight = 1 + 0.2 * len(self._sent)
-                messages += [*self._correct_best(), Message("summary", self._summarize, is_last=True, weight=weight)]
+                messages += await offload_if(weight > _LONG_RANKING, self._correct_best)
+                messages.append(Message("summary", self._summarize, is_last=True, weight=weight))
             if messages:
                 return messages
 

@@ -15,6 +15,8 @@ from airw.values import SearchHit
 from tests.support.event_streams import StreamClient
 from tests.support.streamed_notes import NAMES, open_chain
 
+pytestmark = pytest.mark.asyncio_only  # streams on trio are in test_sse.py
+
 SCORES = st.sampled_from([0.0, 0.25, 0.5, -1.0, math.inf, -math.inf, math.nan])
 
 

@@ -12,6 +12,8 @@ from airw.views.bundling import estimate_tokens
 from tests.support.event_streams import StreamClient
 from tests.support.streamed_notes import NAMES, TEXTS, open_chain, walk_chain
 
+pytestmark = pytest.mark.asyncio_only  # streams on trio are in test_sse.py
+
 BUDGETS = st.builds(
     StreamBudget,
     max_hits=st.none() | st.integers(1, 8),

@@ -25,6 +25,8 @@ from tests.support.event_streams import StreamClient, parse_events
 from tests.support.served import client, notes, serve_notes
 from tests.support.streamed_notes import NAMES, open_chain
 
+pytestmark = pytest.mark.asyncio_only  # those that take time are on trio, too: see `backend`
+
 HIT_FIELDS = [field.name for field in dataclasses.fields(SearchHit)]
 CHAIN = {"corpus": "notes", "query": "keys", "policy": {"name": "link-walk", "params": {"roots": ["n00"]}}}
 

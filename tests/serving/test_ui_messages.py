@@ -10,6 +10,8 @@ from airw.serving.ui_messages import wants_ui_messages
 from tests.support.event_streams import StreamClient
 from tests.support.streamed_notes import NAMES, open_chain, walk_chain
 
+pytestmark = pytest.mark.asyncio_only  # streams on trio are in test_sse.py
+
 ASKS = {"Accept": "text/event-stream; format=ui-messages"}
 
 
