@@ -1,6 +1,6 @@
 """The parser of serve."""
 
-from airw.cli.options import Commands, add_command, parse_whole_number
+from airw.cli.options import CommandParser, Commands, add_command, parse_whole_number
 
 _LIMITS = "a limit of the server, such as max_k=100; may be repeated; docs/serving.md lists them"
 
@@ -39,6 +39,15 @@ another, and each reads the token file again."""
         default=[],
         help="files in this folder may be read, if a hit names them; repeatable",
     )
+    _add_names(serve)
+    serve.add_argument(
+        "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"
+    )
+    serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
+
+
+def _add_names(serve: CommandParser) -> None:
+    """Add the names that the server answers to, and the pages that may ask."""
     serve.add_argument(
         "--hostname",
         metavar="NAME",
@@ -54,10 +63,6 @@ another, and each reads the token file again."""
         default=[],
         help="pages of this origin may ask, such as https://kb.example; repeatable",
     )
-    serve.add_argument(
-        "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"
-    )
-    serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
 
 
 def _parse_port(text: str) -> int:

@@ -6,6 +6,7 @@ A label has few values, and none that a client chooses: each value is a series t
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -67,6 +68,7 @@ class Metrics:
     """
 
     def __init__(self) -> None:
+        self.folder: Path | None = None  # where the processes of one server add up their numbers
         self._requests: Counter[Labels] = Counter()
         self._seconds: defaultdict[Labels, Histogram] = defaultdict(Histogram)
         self._walks: Counter[Labels] = Counter()

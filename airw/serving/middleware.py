@@ -10,12 +10,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from airw._base.concurrency import in_thread
 from airw.errors import AirwError
 from airw.serving.hosts import ANY, Border, HostRule, OriginRule
 from airw.serving.logs import LOGGER, record_of
 from airw.serving.metrics import MEDIA_TYPE
 from airw.serving.problems import problem
 from airw.serving.service import Service
+from airw.serving.shared_metrics import publish_metrics, read_metrics
 
 _OTHER = "other"
 
@@ -100,7 +102,7 @@ def _first_part(path: str) -> str:
 
 
 async def answer_metrics(service: Service, request: Request) -> Response:
-    """Answer `GET /metrics`: the numbers of this process.
+    """Answer `GET /metrics`: the numbers of all processes that serve together.
 
     It waits for no other request, so that a busy server can still be watched. If the server has tokens, it needs one.
     """
@@ -108,4 +110,8 @@ async def answer_metrics(service: Service, request: Request) -> Response:
         record_of(request.scope).label = service.access.identify(request.headers.get("authorization")).label
     except AirwError as error:
         return problem(error)
-    return PlainTextResponse(service.metrics.to_text(), media_type=MEDIA_TYPE)
+    text = service.metrics.to_text()
+    if service.metrics.folder is not None:
+        await in_thread(publish_metrics, service.metrics.folder, text)
+        text = await in_thread(read_metrics, service.metrics.folder)
+    return PlainTextResponse(text, media_type=MEDIA_TYPE)

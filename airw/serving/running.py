@@ -26,7 +26,7 @@ from airw.serving.token_files import read_tokens
 LONGEST_END = 10
 """The seconds that running requests have to end when the server stops."""
 
-_LAST_ARRIVALS = 0.3  # seconds; connections that were just accepted send their requests in this time
+_LAST_ARRIVALS = 2.0  # seconds in which the clients of open connections may send requests, to be told to leave
 _BACKLOG = 2048
 _SEND_BUFFER = 262_144  # bytes of answers that the system keeps for a slow client; else up to 4 MB
 
@@ -134,7 +134,9 @@ class GracefulServer(uvicorn.Server):
         """Stop listening, answer what has arrived, then close all connections."""
         self._ending.begin()
         await self._stop_listening(sockets or [])
-        await anyio.sleep(_LAST_ARRIVALS)
+        with anyio.move_on_after(_LAST_ARRIVALS):
+            while self.server_state.connections:  # noqa: ASYNC110 - uvicorn has no event for that
+                await anyio.sleep(0.02)
         await super().shutdown(sockets)
 
     async def _stop_listening(self, sockets: Sequence[socket.socket]) -> None:

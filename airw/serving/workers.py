@@ -13,14 +13,18 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 
-from airw._base.concurrency import first_error
+from airw._base.concurrency import first_error, in_thread
 from airw._base.messages import one_line
 from airw.errors import AirwError, StoreError
 from airw.serving.logs import LOGGER
+from airw.serving.metrics import Metrics
 from airw.serving.running import LONGEST_END, GracefulServer, ServerOptions, log_to_stderr, new_server
+from airw.serving.shared_metrics import publish_metrics
 
 _POLL = 0.05  # seconds between two looks at a process
 _LONGEST_START = 60  # seconds
@@ -74,12 +78,14 @@ class Crew:
         options: What each of them serves.
         listener: The socket that they share.
         count: How many there are.
+        folder: Where they add up their numbers.
     """
 
-    def __init__(self, options: ServerOptions, listener: socket.socket, count: int) -> None:
+    def __init__(self, options: ServerOptions, listener: socket.socket, count: int, folder: Path) -> None:
         self._options = options
         self._listener = listener
         self._count = count
+        self._folder = folder
         self._workers: list[_Worker] = []
         self._is_outdated = False
 
@@ -141,7 +147,9 @@ class Crew:
 
     def _new_worker(self) -> _Worker:
         reports, reporter = _spawn.Pipe(duplex=False)
-        process = _spawn.Process(target=_work, args=(self._options, self._listener, reporter), daemon=True)
+        process = _spawn.Process(
+            target=_work, args=(self._options, self._listener, self._folder, reporter), daemon=True
+        )
         process.start()
         reporter.close()
         return _Worker(process, reports)
@@ -163,9 +171,9 @@ async def run_workers(
     Raises:
         StoreError: If a worker cannot start.
     """
-    crew = Crew(options, listener, count)
     numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    with anyio.open_signal_receiver(*numbers) as signals:
+    with TemporaryDirectory(prefix="airw-") as folder, anyio.open_signal_receiver(*numbers) as signals:
+        crew = Crew(options, listener, count, Path(folder))
         try:
             with first_error():
                 await _watch_until_stopped(crew, signals, announce)
@@ -204,27 +212,39 @@ async def _stop_crew(crew: Crew, signals: AsyncIterator[signal.Signals]) -> None
         tasks.cancel_scope.cancel()
 
 
-def _work(options: ServerOptions, listener: socket.socket, reporter: Connection) -> None:
+def _work(options: ServerOptions, listener: socket.socket, folder: Path, reporter: Connection) -> None:
     """Serve in this process, a worker, until SIGTERM."""
     for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all processes; only the first one decides
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     log_to_stderr()
     try:
-        anyio.run(_serve, options, listener, reporter)
+        anyio.run(_serve, options, listener, folder, reporter)
     except AirwError as error:  # the token file changed meanwhile, for example
         LOGGER.error("%s", one_line(str(error)))
         sys.exit(1)
 
 
-async def _serve(options: ServerOptions, listener: socket.socket, reporter: Connection) -> None:
-    server = new_server(options.make_app())
+async def _serve(options: ServerOptions, listener: socket.socket, folder: Path, reporter: Connection) -> None:
+    application = options.make_app()
+    server = new_server(application)
+    metrics: Metrics = application.state.service.metrics
+    metrics.folder = folder
     with first_error():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_stop_when_told, server)
             tasks.start_soon(_report_start, server, reporter)
+            tasks.start_soon(_publish, metrics, folder)
             await server.serve([listener])
             tasks.cancel_scope.cancel()
+    publish_metrics(folder, metrics.to_text())
+
+
+async def _publish(metrics: Metrics, folder: Path) -> None:
+    """Write the numbers of this process every second, for whichever process is asked for all."""
+    while True:
+        await in_thread(publish_metrics, folder, metrics.to_text())
+        await anyio.sleep(1)
 
 
 async def _stop_when_told(server: GracefulServer) -> None:

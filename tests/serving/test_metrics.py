@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from airw import build, from_mapping
 from airw.serving import Token, app
 from airw.serving.metrics import Histogram, Metrics
+from airw.serving.shared_metrics import add_metrics, publish_metrics, read_metrics
 from airw.stores import MemoryStore
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z]+="[^"\\\n]*"(,[a-z]+="[^"\\\n]*")*\})? (\d+(\.\d+)?(e-?\d+)?)')
@@ -97,3 +98,23 @@ def test_a_bucket_counts_the_values_up_to_its_bound(values, bounds):
     counts = [count for _, count in histogram.buckets()]
     assert counts == [*(sum(value <= bound for value in values) for bound in bounds), len(values)]
     assert histogram.sum == pytest.approx(sum(values))
+
+
+def test_the_numbers_of_several_processes_are_added(tmp_path):
+    one, two = Metrics(), Metrics()
+    for metrics, running in ((one, 2), (two, 3)):
+        metrics.add_gauge("airw_requests_running", "Requests that work now.", lambda running=running: running)
+        metrics.count_walk("exhausted", 2, 0.3)
+    one.count_request("/search", "POST", 200, 0.02)
+    two.count_request("/search", "POST", 200, 0.2)
+    two.count_request("/search", "POST", 400, 0.2)
+    numbers = numbers_of(add_metrics([(one.to_text(), True), (two.to_text(), False)]))
+    assert numbers['airw_requests_total{endpoint="/search",method="POST",status="200"}'] == 2
+    assert numbers['airw_requests_total{endpoint="/search",method="POST",status="400"}'] == 1
+    assert numbers['airw_request_seconds_bucket{endpoint="/search",le="0.025"}'] == 1
+    assert numbers['airw_request_seconds_count{endpoint="/search"}'] == 3
+    assert numbers["airw_hits_total"] == 4
+    assert numbers["airw_requests_running"] == 2  # the other process has ended
+    publish_metrics(tmp_path, one.to_text())
+    publish_metrics(tmp_path, one.to_text())
+    assert numbers_of(read_metrics(tmp_path)) == numbers_of(one.to_text())

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -155,6 +156,24 @@ def test_a_worker_that_dies_is_started_again(notes):
         assert server.process.wait(PATIENCE) == 0
 
 
+def count_of_requests(server):
+    text = httpx.get(f"{server.url}metrics", timeout=PATIENCE).text
+    found = re.findall(r'airw_requests_total{endpoint="/search",method="POST",status="200"} (\d+)', text)
+    return sum(map(int, found))
+
+
+async def test_the_numbers_are_those_of_all_workers_and_outlive_them(notes):
+    with run_serve("notes", "--workers", 2) as server:
+        async with httpx.AsyncClient(timeout=PATIENCE) as client:
+            for _ in range(20):
+                assert (await client.post(f"{server.url}search", json=BODY)).status_code == 200
+        await wait_for(lambda: count_of_requests(server) == 20)
+        await restart(server)
+        await wait_for(lambda: count_of_requests(server) == 20)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+
+
 def test_workers_end_with_the_process_that_started_them(notes):
     with run_serve("notes", "--workers", 2) as server:
         assert httpx.post(f"{server.url}search", json=BODY, timeout=PATIENCE).status_code == 200
@@ -194,7 +213,7 @@ def many_notes(tmp_path, monkeypatch):
 
 
 def test_a_stream_is_told_when_the_server_stops(many_notes):
-    """It gets a last event, but no `id: end`: an `EventSource` connects again, to the next process."""
+    """It gets a last event, but no `id: end`: an `EventSource` connects to the next process."""
     with run_serve("notes") as server:
         query = {"corpus": "notes", "query": "index", "policy": "link-walk", "node_budget": 1_640}
         with httpx.stream("GET", f"{server.url}traverse", params=query, timeout=PATIENCE) as answer:
