@@ -15,7 +15,7 @@ from airw.policies.specs import policy_spec
 from airw.protocols import Embedder
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
-from airw.remote.store import CallLimits, RemoteStore
+from airw.remote.store import CallLimits, RemoteStore, make_store
 from airw.remote.walk import RemoteWalk
 from airw.remote.wire import API_VERSIONS, COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
@@ -261,7 +261,7 @@ class RemoteCorpus:
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
         limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
-        return RemoteStore(self._server, self.name, limits), embedder
+        return make_store(self._server, self.name, limits, found.methods), embedder
 
 
 @dataclass(frozen=True, slots=True)

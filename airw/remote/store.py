@@ -1,6 +1,6 @@
 """`RemoteStore`: the reading methods of a store on another machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -30,6 +30,8 @@ from airw.values.filters import Filter, parse_filter
 
 T = TypeVar("T")
 
+# Each is all or a part of an optional protocol, such as `TermStatistics`.
+_OPTIONAL_METHODS = ("term_statistics", "language", "surface_kinds", "has_fields", "field_names", "find_changed")
 _MAX_CONCURRENCY = 4  # requests of one call that was split
 _MANY = 1_000  # items of a call; packing more takes about a millisecond
 
@@ -315,3 +317,14 @@ class RemoteStore:
 
     async def _join(self, method: str, parts: list[Any]) -> Any:
         return await offload_if(len(parts) > 1, join_answers, method, parts)
+
+
+def make_store(server: CorpusServer, corpus: str, limits: CallLimits, methods: Collection[str]) -> RemoteStore:
+    """Return a store that has no optional method which the served store lacks.
+
+    So `isinstance(store, TermStatistics)` is as true as for the served store. Protocols take a method that is `None`
+    for one that is not there.
+    """
+    missing = [name for name in _OPTIONAL_METHODS if name not in methods]
+    kind: type[RemoteStore] = type("RemoteStore", (RemoteStore,), dict.fromkeys(missing)) if missing else RemoteStore
+    return kind(server, corpus, limits)

@@ -15,6 +15,7 @@ from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, RemoteError
 from airw.links import extractor_from
 from airw.policies import Beam, Eager, PathCoverage, PersonalizedPageRank
+from airw.protocols import ChangeFinder, SchemaReader, TermStatistics
 from airw.remote import RemoteCorpus, Timeouts
 from airw.serving import app
 from airw.stores import MemoryStore
@@ -203,6 +204,27 @@ async def test_artifacts_are_inserted_and_deleted_if_the_server_allows_it():
             await remote.upsert({"new": "text"})
         with pytest.raises(ArgumentError, match="items must be a mapping"):
             await remote.upsert(["new"])
+
+
+async def test_it_has_the_optional_capabilities_of_the_served_store():
+    class Plain:
+        def __init__(self, store):
+            self.store = store
+
+        def __getattr__(self, name):
+            if name in ("term_statistics", "surface_kinds", "has_fields", "field_names"):
+                raise AttributeError(name)
+            return getattr(self.store, name)
+
+    async with notes() as corpus, use_remotely(corpus) as ([remote], _):
+        assert isinstance(remote.store, TermStatistics)
+        assert isinstance(remote.store, SchemaReader)
+        assert not isinstance(remote.store, ChangeFinder)
+        plain = Corpus("notes", Plain(corpus.store), corpus.embedder)
+        async with use_remotely(plain) as ([other], _):
+            assert not isinstance(other.store, TermStatistics | SchemaReader)
+            here, there = [await discover([each], QUERY, mode="lexical") for each in (plain, other)]
+            assert without_times(there) == without_times(here)
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
