@@ -241,7 +241,7 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         return ranking
 
     def _read_ranked(self, hit: SearchHit, entry: Mapping[str, Any]) -> SearchHit:
-        """Return a hit as the ranking has it: itself, with another score and more metadata, or replaced."""
+        """Return a hit as the ranking has it: perhaps with another score, or replaced."""
         if entry.get("replaced") is not None:
             return unpack_hit(entry["replaced"], source=self._corpus)
         score, metadata = optional(NUMBER).unpack(entry.get("score")), entry.get("metadata")
