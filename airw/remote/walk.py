@@ -34,6 +34,7 @@ from airw.values import STOP_REASONS, Edge, SearchHit, StopReason
 from airw.walking import LostCorpus, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
 
+_LATENESS = 10.0  # seconds after the deadline of a walk, in which its end must arrive
 _LONGEST_END = 0.5  # seconds
 _LONG_FRAME = 20_000  # characters; reading more takes about a millisecond
 
@@ -171,10 +172,13 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             body = await encode_json({"corpus": self._corpus, **self._fields})
             self._response = await self._server.start_stream("/traverse", of=self._corpus, body=body)
             self._pieces = self._response.aiter_raw()
+        # A server that only says that it is alive, and does not keep the deadline, is not waited for.
+        deadline = self._start + self._fields.get("timeout", math.inf)
+        latest = max(deadline, anyio.current_time()) + _LATENESS
         try:
             while True:
                 while not self._ready:
-                    await self._read_piece()
+                    await self._read_piece(latest)
                 frame = self._ready.popleft()
                 event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
                 if event is not None:
@@ -182,10 +186,13 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         except WireFault as fault:
             raise RemoteError(f"{self._label} sent an event that cannot be used: {fault}") from fault
 
-    async def _read_piece(self) -> None:
+    async def _read_piece(self, latest: float) -> None:
         assert self._pieces is not None  # noqa: S101 - for the type checker
-        with self._server.translate_errors(self._label):
+        piece: bytes | None = b""
+        with anyio.move_on_after(latest - anyio.current_time()) as scope, self._server.translate_errors(self._label):
             piece = await anext(self._pieces, None)
+        if scope.cancelled_caught:
+            raise RemoteError(f"{self._label} walks on after the deadline of the walk")
         if piece is None:
             raise RemoteError(f"{self._label} ended the stream of a walk before the end of the walk")
         self._ready.extend(self._frames.feed(piece))
@@ -227,6 +234,9 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             self._routed += 1
         else:
             self._hits.append(hit)
+        # Of a server that never stops, no more is kept than was asked for.
+        if len(self._hits) + self._routed > self._fields["node_budget"]:
+            raise WireFault(f"the walk has more nodes than its budget of {self._fields['node_budget']:,}")
         self._depth = max(self._depth, depth)
         parent = optional(NODE).unpack(data.get("parent"))
         return NodeCommitted(NODE.unpack(data.get("id")), depth, math.nan if score is None else score, parent, hit)

@@ -221,6 +221,7 @@ def stream(*events, **headers):
         (stream(("error", {"error": "StoreCorrupt", "detail": "damaged"})), StoreCorrupt, "damaged"),
         (stream(("error", ["odd"])), RemoteError, "it is not an object"),
         (stream(("error", {})), RemoteError, "no reason given"),
+        (stream(*[("hit", HIT)] * 100), RemoteError, "more nodes than its budget of 64"),
         (stream(("hit", {**HIT, "score": "high"})), RemoteError, "'high' is not a number"),
         (stream(("hit", {**HIT, "metadata": []})), RemoteError, "[] is not an object"),
         (stream(("summary", {"stop": "bored"})), RemoteError, "does not stop for the reason 'bored'"),
@@ -241,6 +242,7 @@ async def test_a_walk_whose_stream_cannot_be_used_fails_and_says_so(planned, kin
         assert told in str(error.value)
         assert walk.summary.stop == "failed"
         assert [hit.artifact_id for hit in walk.ranking] == ["a"] * walk.summary.emitted
+        assert walk.summary.emitted <= 65
         assert len(server.requests) == 1
         assert [hit async for hit in walk] == []
 
