@@ -92,6 +92,16 @@ async def test_a_server_with_tokens_says_so_and_shows_the_document_to_everybody(
     assert TOKEN not in json.dumps(document)
 
 
+async def test_each_request_needs_a_token_as_described():
+    async with notes() as corpus, client(app([corpus], tokens=[Token(value=TOKEN)])) as asking:
+        document = (await asking.get("/openapi.json")).json()
+        for label, operation in operations_of(document).items():
+            method, path = label.split()
+            answer = await asking.request(method, path.format(method="ledger"), json={})
+            needs_token = operation.get("security", document["security"]) != []
+            assert (answer.status_code == 401, "401" in operation["responses"]) == (needs_token, needs_token), label
+
+
 async def test_a_server_without_tokens_asks_for_none():
     document = await read_document()
     assert document["security"] == []
