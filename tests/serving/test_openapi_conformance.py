@@ -2,6 +2,8 @@
 
 import copy
 from collections import Counter
+from contextlib import suppress
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import httpx
@@ -64,6 +66,13 @@ def choose(document, names, values, of=("get", "post", "put", "delete")):
                 fields[name].get("items", fields[name])["enum"] = values
 
 
+def is_short(seconds):
+    """Return whether a client asks for an answer in no time; it may then get part of one."""
+    with suppress(TypeError, ValueError):
+        return seconds is not None and float(seconds) < 1
+    return False
+
+
 def ask(operation, mode, checks, count):
     """Send requests, check the answers, and count their statuses."""
     statuses = Counter()
@@ -73,10 +82,11 @@ def ask(operation, mode, checks, count):
     def run(case):
         answer = case.call()
         statuses[answer.status_code] += 1
-        # A client may ask for an answer in no time at all.
-        limits = {**(case.query or {}), **(case.body if isinstance(case.body, dict) else {})}
-        if not (answer.status_code in (502, 504) and {"timeout", "source_timeout"} & limits.keys()):
+        fields = dict(parse_qsl(urlsplit(answer.request.url).query))
+        fields |= case.body if isinstance(case.body, dict) else {}
+        if not any(is_short(fields.get(name)) for name in ("timeout", "source_timeout")):
             case.validate_response(answer, checks=checks)
+        assert answer.status_code != 500
 
     run()
     return statuses
