@@ -65,6 +65,7 @@ def test_a_client_that_leaves_before_the_first_event_stops_the_walk():
     assert server.tasks_left == []
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_stops_its_search():
     corpus = make_chain(100, seconds=60)
     with serve(app([corpus])) as server, Wire(server.port) as wire:

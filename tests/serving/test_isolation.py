@@ -119,6 +119,7 @@ def test_the_right_to_read_is_no_right_to_write(server):
     assert "signing keys" in text
 
 
+@pytest.mark.slow
 def test_a_refused_request_opens_no_file(corpora, server):
     """Not even a damaged one: what it would say depends on its content."""
     damaged = {"notes": corpora["notes"], "broken": corpora[SECRET].parent / "broken.airw"}
