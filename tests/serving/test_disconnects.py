@@ -96,10 +96,10 @@ def test_a_client_that_reads_nothing_slows_its_own_walk_and_no_other():
     with serve(app([corpus], limits=limits)) as server, Wire(server.port, receive_bytes=4_096) as wire:
         exchange(server.port, SEARCH)
         wire.send(WALK)
-        wait_until(lambda: calls_of(corpus) > 50)
+        wait_until(lambda: calls_of(corpus) > 10)
         wait_until(lambda: _is_still(lambda: calls_of(corpus)))
         taken, memory = calls_of(corpus), memory_of()
-        assert taken < CALLS_A_STEP * 600  # of 1,000 steps, what fits into the buffers of the system
+        assert taken < CALLS_A_STEP * 100  # of 1,000 steps, what fits into the buffers
         times = []
         for _ in range(20):
             start = time.monotonic()
@@ -120,17 +120,17 @@ def test_a_client_that_reads_nothing_slows_its_own_walk_and_no_other():
 def test_a_client_that_reads_nothing_for_long_is_cut():
     corpus = make_chain(1_000, text="keys " * 6_000)
     limits = ServingLimits(max_stall=1, max_streams_per_client=1, max_hops=1_000)
-    with serve(app([corpus], limits=limits)) as server, Wire(server.port, receive_bytes=4_096) as wire:
+    with serve(app([corpus], limits=limits), max_stall=3) as server, Wire(server.port, receive_bytes=4_096) as wire:
         wire.send(WALK)
-        wait_until(lambda: calls_of(corpus) > 50)
+        wait_until(lambda: calls_of(corpus) > 10)
         # Its place is free again once it has taken nothing for a second.
         short = {**CHAIN_WALK, "node_budget": 3}
         answers = []
         wait_until(lambda: answers.append(_post(server, short)) or answers[-1].status_code == 200)
         assert {answer.status_code for answer in answers[:-1]} == {429}
         assert parse_events(answers[-1].text)[-1].id == "end"
-        assert calls_of(corpus) < CALLS_A_STEP * 900
-        wire.abort()
+        assert calls_of(corpus) < CALLS_A_STEP * 100
+        wait_until(lambda: server.connections == 0)  # the system has dropped it, with what it did not take
     assert server.tasks_left == []
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 import uvicorn
 
 from airw.serving import app
+from airw.serving.running import listen
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30  # seconds until a server counts as hanging; long enough for a busy machine
@@ -85,12 +86,13 @@ class LoopbackServer:
 
 
 @contextmanager
-def serve(application, **settings):
+def serve(application, *, max_stall=60, **settings):
     """Run an application on a port of the loopback; yield its `LoopbackServer`.
 
-    The settings are those of uvicorn. Connections that are still open at the end get 5 seconds to finish.
+    The settings are those of uvicorn. Connections that are still open at the end get 5 seconds to finish. The system
+    drops a client that takes nothing for `max_stall` seconds.
     """
-    listener = _listen()
+    listener = _listen(max_stall=max_stall)
     config = uvicorn.Config(application, **{**_SETTINGS, **settings})
     started, problems = threading.Event(), []
     server = LoopbackServer(listener.getsockname()[1], _url_of(listener))
@@ -213,8 +215,11 @@ def _end(processes):
         process.stdout.close()
 
 
-def _listen(port=0):
-    return socket.create_server(("127.0.0.1", port), backlog=2048)
+def _listen(port=0, **options):
+    listener = listen("127.0.0.1", port, **options)
+    # Else a small piece waits for the acknowledgement of the one before, which takes 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _url_of(listener):
