@@ -11,6 +11,8 @@ from airw import discover_stream, traverse
 from airw.errors import ArgumentError, StoreError
 from airw.policies import LinkWalk
 from airw.serving import sse
+from airw.serving.event_streams import encode_event
+from airw.serving.stream_messages import Message
 from airw.testing import run_on_virtual_clock
 from tests.support.event_streams import StreamClient, parse_events
 from tests.support.serving import serve
@@ -76,6 +78,13 @@ async def test_a_client_that_comes_back_gets_the_rest(last):
         rest = await read(sse(walk_chain(corpus)), {"Last-Event-ID": str(last)})
     assert [event.id for event in rest.events] == [*[event.id for event in whole.events[:-1]][last:], "end"]
     assert [event.data for event in rest.events[:-1]] == [event.data for event in whole.events[:-1]][last:]
+
+
+@pytest.mark.parametrize("count", [0, 1, 500, 501, 1_700])
+def test_a_long_ranking_is_encoded_as_a_short_one(count):
+    data = {"type": "summary", "ranking": [{"id": f"é{at}", "score": at / 8} for at in range(count)], "budget": None}
+    text = encode_event(1, Message("summary", dict, is_last=True), data)
+    assert text == f"id: end\nevent: summary\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
 
 async def test_a_client_that_has_all_events_is_told_to_stop():
