@@ -38,8 +38,8 @@ async def serve(arguments: argparse.Namespace) -> int:
         limits=_parse_limits(arguments.limit),
     )
     application = options.make_app()
-    running.log_to_stderr()
     with running.listen(arguments.host, arguments.port, max_stall=options.limits.max_stall) as listener:
+        running.log_to_stderr()
         host, port = listener.getsockname()[:2]
         address = f"[{host}]" if ":" in host else host
         announce = partial(print_line, f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")

@@ -6,6 +6,7 @@ A server that stops takes no new connections, answers the requests it has, and t
 import asyncio
 import logging
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from airw._base.concurrency import first_error
-from airw.errors import ArgumentError
+from airw.errors import ArgumentError, UnknownFieldWarning
 from airw.serving.application import app
 from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
@@ -71,7 +72,11 @@ class ServerOptions:
 
 
 def log_to_stderr() -> None:
-    """Write a line for each request to stderr, and the warnings and errors of the server."""
+    """Write a line for each request to stderr, and the warnings and errors of the server.
+
+    Python's warnings about filters are switched off: they contain what a client sent, and Python keeps each text.
+    """
+    warnings.filterwarnings("ignore", category=UnknownFieldWarning)
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S"))
     for name, level in (("airw.serving", logging.INFO), ("uvicorn.error", logging.WARNING)):

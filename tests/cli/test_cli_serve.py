@@ -98,8 +98,11 @@ def test_a_server_answers_until_it_is_told_to_stop(number, notes):
     with run_serve("notes") as server:
         answer = httpx.post(f"{server.url}search", json={"corpus": "notes", "query": "signing keys"})
         assert [hit["artifact_id"] for hit in answer.json()["hits"]] == ["keys.md", "vault.md"]
+        unknown = {"corpus": "notes", "query": "signing keys", "filter": {"a word of a client": 1}}
+        assert httpx.post(f"{server.url}search", json=unknown).json()["hits"] == []
         server.process.send_signal(number)
         assert server.process.wait(10) == 0
+    assert "a word of a client" not in "".join(server.lines)
 
 
 @pytest.mark.slow
