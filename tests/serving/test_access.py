@@ -47,7 +47,7 @@ async def corpus(anyio_backend):
 
 @pytest.fixture
 def application(corpus, tmp_path):
-    """A server of notes, and of two files that are no corpora: whoever opens them gets another error."""
+    """A server of notes, and of two files that are no corpora: to open them fails."""
     files = {name: tmp_path / f"{name}.airw" for name in ("drafts", "secret")}
     for file in files.values():
         file.write_bytes(b"no corpus " * 1000)
