@@ -1,4 +1,4 @@
-"""The page docs/serving.md: its commands answer as it says, and its table of limits is true."""
+"""The page docs/serving.md: its commands answer as it says, and its limits are true."""
 
 import doctest
 import re
