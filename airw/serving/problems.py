@@ -43,10 +43,6 @@ class DeadlinePassed(AirwError):
     """The request took longer than its deadline."""
 
 
-class QueryMismatch(errors.EmbedderMismatch):
-    """The client sent a query vector that cannot be compared with those of the corpus."""
-
-
 # The first class that fits decides, so the special ones come first.
 _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (BodyTooLarge, 413),
@@ -58,7 +54,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (errors.CorpusNotFound, 404),
     (errors.NoLedgerEntry, 404),
     (errors.SeedNotFound, 404),
-    (QueryMismatch, 400),
+    (errors.EmbedderMismatch, 400),
     (errors.EmbedderUnavailable, 503),
     (errors.RerankerUnavailable, 503),
     (errors.EmbedderError, 502),

@@ -18,7 +18,6 @@ from airw.remote.steps import compose_step
 from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
 from airw.serving.bodies import check_fields
 from airw.serving.limits import ServingLimits
-from airw.serving.problems import QueryMismatch
 from airw.serving.queries import check_filter_size, check_length, check_query_length
 from airw.serving.service import ApiCall
 from airw.values import Record, UnresolvedLink
@@ -157,8 +156,6 @@ def _explain_widths(arguments: list[Any], corpus: OpenCorpus[Any]) -> Iterator[N
     """Blame a query vector of another width, also if the store does not check it."""
     try:
         yield
-    except EmbedderMismatch as error:
-        raise QueryMismatch(str(error)) from error
     except AirwError:
         raise
     except Exception as error:
@@ -166,7 +163,7 @@ def _explain_widths(arguments: list[Any], corpus: OpenCorpus[Any]) -> Iterator[N
         if width == corpus.embedder.dim:
             raise
         dim = corpus.embedder.dim
-        raise QueryMismatch(f"a query vector has {width} numbers, and those of the corpus have {dim}") from error
+        raise EmbedderMismatch(f"a query vector has {width} numbers, and those of the corpus have {dim}") from error
 
 
 def _is_long(values: Any) -> bool:
