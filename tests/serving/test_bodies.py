@@ -1,4 +1,4 @@
-"""What requests ask for: bodies and query strings, before any part of the library sees them."""
+"""The bodies and query strings of requests: JSON within bounds, and nothing guessed."""
 
 import json
 
