@@ -12,7 +12,10 @@ from airw.cli import main
 from airw.cli.library_defaults import default_text, read_default
 from tests.support.commands import COMMANDS
 
-OWN_DEFAULTS = {"airw expand": {"surface_index": 0}}
+OWN_DEFAULTS = {
+    "airw expand": {"surface_index": 0},
+    "airw serve": {"host": "127.0.0.1", "port": 8000, "workers": 1},
+}
 """What only the command line has; the library has no default for it."""
 
 PARAMETERS = [
