@@ -101,9 +101,18 @@ class Access:
         names: The corpora of the server.
         tokens: The tokens; empty for a server that everybody may read.
         writable: Without tokens: the corpora that everybody may change.
+
+    Raises:
+        ArgumentError: If a token is none or names an unknown corpus, two are equal, or both kinds of rights are given.
     """
 
     def __init__(self, names: Sequence[str], tokens: Sequence[Token] = (), *, writable: Collection[str] = ()) -> None:
+        if not isinstance(tokens, list | tuple) or not all(isinstance(token, Token) for token in tokens):
+            raise ArgumentError("tokens must be a list of Token objects; read_tokens reads them from a file")
+        if isinstance(writable, str):
+            raise ArgumentError(f"writable must be a list of names, not {short_repr(writable)}")
+        if tokens and writable:
+            raise ArgumentError("writable is for a server without tokens; name the corpora in write of each token")
         self._anonymous = None if tokens else _make_caller("", names, (ALL,), writable)
         # Digests have one length, so that comparing them takes the same time whatever the client sent.
         self._callers: Mapping[bytes, Caller] = {

@@ -12,6 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from airw._base.checks import check_strings
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError
 from airw.serving import artifacts, catalogue, finding, health, links, store_calls, walks
 from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
@@ -87,7 +90,10 @@ def app(
         ...         yield
         >>> site = Starlette(routes=[Mount("/kb", api)], lifespan=lifespan)
     """
-    bounds = limits or ServingLimits()
+    bounds = ServingLimits() if limits is None else limits
+    if not isinstance(bounds, ServingLimits):
+        raise ArgumentError(f"limits must be a ServingLimits object, not {short_repr(limits)}")
+    folders = _check_roots(roots)
     served = ServedCorpora(corpora)
     metrics = Metrics()
     service = Service(
@@ -95,8 +101,8 @@ def app(
         bounds,
         Access(served.names, tokens, writable=writable),
         Admission(bounds, metrics),
-        [Path(root).absolute() for root in roots],
-        rerankers,
+        folders,
+        check_strings("rerankers", rerankers),
         metrics,
     )
 
@@ -118,6 +124,13 @@ def app(
     application.router.redirect_slashes = False
     application.state.service = service  # for whoever runs it alone, and tells its streams that it stops
     return application
+
+
+def _check_roots(roots: object) -> list[Path]:
+    # The letters of a string would be roots, too, and "/" would allow every file.
+    if not isinstance(roots, list | tuple) or not all(isinstance(root, str | os.PathLike) and root for root in roots):
+        raise ArgumentError(f"roots must be a list of folders, not {short_repr(roots)}")
+    return [Path(root).absolute() for root in roots]
 
 
 _ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {

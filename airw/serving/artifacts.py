@@ -133,7 +133,7 @@ async def put_artifact(call: ApiCall) -> Response:
     survives from then on: `"full"`, a power failure; `"normal"`, a kill of the server's process; `"memory"`, neither;
     `"server"`, what the database server promises. Corpora that are served by name or path have the full one.
 
-    Changes of one corpus wait for each other, and for a build, for at most a second. Then the answer is 409, and
+    Changes of one corpus wait for each other, and for a build, for at most a second each. Then the answer is 409, and
     nothing was changed. A client that gets no answer does not know; it may send the request again.
     """
     fields = call.fields(PUT_FIELDS, of="/artifact")

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from functools import lru_cache
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
 _PATH_KEYS = frozenset(
@@ -31,8 +32,12 @@ _TEXT_KEYS = frozenset({"body", "passage", "query", "summary", "text"})
 _MESSAGE_KEYS = frozenset({"detail", "disclosure", "error", "expansion", "floor_note", "reason"})
 """The fields that contain messages of errors."""
 
+_ID_KEYS = frozenset({"artifact_id", "id", "ids", "record_id", "ref", "source", "target", "walk_parent", "walk_path"})
+"""The fields that contain ids, by which clients ask again."""
+
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\|file:")
 _LONGEST = 4_096  # characters of a path
+_LONGEST_NAME = 256  # bytes of the name of a folder
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]{1,20})://[^\s'\"<>]+", re.IGNORECASE)
 # In quotes, a path may contain spaces.
 _QUOTED = re.compile(r"(?<=['\"])(?:[A-Za-z]:)?[\\/](?:[^'\"\\/\n]+[\\/]+)+(?=[^'\"\\/\n]*['\"])")
@@ -72,10 +77,27 @@ def _hide_string(value: str, key: str, folders: Sequence[PurePath]) -> str:
         return hide_in_message(value)
     if key in _TEXT_KEYS or _ABSOLUTE.match(value) is None:
         return value
-    # A field of the author's own may contain an address of a page, such as /2026/05/keys: only known folders count.
     if key in _PATH_KEYS or (len(value) <= _LONGEST and _below(value, folders) is not None):
         return _shorten(value, folders)
-    return value
+    return _shorten(value, folders) if key not in _ID_KEYS and _is_of_this_machine(value) else value
+
+
+def _is_of_this_machine(value: str) -> bool:
+    """Return whether an absolute path in a field of the author's own is one of this machine.
+
+    It may be the address of a page, such as /2026/05/keys: only folders that are at the top of the disk count.
+    """
+    if len(value) > _LONGEST or "\n" in value:
+        return False
+    if not value.startswith("/"):
+        return not value.startswith("file:") or value.startswith("file:/")
+    top, deeper, _ = value[1:].partition("/")
+    return bool(deeper) and _is_top_folder(top)
+
+
+@lru_cache(maxsize=1024)
+def _is_top_folder(name: str) -> bool:
+    return 0 < len(name.encode(errors="replace")) < _LONGEST_NAME and "\0" not in name and Path("/", name).is_dir()
 
 
 def _shorten(path: str, folders: Sequence[PurePath]) -> str:

@@ -156,6 +156,8 @@ PROGRAMS_ONLY = (
     "needs a corpus or a store",
     "needs a store with",
     "one filter pass Scope.only",
+    "or await RemoteCorpus.open",
+    "pass the token as token=",
     "pass it to open_corpus",
     "per_node(policy)",
     "read one document alone",

@@ -1,5 +1,6 @@
 """`airw.serving.app` inside other applications, and without its extra."""
 
+import re
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -11,7 +12,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from airw import build, from_mapping
-from airw.serving import app
+from airw.errors import ArgumentError
+from airw.serving import Token, app
 from tests.support.served import client, notes
 
 
@@ -84,3 +86,20 @@ except ArgumentError as error:
 def test_without_the_extra_one_line_names_it():
     found = subprocess.run([sys.executable, "-c", WITHOUT_STARLETTE], capture_output=True, text=True, check=True)
     assert found.stdout == "airw.serving needs starlette: pip install 'airw[serve]'\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"roots": "/srv/notes"}, "roots must be a list of folders, not '/srv/notes'"),
+        ({"rerankers": "cross-encoder"}, "rerankers must be a list of strings, not 'cross-encoder'"),
+        ({"limits": {"max_k": 5}}, "limits must be a ServingLimits object, not {'max_k': 5}"),
+        ({"tokens": ["correct-horse-battery"]}, "tokens must be a list of Token objects"),
+        ({"tokens": Token(value="correct-horse-battery")}, "tokens must be a list of Token objects"),
+        ({"writable": "notes"}, "writable must be a list of names, not 'notes'"),
+        ({"tokens": [Token(value="correct-horse-battery")], "writable": ["notes"]}, "writable is for a server without"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_before_anything_is_served(options, message):
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        app(["notes"], **options)
