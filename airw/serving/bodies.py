@@ -41,19 +41,19 @@ async def read_body(stream: AsyncIterable[bytes], *, max_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-async def parse_object(body: bytes, *, max_depth: int) -> dict[str, Any]:
+async def parse_object(body: bytes, *, max_nesting: int) -> dict[str, Any]:
     """Return the JSON object in a body; an empty body is an empty object.
 
     Raises:
-        ArgumentError: If it is not JSON in UTF-8, not an object, or nested deeper than `max_depth`. Also if it has a
+        ArgumentError: If it is not JSON in UTF-8, not an object, or nested deeper than `max_nesting`. Also if it has a
             field twice, or a number that is not finite or has hundreds of digits.
     """
     if not body:
         return {}
-    return await offload_if(len(body) > _LONG_BODY, _parse_object, body, max_depth)
+    return await offload_if(len(body) > _LONG_BODY, _parse_object, body, max_nesting)
 
 
-def _parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
+def _parse_object(body: bytes, max_nesting: int) -> dict[str, Any]:
     try:
         value = json.loads(
             body.decode(),
@@ -67,13 +67,13 @@ def _parse_object(body: bytes, max_depth: int) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ArgumentError(f"the body must be JSON in UTF-8; byte {error.start} is not UTF-8") from error
     except RecursionError as error:
-        raise ArgumentError(f"the body must nest at most {max_depth} levels deep") from error
+        raise ArgumentError(f"the body must nest at most {max_nesting} levels deep") from error
     except ValueError as error:
         raise ArgumentError(f"the body must be JSON: {error}") from error
     if not isinstance(value, dict):
         raise ArgumentError(f"the body must be a JSON object, not {short_repr(value)}")
-    if is_deeper(value, max_depth):
-        raise ArgumentError(f"the body must nest at most {max_depth} levels deep")
+    if is_deeper(value, max_nesting):
+        raise ArgumentError(f"the body must nest at most {max_nesting} levels deep")
     return value
 
 

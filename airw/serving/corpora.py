@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
@@ -136,9 +136,10 @@ class ServedCorpora:
     async def aclose(self) -> None:
         """Close the corpora that this object opened."""
         with anyio.CancelScope(shield=True):
-            for name in list(self._opened):
-                corpus = self._opened.pop(name)
-                await corpus.store.aclose()
+            # All are closed, even if closing one of them fails.
+            async with AsyncExitStack() as stack:
+                for name in list(self._opened):
+                    stack.push_async_callback(self._opened.pop(name).store.aclose)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,7 +53,7 @@ def sse(
     """Return a response that sends each hit of a walk as a server-sent event.
 
     Any endpoint of Starlette or FastAPI can return it. The walk works while the response is sent, one step after the
-    other, and no further than the client reads. If the client goes away, the walk stops at once.
+    other, and no further than the buffers of the connection hold. If the client goes away, the walk stops at once.
 
     ```text
     hit        a hit, with its path
@@ -312,16 +312,17 @@ class _Sending:
             with self._stream.ending.scope():
                 ready = await messages.read()
             is_last = bool(ready) and ready[-1].is_last
+            first = self._count + 1
             await self.send(await self._encode_all(ready), more=not is_last)
-            self._count_hits(ready)
+            self._count_hits(ready, first)
             if is_last:
                 return messages.stop
             if self._stream.ending.is_near:
                 raise ServerStopping("the server is going to stop; ask again")
 
-    def _count_hits(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            if message.kind in ("hit", "best"):
+    def _count_hits(self, messages: Sequence[Message], first: int) -> None:
+        for number, message in enumerate(messages, first):
+            if number > self._skipped and message.kind in ("hit", "best"):
                 self._record.count_hit()
 
     async def _encode_all(self, messages: Sequence[Message]) -> bytes:

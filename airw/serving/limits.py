@@ -16,7 +16,7 @@ class ServingLimits:
 
     ```text
     max_body                 bytes in the body of a request
-    max_depth                levels of nested lists and objects in it
+    max_nesting              levels of nested lists and objects in it
     max_query_chars          characters in a query
     max_k                    hits of a search or discovery
     max_ids                  ids in one call
@@ -45,7 +45,7 @@ class ServingLimits:
     """
 
     max_body: int = 1_000_000
-    max_depth: int = 60
+    max_nesting: int = 60
     max_query_chars: int = 10_000
     max_k: int = 1_000
     max_ids: int = 10_000

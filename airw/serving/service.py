@@ -242,7 +242,7 @@ async def read_call(service: Service, request: Request, caller: Caller) -> ApiCa
             body = await read_body(pieces, max_bytes=limits.max_body)
     if scope.cancelled_caught:
         raise BodyTooSlow(f"the body did not arrive within {seconds:g} seconds; send it faster")
-    fields = await parse_object(body, max_depth=limits.max_depth)
+    fields = await parse_object(body, max_nesting=limits.max_nesting)
     return ApiCall(service, request, caller, fields, _HALF.search(body) is not None)
 
 

@@ -17,8 +17,8 @@ JSON = st.recursive(
 )
 
 
-def parse(body, max_depth=60):
-    return anyio.run(lambda: parse_object(body, max_depth=max_depth))
+def parse(body, max_nesting=60):
+    return anyio.run(lambda: parse_object(body, max_nesting=max_nesting))
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4))

@@ -31,7 +31,7 @@ async def test_options_have_the_names_of_the_library():
         assert answer.json() == {"hits": [hit.to_dict() for hit in expected]}
 
 
-LIMITS = ServingLimits(max_query_chars=50, max_k=5, max_conditions=3, max_body=2_000, max_depth=8)
+LIMITS = ServingLimits(max_query_chars=50, max_k=5, max_conditions=3, max_body=2_000, max_nesting=8)
 BEYOND = {
     "query": ({"query": "x" * 51}, "query must have at most 50 characters, not 51"),
     "k": ({"k": 6}, "k must be at most 5 here, not 6"),
