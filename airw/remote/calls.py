@@ -206,7 +206,8 @@ class CorpusServer:
         if self._client is None and not self._is_closed:
             await in_thread(load_tls)
             limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
-            self._client = httpx.AsyncClient(verify=load_tls(), limits=limits)
+            # No proxy of the environment: it would see the token. Who needs one passes a client.
+            self._client = httpx.AsyncClient(verify=load_tls(), limits=limits, trust_env=False)
         times = self.timeouts
         timeout = httpx.Timeout(connect=times.connect, read=times.read, write=times.write, pool=times.pool)
         request = self._open_client(label).build_request(

@@ -60,7 +60,7 @@ class FrameReader:
             raise WireFault("its stream is not UTF-8") from error
         if text:
             name, _, value = text.partition(":")
-            if name:  # a line that begins with a colon is a comment, such as a heartbeat
+            if name in ("event", "data"):  # other lines are ids, and comments such as heartbeats
                 self._fields.setdefault(name, []).append(value.removeprefix(" "))
             return None
         fields, self._fields = self._fields, {}

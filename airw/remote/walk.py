@@ -34,7 +34,7 @@ from airw.values import STOP_REASONS, Edge, SearchHit, StopReason
 from airw.walking import LostCorpus, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
 
-_LATENESS = 10.0  # seconds after the deadline of a walk, in which its end must arrive
+_LATENESS = 10.0  # seconds after its deadline that a walk may be waited for, in all
 _LONGEST_END = 0.5  # seconds
 _LONG_FRAME = 20_000  # characters; reading more takes about a millisecond
 
@@ -56,6 +56,7 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         self._frames, self._ready = FrameReader(), deque[Frame]()
         self._scope: anyio.CancelScope | None = None
         self._stopped = anyio.Event()
+        self._grace = _LATENESS
         self._read_as = ""
         self._hits: list[SearchHit] = []
         self._routed = 0
@@ -172,13 +173,11 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             body = await encode_json({"corpus": self._corpus, **self._fields})
             self._response = await self._server.start_stream("/traverse", of=self._corpus, body=body)
             self._pieces = self._response.aiter_raw()
-        # A server that only says that it is alive, and does not keep the deadline, is not waited for.
         deadline = self._start + self._fields.get("timeout", math.inf)
-        latest = max(deadline, anyio.current_time()) + _LATENESS
         try:
             while True:
                 while not self._ready:
-                    await self._read_piece(latest)
+                    await self._read_piece(deadline)
                 frame = self._ready.popleft()
                 event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
                 if event is not None:
@@ -186,12 +185,16 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         except WireFault as fault:
             raise RemoteError(f"{self._label} sent an event that cannot be used: {fault}") from fault
 
-    async def _read_piece(self, latest: float) -> None:
+    async def _read_piece(self, deadline: float) -> None:
         assert self._pieces is not None  # noqa: S101 - for the type checker
         piece: bytes | None = b""
-        with anyio.move_on_after(latest - anyio.current_time()) as scope, self._server.translate_errors(self._label):
+        start = anyio.current_time()
+        seconds = max(deadline - start, 0.0) + self._grace
+        with anyio.move_on_after(seconds) as scope, self._server.translate_errors(self._label):
             piece = await anext(self._pieces, None)
-        if scope.cancelled_caught:
+        # A server that does not keep the deadline is waited for once, whatever it sends. A consumer may take its time.
+        self._grace -= max(0.0, anyio.current_time() - max(deadline, start))
+        if scope.cancelled_caught or self._grace <= 0:
             raise RemoteError(f"{self._label} walks on after the deadline of the walk")
         if piece is None:
             raise RemoteError(f"{self._label} ended the stream of a walk before the end of the walk")

@@ -18,6 +18,7 @@ from airw.serving.problems import AccessDenied, describe_problem
 from airw.serving.service import Service
 
 _LONGEST_CHECK = 3.0  # seconds; an orchestrator gives up soon after
+_FRESH = 1.0  # seconds for which the result of a check counts
 _AT_ONCE = 8  # corpora that are checked at the same time
 _NO_STORE = {"Cache-Control": "no-store"}
 
@@ -47,8 +48,8 @@ class Readiness:
         """
         asked_at = anyio.current_time()
         async with self._turn:
-            # Others may have waited for the same check: nobody can make the server read more by asking more.
-            if self._checked_at < asked_at:
+            # Nobody can make the server read more by asking more: a check counts for all that wait, and for a while.
+            if self._checked_at < asked_at - _FRESH:
                 now = anyio.current_time()
                 self._faults = await _check_all(self._service)
                 self._checked_at = now

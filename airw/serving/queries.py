@@ -11,6 +11,7 @@ from airw.serving.service import ApiCall
 from airw.walking import WalkPolicy
 
 _COUNTED = ("k", "max_k")
+_MOST_EDGES = 32  # pairs of fields, each of which may cost a scan of all records
 _FETCHED_PER_HIT = 5  # as many as a search fetches by default
 
 
@@ -96,6 +97,7 @@ def _check_params(params: Mapping[str, Any], limits: ServingLimits) -> None:
         if isinstance(value, int) and not isinstance(value, bool):
             _check_most(name, value, limits.max_node_budget)
         check_length(name, value, most=limits.max_ids)
+    check_length("edges of a policy", params.get("edges"), most=_MOST_EDGES)
     scope = params.get("scope")
     if isinstance(scope, dict):
         check_filter_size(list(scope.values()), most=limits.max_conditions)

@@ -29,6 +29,7 @@ LONGEST_END = 10
 
 _LAST_ARRIVALS = 2.0  # seconds in which the clients of open connections may send requests, to be told to leave
 _BACKLOG = 2048
+_LARGEST_HEAD = 65_536  # bytes of the headers of a request
 _SEND_BUFFER = 262_144  # bytes of answers that the system keeps for a slow client; else up to 4 MB
 
 
@@ -162,6 +163,8 @@ def new_server(application: Starlette) -> GracefulServer:
     """Return a server of an application that was made by `app`."""
     config = uvicorn.Config(
         application,
+        http="h11",  # it bounds the headers of a request; the other parser that uvicorn may find does not
+        h11_max_incomplete_event_size=_LARGEST_HEAD,
         access_log=False,
         log_config=None,
         lifespan="on",

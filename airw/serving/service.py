@@ -143,7 +143,7 @@ class ApiCall:
         most = self.service.limits.max_timeout
         asked = self.body.get("timeout")
         if isinstance(asked, str):  # of a query string
-            asked = parse_query([("timeout", asked)], {"timeout": float}, of=self.request.url.path)["timeout"]
+            asked = parse_query([("timeout", asked)], {"timeout": float}, of=self.request.scope["path"])["timeout"]
         return most if asked is None else min(most, check_number("timeout", asked, least=0))
 
     @contextmanager

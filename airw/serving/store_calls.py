@@ -25,6 +25,8 @@ from airw.values import Record, UnresolvedLink
 _ROWS_PER_ID = 10  # of rankings, for each id that one call may have
 _MOST_TEXTS = 256  # embedded in one call
 _FEW = 50  # items; packing the answer about more takes about a millisecond
+_SHORT = frozenset({"calibration", "config", "counts", "language", "max_fan_in"})  # methods with short answers
+_MOST_FIELDS = 32  # different fields of records in one call: each may cost a scan of all records
 _COMPOSED = ("first_surfaces", "read_step")
 
 
@@ -60,7 +62,8 @@ async def call_store(call: ApiCall) -> Response:
     arguments, options = await _read_arguments(method, body, call.service.limits)
     corpus = await call.open(name)
     answer = await _call_method(corpus, method, arguments, options)
-    content = await offload_if(_is_long(arguments), _pack_answer, method, answer, call.hide_paths)
+    # A short question may have a long answer.
+    content = await offload_if(method not in _SHORT, _pack_answer, method, answer, call.hide_paths)
     return Response(content, media_type="application/json")
 
 
@@ -75,7 +78,7 @@ async def embed(call: ApiCall) -> Response:
         check_query_length(call, check_query(query))
     check_length("texts", texts, most=_MOST_TEXTS)
     for text in texts or ():
-        check_query(text)
+        check_query_length(call, check_query(text))
     embedder = (await call.open(name)).embedder
     vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
     return _respond({"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))})
@@ -125,6 +128,10 @@ def _check_counts(method: str, arguments: list[Any], options: Mapping[str, Any],
         queries, k = arguments
         check_count("k", k)
         most = _ROWS_PER_ID * limits.max_ids
+        if len(queries) > limits.max_ids:
+            raise ArgumentError(
+                f"one call takes at most {limits.max_ids:,} queries here, not {len(queries):,}; split it"
+            )
         if k * len(queries) > most:
             raise ArgumentError(
                 f"k times the number of queries must be at most {most:,} here, not {k * len(queries):,}"
@@ -133,6 +140,10 @@ def _check_counts(method: str, arguments: list[Any], options: Mapping[str, Any],
         longest = max(map(len, arguments[0]), default=0)
         if longest > limits.max_query_chars:
             raise ArgumentError(f"a query must have at most {limits.max_query_chars:,} characters, not {longest:,}")
+    if method == "matching" and len({field for field, _ in arguments[0]}) > _MOST_FIELDS:
+        raise ArgumentError(f"matching takes at most {_MOST_FIELDS} different fields in one call here; split it")
+    if method == "has_fields":
+        check_length("paths", arguments[0], most=_MOST_FIELDS)
     for name in ("limit", "max_ends", "max_records"):
         if name in options:
             check_count(name, options[name])

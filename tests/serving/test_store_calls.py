@@ -165,6 +165,11 @@ async def test_no_body_is_a_failure_of_the_server(method, body):
         ("search_text", {"queries": ["x"], "k": -1}, "k must be a whole number of at least 0"),
         ("search_text", {"queries": ["x"], "k": 1, "filter": {"a": {"$in": [1] * 9}}}, "at most 5 conditions"),
         ("similarities", {"query": vector([np.inf] * 8), "record_ids": []}, "finite numbers"),
+        (
+            "search_vectors",
+            {"queries": {"shape": [1 << 40, 0], "dtype": "<f4", "base64": ""}, "k": 0},
+            "one call takes at most 10 queries here, not 1,099,511,627,776",
+        ),
         ("apply", {"puts": []}, "there is no method 'apply' here"),
         ("set_config", {"config": {}}, "there is no method 'set_config' here"),
         ("__class__", {}, "there is no method '__class__' here"),
@@ -258,6 +263,7 @@ async def test_absolute_paths_stay_on_the_server():
         ({"query": "x" * 21}, "query must have at most 20 characters, not 21"),
         ({"texts": ["x"] * 257}, "texts must have at most 256 entries"),
         ({"texts": ["x", 7]}, "query must be a string"),
+        ({"texts": ["x", "x" * 21]}, "query must have at most 20 characters, not 21"),
         ({"query": "\ud800"}, "unpaired surrogate"),
         ({"text": "x"}, "/embed takes corpus, query, texts"),
     ],
@@ -266,6 +272,17 @@ async def test_texts_that_cannot_be_embedded_are_refused(body, told):
     async with serve_notes(limits=ServingLimits(max_query_chars=20)) as (client, _):
         answer = await client.post("/embed", content=json.dumps({"corpus": "notes", **body}))
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [("matching", {"wanted": [[f"f{number}", 1] for number in range(33)]}), ("has_fields", {"paths": ["f"] * 33})],
+)
+async def test_one_call_asks_for_few_fields_as_each_may_cost_a_scan(method, body):
+    async with serve_notes() as (client, store):
+        answer = await ask(client, method, body)
+        assert (answer.status_code, "at most 32" in answer.json()["detail"]) == (400, True), answer.text
+        assert store.calls == {}
 
 
 async def test_a_corpus_without_a_name_is_refused():

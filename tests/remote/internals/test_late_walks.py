@@ -14,11 +14,15 @@ from airw.testing.changes import put
 from tests.support.serving import serve
 
 
-class EndlessServer:
-    """An application whose walks consist of heartbeats."""
+HEARTBEAT = b": \n\n"
+PROGRESS = b'event: progress\ndata: {"type": "progress", "step": 1, "committed": 0, "edges": 0, "waiting": 0}\n\n'
 
-    def __init__(self, application):
-        self.application = application
+
+class EndlessServer:
+    """An application whose walks consist of one event, again and again."""
+
+    def __init__(self, application, event):
+        self.application, self.event = application, event
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http" or scope["path"] != "/traverse":
@@ -34,18 +38,19 @@ class EndlessServer:
 
     async def _beat(self, send):
         while True:
-            await send({"type": "http.response.body", "body": b": \n\n", "more_body": True})
+            await send({"type": "http.response.body", "body": self.event, "more_body": True})
             await anyio.sleep(0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(monkeypatch):
+@pytest.mark.parametrize("event", [HEARTBEAT, PROGRESS], ids=["heartbeat", "progress"])
+async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(event, monkeypatch):
     monkeypatch.setattr(walk, "_LATENESS", 0.1)
     async with MemoryStore() as store:
         await store.apply([put("a", "keys")])
         corpus = Corpus("notes", store, MissingEmbedder("e", 4, EmbedderError("nothing embeds here")))
-        with serve(EndlessServer(app([corpus]))) as server:
+        with serve(EndlessServer(app([corpus]), event)) as server:
             async with RemoteCorpus(server.url, "notes") as remote:
                 endless = remote.traverse("", policy=LinkWalk(roots=["a"]), timeout=0.1)
                 with anyio.fail_after(10), pytest.raises(RemoteError, match="walks on after the deadline"):
