@@ -13,7 +13,6 @@ from airw.stores import MemoryStore
 from airw.testing.changes import put
 from tests.support.serving import serve
 
-
 HEARTBEAT = b": \n\n"
 PROGRESS = b'event: progress\ndata: {"type": "progress", "step": 1, "committed": 0, "edges": 0, "waiting": 0}\n\n'
 
