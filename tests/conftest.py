@@ -27,7 +27,8 @@ from tests.support.pairwise import select_items
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run.
+# Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run. What
+# serves runs on asyncio, as uvicorn does.
 PASSIVE = {
     "chat",
     "compat",
@@ -39,6 +40,7 @@ PASSIVE = {
     "remote",
     "reranking",
     "retrieval",
+    "serving",
     "sources",
     "views",
 }

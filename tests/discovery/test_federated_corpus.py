@@ -61,8 +61,8 @@ async def whole_story(split, policy, store=None, **options):
 
 
 ON_TRIO = [
-    *(pytest.param("trio", name) for name in ("Mmr", "LinkWalk")),
-    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in ("Eager", "PersonalizedPageRank")),
+    pytest.param("trio", "LinkWalk"),
+    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in ("Eager", "Mmr", "PersonalizedPageRank")),
 ]
 
 

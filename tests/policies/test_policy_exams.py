@@ -68,7 +68,7 @@ def maker(strategy, way):
 
 EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES for way in WAYS}
 EXAMINED |= {f"PathCoverage-{way}": maker("PathCoverage", way) for way in PATHS}
-SOONER = ("Eager-links", "Scored-all", "Scored-scorer-links", "Mmr-all")
+SOONER = ("Eager-links", "Mmr-all")
 
 
 def params_of(names, *ways):
