@@ -60,13 +60,15 @@ async def whole_story(split, policy, store=None, **options):
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
-ON_TRIO = [
+SOONER = ("Eager", "LinkWalk", "Mmr", "PathCoverage", "PersonalizedPageRank")  # the others are left to the slow part
+WALKED = [
+    *(pytest.param("asyncio", name, marks=[pytest.mark.slow] * (name not in SOONER)) for name in POLICIES),
     pytest.param("trio", "LinkWalk"),
     *(pytest.param("trio", name, marks=pytest.mark.slow) for name in ("Eager", "Mmr", "PersonalizedPageRank")),
 ]
 
 
-@pytest.mark.parametrize(("backend", "name"), [*(("asyncio", name) for name in POLICIES), *ON_TRIO])
+@pytest.mark.parametrize(("backend", "name"), WALKED)
 @given(number=st.integers(0, 2**32), budget=st.sampled_from([3, 64]))
 @settings(max_examples=examples(10))
 def test_a_walk_over_several_corpora_equals_the_walk_in_one(name, backend, number, budget):
