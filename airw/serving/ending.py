@@ -7,7 +7,7 @@ import anyio
 
 
 class Ending:
-    """Tells the streams of a server that it is going to stop.
+    """The end of a server, of which its streams learn before it comes.
 
     A stream does each of its steps `with ending.scope():`. Once `is_near` is true, it sends its last event and ends.
 
