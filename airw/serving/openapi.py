@@ -322,7 +322,7 @@ def _describe_parameters(operation: ApiOperation, fields: Mapping[str, ApiSchema
 def _name_operation(operation: ApiOperation) -> str:
     """Return an id such as `getArtifact`, after which generators of clients name functions."""
     words = "".join(part.capitalize() for part in operation.path.replace(".", "/").split("/") if part.isalpha())
-    return f"{operation.method}{words or 'StoreMethod'}"
+    return f"{operation.method}{words}"
 
 
 def _describe_body(operation: ApiOperation, fields: Mapping[str, ApiSchema]) -> ApiSchema:

@@ -64,11 +64,6 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     ending: Ending = field(default_factory=Ending)
 
-    @property
-    def folders(self) -> Sequence[Path]:
-        """Return the folders whose structure clients may see in paths."""
-        return self.roots
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApiCall:
@@ -132,7 +127,7 @@ class ApiCall:
 
     def hide_paths(self, value: Any) -> Any:
         """Return a JSON value without absolute paths of this machine; see `airw.serving.paths`."""
-        return hide_paths(value, self.service.folders)
+        return hide_paths(value, self.service.roots)
 
     def timeout(self) -> float:
         """Return the seconds that the request may take: its field `timeout`, within the limit.
@@ -246,13 +241,12 @@ async def read_call(service: Service, request: Request, caller: Caller) -> ApiCa
     return ApiCall(service, request, caller, fields, _HALF.search(body) is not None)
 
 
-async def answer_json(value: Any, *, is_long: bool = False, status: int = 200) -> Response:
+async def answer_json(value: Any, *, is_long: bool = False) -> Response:
     """Return the answer with a JSON value.
 
     Args:
         value: The value.
         is_long: Encode it in a worker thread, as that takes more than a millisecond.
-        status: The HTTP status.
     """
     text = await offload_if(is_long, dump_json, value)
-    return Response(text.encode(), status_code=status, media_type="application/json")
+    return Response(text.encode(), media_type="application/json")
