@@ -253,13 +253,16 @@ def _list_names(folder: Path) -> set[str]:
 def _add_ids(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Yield each folder with a unique id.
 
-    The id is the name of the folder or, if it is used already, the name with as many parents as make it unique.
+    The id is the name of the folder or, if it is used already, the name with as many parents as make it unique. Clients
+    of a server see ids, so none contains an absolute path: rather, a number follows.
     """
     used_ids: set[str] = set()
     for folder in folders:
-        *parents, name = folder.parts
-        longer_ids = (f"{name}@{'/'.join(parents[-count:])}" for count in range(1, len(parents) + 1))
-        artifact_id = next(candidate for candidate in (name, *longer_ids) if candidate not in used_ids)
+        *parents, name = folder.relative_to(folder.anchor).parts
+        longer_ids = [f"{name}@{'/'.join(parents[-count:])}" for count in range(1, len(parents) + 1)]
+        possible_ids = [name, *longer_ids]
+        numbered_ids = (f"{possible_ids[-1]}#{number}" for number in range(2, len(folders) + 2))
+        artifact_id = next(each for each in (*possible_ids, *numbered_ids) if each not in used_ids)
         used_ids.add(artifact_id)
         yield artifact_id, folder
 
@@ -311,7 +314,7 @@ def from_packages(
     A project:
 
     - has the name of its folder as id and as `name`; if an earlier project has that id, the id is `name@parent`, with
-      as many parents as make it unique;
+      as many parents as make it unique. If no parent is left, a number follows: `#2`;
     - has the owner `"ours"`, and the metadata `path`;
     - has each field from the first file that has it: `pyproject.toml` (PEP 621, then Poetry's tables), `setup.cfg`,
       `package.json`;

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from airw._base.frontmatter import note_title, read_frontmatter, split_frontmatter
@@ -202,10 +202,14 @@ def _read_text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
 
 
 def _possible_ids(name: str, path: Path, root: Path) -> tuple[str, ...]:
-    """Return the possible ids of a skill, shortest first; the last one is always unique."""
+    """Return the possible ids of a skill, shortest first.
+
+    Clients of a server see ids, so none contains more of a path than what is below the root.
+    """
     parent = _parent_name(path.parent)
-    relative_path = Path(os.path.relpath(path.parent, root)).as_posix()
-    return (name, *([f"{name}@{parent}"] if parent else []), f"{name}@{relative_path}", f"{name}@{path}")
+    file = Path(os.path.relpath(path, root))
+    places = [parent, file.parent.as_posix(), file.as_posix()]
+    return (name, *(f"{name}@{place}" for place in places if place))
 
 
 def _parent_name(folder: Path) -> str:
@@ -243,7 +247,9 @@ class _SkillRecords:
         if not isinstance(name, str) or not name.strip():
             reason = f"a skill needs a name, a string that is not blank; {where} has {short_repr(name)}"
             return _SkillCandidate((where,), ItemProblem("", reason))
-        places = [value for key in ("parent", "skill_path") if isinstance(value := record.get(key), str) and value]
+        texts = [value for key in ("parent", "skill_path") if isinstance(value := record.get(key), str) and value]
+        # Clients of a server see ids, so an absolute path cannot be part of one.
+        places = [text for text in texts if not (PurePosixPath(text).root or PureWindowsPath(text).anchor)]
         ids = (name, *(f"{name}@{place}" for place in places))
         if not isinstance(description, str | None):
             reason = f"the description must be a string, not {short_repr(description)}"
@@ -288,7 +294,7 @@ def from_skills(
     - `name@parent`. The parent is the plugin or project of the skill: the next folder above its own that is neither
       hidden nor named `skills`;
     - `name@`, followed by its folder relative to the root;
-    - `name@`, followed by its file.
+    - `name@`, followed by its file relative to the root. If that is not free either, a number follows: `#2`.
 
     Metadata are the fields of the frontmatter, JSON-clean and without the description. They are overridden by `name`,
     `parent`, `skill_path` (the file) and `base_path` (its folder). Raw values are mappings of `name`, `description` and

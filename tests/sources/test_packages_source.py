@@ -449,6 +449,13 @@ async def test_projects_of_one_name_are_all_kept_with_their_folders_in_the_id(tm
     assert [package.raw["name"] for package in packages.values()] == ["p", "p", "p", "p", "p@y", "q"]
 
 
+async def test_no_id_of_a_project_is_an_absolute_path(tmp_path):
+    """Clients of a server see ids."""
+    write(tmp_path, {"all.pth": "/nowhere/p\n/nowhere/z/p\n/z/p\n"})
+    _, problems = await read_items(from_packages(manifest=tmp_path / "all.pth"))
+    assert [problem.item for problem in problems] == ["p", "p@z", "p@z#2"]
+
+
 async def test_listed_projects_are_excluded_by_name_or_path(tmp_path):
     write(tmp_path, {f"{folder}/setup.cfg": "" for folder in ("x/p", "y/p", "y/q", "z/r")})
     write(tmp_path, {"all.pth": "x/p\ny/p\ny/q\nz/r\n"})

@@ -215,7 +215,8 @@ async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
     paths = ["a/skills/x", "b/skills/x", "c/b/x", "d/b/.hidden/x", "d/b/x"]
     write(tmp_path / "one", {f"{path}/SKILL.md": skill("x", path) for path in paths})
     write(tmp_path / "two", {"c/b/x/SKILL.md": skill("x", "two")})
-    roots = [tmp_path / "one", tmp_path / "two"]
+    write(tmp_path / "three", {"c/b/x/SKILL.md": skill("x", "three")})
+    roots = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
     items = await read(from_skills(roots=roots))
     assert [(item.id, item.raw["description"]) for item in items] == [
         ("x", "a/skills/x"),
@@ -223,9 +224,11 @@ async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
         ("x@c/b/x", "c/b/x"),
         ("x@d/b/.hidden/x", "d/b/.hidden/x"),
         ("x@d/b/x", "d/b/x"),
-        (f"x@{tmp_path}/two/c/b/x/SKILL.md", "two"),
+        ("x@c/b/x/SKILL.md", "two"),
+        ("x@c/b/x/SKILL.md#2", "three"),
     ]
-    assert [item.metadata["name"] for item in items] == ["x"] * 6
+    assert [item.metadata["name"] for item in items] == ["x"] * 7
+    assert not any(str(tmp_path) in item.id for item in items)  # clients of a server see ids
     assert await read(from_skills(roots=roots)) == items
 
 
@@ -356,9 +359,11 @@ async def test_a_strategy_can_read_the_bodies_of_skills_from_a_function():
 
 async def test_skills_of_one_name_from_a_function_are_all_kept():
     records = [{"name": "x", "parent": "a"}, {"name": "x", "parent": "b"}, {"name": "x", "parent": "b"}]
-    records += [{"name": "x", "parent": "b", "skill_path": "/s"}, {"name": "x", "parent": "b"}, {"name": "x"}]
+    records += [{"name": "x", "parent": "b", "skill_path": "s"}, {"name": "x", "parent": "b"}, {"name": "x"}]
+    records += [{"name": "x", "parent": "b", "skill_path": place} for place in ("/s", r"C:\s", r"\\s\x")]
     items = await read(from_skills(fetcher=lambda: records))
-    assert [item.id for item in items] == ["x", "x@b", "x@b#2", "x@/s", "x@b#3", "x#2"]
+    places = ["x", "x@b", "x@b#2", "x@s", "x@b#3", "x#2"]
+    assert [item.id for item in items] == [*places, "x@b#4", "x@b#5", "x@b#6"]
 
 
 @pytest.mark.parametrize(
