@@ -7,6 +7,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
+import anyio
+
 from airw._base.concurrency import map_bounded
 from airw._base.signatures import shows_options
 from airw._base.telemetry import OpenSpan, record_span, start_span
@@ -226,13 +228,19 @@ class DiscoveryStream:
         self._incoming = merge(*map(self._stream_answer, self._plan.members), buffer=1)
         plan = self._plan
         self._span = start_span("discover", plan.only_source, plan.search.text, _describe_plan, plan)
-        # The tasks of the sources start here, and the spans of the sources are inside the one that is current now.
-        with _work_within(self._span):
-            async with AsyncExitStack() as stack:
-                self._request = await stack.enter_async_context(prepare_request(plan))
-                # The sources stop before the corpora are closed.
-                await stack.enter_async_context(self._incoming)
-                self._stack = stack.pop_all()
+        try:
+            # The tasks of the sources start here, and the spans of the sources are inside the one that is current now.
+            with _work_within(self._span):
+                async with AsyncExitStack() as stack:
+                    self._request = await stack.enter_async_context(prepare_request(plan))
+                    # The sources stop before the corpora are closed.
+                    await stack.enter_async_context(self._incoming)
+                    self._stack = stack.pop_all()
+        except anyio.get_cancelled_exc_class() as error:
+            if self._span is not None:  # a block that was not entered has no end, either
+                self._span.fail(error)
+                self._span.end()
+            raise
         return self
 
     async def __aexit__(

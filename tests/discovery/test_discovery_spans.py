@@ -123,3 +123,23 @@ async def test_a_stream_that_is_left_early_ends_its_span(recorder):
         await anext(updates)
     assert "airw.discover.selected" not in recorder.find("discover").attributes
     assert recorder.find("source food").attributes["airw.cancelled"] is True
+
+
+async def test_a_stream_that_is_cancelled_before_its_block_ends_its_span(recorder):
+    begun = anyio.Event()
+
+    async def formulate(query):
+        begun.set()
+        await anyio.sleep_forever()
+
+    async def enter(sources):
+        async with discover_stream(sources, "signing keys", formulate=formulate):
+            pass
+
+    async with corpora(ALL) as sources, anyio.create_task_group() as tasks:
+        tasks.start_soon(enter, sources)
+        await begun.wait()
+        tasks.cancel_scope.cancel()
+    whole = recorder.find("discover")
+    assert whole.attributes["airw.cancelled"] is True
+    assert "airw.dropped" not in whole.attributes
