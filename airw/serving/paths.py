@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
-_PATH_KEYS = frozenset(
+PATH_KEYS = frozenset(
     {
         "base_path",
         "cwd",
@@ -77,7 +77,7 @@ def _hide_string(value: str, key: str, folders: Sequence[PurePath]) -> str:
         return hide_in_message(value)
     if key in _TEXT_KEYS or _ABSOLUTE.match(value) is None:
         return value
-    if key in _PATH_KEYS or (len(value) <= _LONGEST and _below(value, folders) is not None):
+    if key in PATH_KEYS or (len(value) <= _LONGEST and _below(value, folders) is not None):
         return _shorten(value, folders)
     return _shorten(value, folders) if key not in _ID_KEYS and _is_of_this_machine(value) else value
 

@@ -5,7 +5,9 @@ from typing import Any
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+from airw.policies import Scope
 from airw.policies.specs import policy_from_spec
+from airw.serving.filters import check_conditions
 from airw.serving.limits import ServingLimits
 from airw.serving.service import ApiCall
 from airw.walking import WalkPolicy
@@ -48,6 +50,7 @@ def check_finding(call: ApiCall, query: str, options: Mapping[str, Any]) -> None
 
     Raises:
         ArgumentError: If one is beyond its limit, or the reranker is none of the server's.
+        FilterError: If the filter is malformed, or could find out a path of this machine.
     """
     limits = call.service.limits
     check_query_length(call, query)
@@ -56,6 +59,7 @@ def check_finding(call: ApiCall, query: str, options: Mapping[str, Any]) -> None
     _check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
     _check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
     check_filter_size(options.get("filter"), most=limits.max_conditions)
+    check_conditions(options.get("filter"), call.service.roots)
     _check_most("node_budget", options.get("node_budget"), limits.max_node_budget)
     for name in ("surfaces", "surface_weights", "merge_weights", "min_score"):
         check_length(name, options.get(name), most=limits.max_conditions)
@@ -74,13 +78,17 @@ def read_policy(call: ApiCall, spec: object) -> WalkPolicy:
 
     Raises:
         ArgumentError: If there is no such policy, or a parameter cannot be used, or is beyond a limit.
-        FilterError: If a filter of its scope is malformed.
+        FilterError: If a filter of its scope is malformed, or could find out a path of this machine.
     """
     limits = call.service.limits
     params = spec.get("params") if isinstance(spec, dict) else None
     if isinstance(params, dict):
         _check_params(params, limits)
     policy = policy_from_spec(spec)
+    scope = getattr(policy, "scope", None)
+    if isinstance(scope, Scope):
+        for filter in (scope.start, scope.cross, scope.keep):
+            check_conditions(filter, call.service.roots)
     depth = getattr(policy, "max_depth", None)
     if depth is not None and depth > limits.max_hops:
         raise ArgumentError(f"max_depth must be at most {limits.max_hops:,} here, not {depth:,}")

@@ -17,6 +17,7 @@ from airw.protocols import FirstSurfaces, OpenCorpus
 from airw.remote.steps import compose_step
 from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
 from airw.serving.bodies import check_fields
+from airw.serving.filters import check_conditions, is_shown
 from airw.serving.limits import ServingLimits
 from airw.serving.queries import check_filter_size, check_length, check_query_length
 from airw.serving.service import ApiCall
@@ -60,8 +61,12 @@ async def call_store(call: ApiCall) -> Response:
     call.caller.require_read([name])
     check_filter_size(body.get("filter"), most=call.service.limits.max_conditions)
     arguments, options = await _read_arguments(method, body, call.service.limits)
+    check_conditions(options.get("filter"), call.service.roots)
     corpus = await call.open(name)
     answer = await _call_method(corpus, method, arguments, options)
+    if method == "matching":  # a value that no answer shows matches nothing
+        shown = [is_shown(field, value, call.service.roots) for field, value in arguments[0]]
+        answer = [ids if is_one else () for ids, is_one in zip(answer, shown, strict=True)]
     # A short question may have a long answer.
     content = await offload_if(method not in _SHORT, _pack_answer, method, answer, call.hide_paths)
     return Response(content, media_type="application/json")

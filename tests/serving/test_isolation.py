@@ -212,3 +212,46 @@ def test_hostile_values_write_no_headers(open_server):
         answer, _ = ask(open_server, method, path, {**fields, "corpus": hostile, "id": hostile}, token=None)
         assert "set-cookie" not in answer.headers
         assert hostile not in str(answer.headers)
+
+
+HIDDEN = "/etc/secret/notes/h.md"
+GUESSES = [
+    {"path": HIDDEN},
+    {"path": {"$ne": HIDDEN}},
+    {"path": {"$in": ["a", HIDDEN]}},
+    {"path": {"$contains": "secret"}},
+    {"path": {"$gte": "/e"}},
+    {"path": {"$lt": "0"}},
+    {"more.path": {"$contains": "s"}},
+    {"more.path": {"$eq": [HIDDEN]}},
+    {"more": {"$eq": {"path": HIDDEN}}},
+    {"image": {"$lt": "/etc/t"}},
+    {"$or": [{"a": 1}, {"$not": {"path": {"$contains": "s"}}}]},
+]
+
+
+@pytest.mark.parametrize("filter", GUESSES, ids=str)
+def test_no_filter_tells_whether_a_guess_of_a_hidden_path_is_right(open_server, filter):
+    searching = {"corpus": "notes", "query": "keys", "filter": filter}
+    scoped = {"name": "path-coverage", "params": {"scope": {"keep": filter}}}
+    requests = [
+        ("/search", searching),
+        ("/discover", searching),
+        ("/discover", {"corpus": "notes", "query": "keys", "walk": scoped}),
+        ("/traverse", {"corpus": "notes", "query": "keys", "policy": scoped}),
+        ("/store/search_text", {"corpus": "notes", "queries": ["keys"], "k": 5, "filter": filter}),
+    ]
+    for path, fields in requests:
+        answer, _ = ask(open_server, "POST", path, fields, token=None)
+        assert (answer.status, answer.json["error"]) == (400, "FilterError"), (path, answer)
+        assert "hide" in answer.json["detail"] or "hidden" in answer.json["detail"]
+
+
+def test_fields_with_paths_are_compared_by_what_answers_show(open_server):
+    for filter in ({"path": "h.md"}, {"path": {"$exists": True}}, {"title": {"$contains": "/2026"}}):
+        fields = {"corpus": "notes", "query": "keys", "filter": filter}
+        answer, _ = ask(open_server, "POST", "/search", fields, token=None)
+        assert answer.status == 200, answer
+    fields = {"corpus": "notes", "wanted": [["path", HIDDEN], ["title", HOSTILE]]}
+    answer, _ = ask(open_server, "POST", "/store/matching", fields, token=None)
+    assert answer.json == {"answer": [[], ["h"]]}
