@@ -108,10 +108,8 @@ def app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        try:
+        async with served.running():
             yield
-        finally:
-            await served.aclose()
 
     routes = _routes(service)
     application = Starlette(

@@ -3,14 +3,16 @@
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 import anyio
+from anyio.abc import TaskGroup
 
 from airw._base.checks import NAME_RULE, is_valid_name
-from airw._base.concurrency import map_bounded
+from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import Corpus, open_corpus
 from airw.corpora.naming import list_similar_first
@@ -18,6 +20,7 @@ from airw.corpora.places import locate
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreBusy
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
+from airw.serving.problems import ServerStopping
 
 LONGEST_WAIT = 1.0
 """The seconds that a change waits for others, before it is refused."""
@@ -31,8 +34,9 @@ ServableCorpora: TypeAlias = "Sequence[Servable] | Mapping[str, Servable]"
 class ServedCorpora:
     """The corpora of a server, by the names that clients use.
 
-    Those that were named are opened at their first use, and closed by `aclose`. What they write waits for the disk, so
-    that an acknowledged write survives a power failure. Open corpora stay open: their opener closes them.
+    Those that were named are opened at their first use. What they write waits for the disk, so that an acknowledged
+    write survives a power failure. Inside the block of `running`, an opening goes on if whoever asked for it leaves.
+    Open corpora stay open: their opener closes them.
 
     Args:
         corpora: Open corpora, or names, paths or addresses of corpora. A mapping gives them other names.
@@ -44,6 +48,8 @@ class ServedCorpora:
     def __init__(self, corpora: ServableCorpora) -> None:
         self._places = _name_corpora(corpora)
         self._opened: dict[str, OpenCorpus[Any]] = {}
+        self._openings: dict[str, _Opening] = {}
+        self._tasks: TaskGroup | None = None
         self._turns = {name: anyio.Lock() for name in self._places}
         self._writers = {name: anyio.Lock() for name in self._places}
 
@@ -51,6 +57,18 @@ class ServedCorpora:
     def names(self) -> tuple[str, ...]:
         """The names of all corpora, in the order of the operator."""
         return tuple(self._places)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open corpora in tasks of their own inside the block, and close them after it."""
+        try:
+            with first_error():
+                async with anyio.create_task_group() as self._tasks:
+                    yield
+                    self._tasks.cancel_scope.cancel()
+        finally:
+            self._tasks = None
+            await self._close_all()
 
     async def get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus[Any]:
         """Return the corpus of a name, open; its `name` is this name.
@@ -62,15 +80,41 @@ class ServedCorpora:
         Raises:
             CorpusNotFound: If the caller may not see such a corpus, or it was removed.
             StoreError: If it cannot be opened.
+            ServerStopping: If the server stops before it is open.
         """
         self.check_visible([name], visible)
         place = self._places[name]
         if not isinstance(place, str | os.PathLike):
             return _rename(place, name)
-        async with self._turns[name]:
-            if name not in self._opened:
-                self._opened[name] = _rename(await _open(name, place), name)
+        if name not in self._opened:
+            await self._open_once(name, place)
         return self._opened[name]
+
+    async def _open_once(self, name: str, place: str | os.PathLike[str]) -> None:
+        """Open a corpus, or wait for the opening that has begun."""
+        if self._tasks is None:  # nobody has entered the lifespan, so only the caller can do it
+            async with self._turns[name]:
+                if name not in self._opened:
+                    self._opened[name] = _rename(await _open(name, place), name)
+            return
+        opening = self._openings.get(name)
+        if opening is None:
+            opening = self._openings[name] = _Opening()
+            self._tasks.start_soon(self._open_in_task, name, place, opening)
+        await opening.is_over.wait()
+        if opening.error is not None:
+            raise copy(opening.error) from opening.error  # a new one, as one must not be raised in several tasks
+        if name not in self._opened:
+            raise ServerStopping(f"the server stops before corpus {name!r} is open; ask again")
+
+    async def _open_in_task(self, name: str, place: str | os.PathLike[str], opening: "_Opening") -> None:
+        try:
+            self._opened[name] = _rename(await _open(name, place), name)
+        except Exception as error:  # noqa: BLE001 - raised by all who wait for it
+            opening.error = error
+        finally:
+            del self._openings[name]
+            opening.is_over.set()
 
     async def get_all(self, names: Sequence[str], *, visible: Iterable[str]) -> dict[str, OpenCorpus[Any]]:
         """Return corpora by name, open.
@@ -133,13 +177,21 @@ class ServedCorpora:
         finally:
             turn.release()
 
-    async def aclose(self) -> None:
+    async def _close_all(self) -> None:
         """Close the corpora that this object opened."""
         with anyio.CancelScope(shield=True):
             # All are closed, even if closing one of them fails.
             async with AsyncExitStack() as stack:
                 for name in list(self._opened):
                     stack.push_async_callback(self._opened.pop(name).store.aclose)
+
+
+@dataclass(slots=True, eq=False)
+class _Opening:
+    """The opening of a corpus, for which several requests may wait."""
+
+    is_over: anyio.Event = field(default_factory=anyio.Event)
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

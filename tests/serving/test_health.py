@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from airw import build, from_mapping
+from airw import build, from_mapping, open_corpus
 from airw.corpora import Corpus
 from airw.serving import ServingLimits, Token, app
 from tests.support.served import client, notes, serve_notes
@@ -76,3 +76,52 @@ async def test_a_corpus_is_ready_again_once_it_is_repaired(tmp_path):
             pass
         await anyio.sleep(1.1)  # a check counts for a second
         assert (await asking.get("/readyz")).status_code == 200
+
+
+@pytest.mark.asyncio_only
+async def test_a_corpus_that_opens_slowly_becomes_ready_though_each_check_gives_up(tmp_path, monkeypatch):
+    file, may_open, openings = tmp_path / "notes.airw", anyio.Event(), []
+
+    async def open_late(name, place):
+        openings.append(name)
+        await may_open.wait()
+        return await open_corpus(place)
+
+    monkeypatch.setattr("airw.serving.corpora._open", open_late)
+    monkeypatch.setattr("airw.serving.health._LONGEST_CHECK", 0.01)
+    monkeypatch.setattr("airw.serving.health._FRESH", 0.0)
+    async with build(from_mapping({"a": "keys"}, name="notes", embedder="light"), store=file):
+        pass
+    async with client(app({"notes": file})) as asking:
+        for _ in range(3):
+            answer = await asking.get("/readyz")
+            assert (answer.status_code, answer.json()["corpora"]["notes"]["status"]) == (503, "timeout")
+        may_open.set()
+        assert (await asking.post("/search", json={"corpus": "notes", "query": "keys"})).status_code == 200
+        monkeypatch.setattr("airw.serving.health._LONGEST_CHECK", 60.0)
+        assert (await asking.get("/readyz")).status_code == 200
+    assert openings == ["notes"]
+
+
+async def test_a_server_that_stops_leaves_no_opening(tmp_path, monkeypatch):
+    begun, ended = anyio.Event(), []
+
+    async def open_never(name, place):
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(name)
+
+    monkeypatch.setattr("airw.serving.corpora._open", open_never)
+    answers = []
+
+    async def search(asking):
+        answers.append(await asking.post("/search", json={"corpus": "notes", "query": "keys"}))
+
+    async with anyio.create_task_group() as tasks:
+        async with client(app({"notes": tmp_path / "notes.airw"})) as asking:
+            tasks.start_soon(search, asking)
+            await begun.wait()
+        assert ended == ["notes"]
+    assert (answers[0].status_code, answers[0].json()["error"]) == (503, "AirwError")
