@@ -123,6 +123,37 @@ def check_number(name: str, value: object, *, least: float = -math.inf, most: fl
     )
 
 
+def check_seconds(name: str, value: object) -> float:
+    """Return `value` as a float if it is a finite number above 0.
+
+    Raises:
+        ArgumentError: If it is not.
+
+    Example:
+        >>> check_seconds("timeout", 5)
+        5.0
+    """
+    with suppress(ArgumentError):
+        if seconds := check_number(name, value, least=0):
+            return seconds
+    raise ArgumentError(f"{name} must be a number of seconds above 0, not {short_repr(value)}")
+
+
+def check_token(name: str, value: object) -> str:
+    """Return `value` if a header can contain it as a token; the message does not repeat it.
+
+    Raises:
+        ArgumentError: If it is empty, or has other characters than printable ASCII, or a space.
+
+    Example:
+        >>> check_token("token", "correct-horse-battery")
+        'correct-horse-battery'
+    """
+    if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise ArgumentError(f"{name} must contain printable ASCII characters only, and no space")
+    return value
+
+
 def check_weight(name: str, value: object) -> float:
     """Return `value` as a float if it is a finite number of at least 0.
 

@@ -14,7 +14,7 @@ import anyio
 import httpx
 
 from airw import errors
-from airw._base.checks import check_number
+from airw._base.checks import check_seconds, check_token
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.http import base_url
 from airw._base.http.body import Body
@@ -22,7 +22,7 @@ from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy
-from airw.remote.wire import WireFault
+from airw.remote.wire import EVENT_STREAM, JSON_TYPE, WireFault
 
 T = TypeVar("T")
 
@@ -40,7 +40,6 @@ _LONGEST_DETAIL = 400  # characters of a message from the server
 _MOST_PIECES = 1_000  # that have arrived already when a stream is left
 _MAX_CONNECTIONS = 32
 
-_EVENT_STREAM = "text/event-stream"
 _CLIENT_PARTS = ("send", "build_request", "aclose")
 
 
@@ -72,9 +71,7 @@ class Timeouts:
     def __post_init__(self) -> None:
         """Check all times."""
         for item in fields(self):
-            value = getattr(self, item.name)
-            if check_number(item.name, value, least=0) == 0:
-                raise ArgumentError(f"{item.name} must be a number of seconds above 0, not {value!r}")
+            check_seconds(item.name, getattr(self, item.name))
 
 
 class _ServerBusy(Exception):
@@ -174,7 +171,7 @@ class CorpusServer:
         """
         label = self.label(of)
         request = await self._request("POST", path, body, None, label)
-        request.headers["Accept"] = _EVENT_STREAM
+        request.headers["Accept"] = EVENT_STREAM
         with self._limit_time(label):
             return await self._repeat(lambda: self._start_once(request, label))
 
@@ -214,7 +211,7 @@ class CorpusServer:
             method, self.url + path, content=body, params=params, headers=self._headers, timeout=timeout
         )
         if body is not None:
-            request.headers["Content-Type"] = "application/json"
+            request.headers["Content-Type"] = JSON_TYPE
             request.stream = Body(body)
         return request
 
@@ -256,7 +253,7 @@ class CorpusServer:
         with self.translate_errors(label):
             response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
             kind = response.headers.get("Content-Type", "").partition(";")[0]
-            if response.status_code == 200 and kind == _EVENT_STREAM and not encoding_of(response):
+            if response.status_code == 200 and kind == EVENT_STREAM and not encoding_of(response):
                 return response
             try:
                 content = await read_body(response, _LARGEST_ERROR)
@@ -396,9 +393,7 @@ def _check_url(url: str) -> str:
 
 
 def _headers_with(token: str | None) -> dict[str, str]:
-    headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+    headers = {"Accept": JSON_TYPE, "Accept-Encoding": "identity"}
     if token is None:
         return headers
-    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ArgumentError("token must contain printable ASCII characters only, and no space")
-    return {**headers, "Authorization": f"Bearer {token}"}
+    return {**headers, "Authorization": f"Bearer {check_token('token', token)}"}

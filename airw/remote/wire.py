@@ -36,6 +36,10 @@ from airw.values.filters import parse_filter, to_mapping
 API_VERSIONS: Final = (1,)
 """The versions of the API that this version of the library speaks."""
 
+JSON_TYPE: Final = "application/json"
+EVENT_STREAM: Final = "text/event-stream"
+"""The media types of answers."""
+
 _DTYPES: Mapping[str, "np.dtype[Any]"] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _LARGEST_COUNT = 10**18
 _LARGEST_NUMBER = 1e6  # of a query vector, whose numbers are at most 1; much larger ones overflow

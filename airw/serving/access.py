@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from airw._base.checks import check_strings
+from airw._base.checks import check_strings, check_token
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.serving.problems import AccessDenied
 
 ALL = "*"
-"""In place of a name: all corpora of the server."""
+"""In place of names: all of them."""
 
 _SHORTEST_TOKEN = 16
 
@@ -45,8 +45,7 @@ class Token:
         """Check the value."""
         if not isinstance(self.value, str) or len(self.value) < _SHORTEST_TOKEN:
             raise ArgumentError(f"a token must be a string of at least {_SHORTEST_TOKEN} characters")
-        if not self.value.isascii() or not self.value.isprintable() or " " in self.value:
-            raise ArgumentError("a token must contain printable ASCII characters only, and no space")
+        check_token("a token", self.value)
         if not isinstance(self.label, str):
             raise ArgumentError(f"label must be a string, not {short_repr(self.label)}")
         for name in ("read", "write"):

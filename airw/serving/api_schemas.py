@@ -10,6 +10,7 @@ from airw import errors
 from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import STRATEGIES
 from airw.policies.specs import list_policies
+from airw.remote.wire import JSON_TYPE
 from airw.retrieval import Fusion, Mode
 from airw.serving.limits import ServingLimits
 from airw.values import Limits, StopReason
@@ -196,7 +197,7 @@ def refer_to(name: str) -> ApiSchema:
 
 def _describe_event(*kinds: str) -> ApiSchema:
     """Return the schema of one event of a stream, as readers of server-sent events see it."""
-    data = {"description": "One line of JSON.", **_TEXT, "contentMediaType": "application/json"}
+    data = {"description": "One line of JSON.", **_TEXT, "contentMediaType": JSON_TYPE}
     return _object({"id": _TEXT, "event": {"enum": list(kinds)}, "data": data}, optional=("id",))
 
 

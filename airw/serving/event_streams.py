@@ -11,12 +11,13 @@ from starlette.responses import Response
 from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
-from airw._base.checks import check_count, check_number
+from airw._base.checks import check_count, check_seconds
 from airw._base.concurrency import first_error, offload_if
 from airw._base.json import dump_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
+from airw.remote.wire import EVENT_STREAM
 from airw.serving.ending import Ending
 from airw.serving.logs import RequestRecord, record_of
 from airw.serving.paths import hide_paths
@@ -27,16 +28,15 @@ from airw.serving.stream_messages import DiscoveryMessages, Message, Messages, W
 from airw.serving.ui_messages import UI_HEADERS, encode_ui_message, wants_ui_messages
 from airw.walking import Walk
 
-EVENT_STREAM = "text/event-stream"
-"""The media type of server-sent events."""
 END = "end"
 """The id of the last event."""
+MOST_DIGITS = 15
+"""The digits of the id of an event at most."""
 
 _HEARTBEAT = b": \n\n"
 _LONG = 16  # messages of usual length; encoding more of them takes about a millisecond
 _LONG_LIST = 500  # items; encoding as many takes about two milliseconds
 _PIECE = 32_768  # bytes that are sent at once
-_MOST_DIGITS = 15  # of the id of an event
 
 
 def sse(
@@ -96,16 +96,9 @@ def sse(
     budget = StreamBudget(max_hits=max_hits, max_chars=max_chars, max_tokens=max_tokens)
     return EventStream(
         to_messages(stream, edges=edges, best=best, budget=budget),
-        heartbeat=_check_seconds("heartbeat", heartbeat),
-        max_stall=_check_seconds("max_stall", max_stall),
+        heartbeat=check_seconds("heartbeat", heartbeat),
+        max_stall=check_seconds("max_stall", max_stall),
     )
-
-
-def _check_seconds(name: str, value: object) -> float:
-    seconds = check_number(name, value, least=0)
-    if not seconds:
-        raise ArgumentError(f"{name} must be a number of seconds above 0, not {value!r}")
-    return seconds
 
 
 def to_messages(stream: object, *, edges: bool, best: int | None, budget: StreamBudget) -> Messages:
@@ -221,7 +214,7 @@ def _parse_last_id(last_id: str | None) -> int | None:
         return None
     if not last_id:
         return 0
-    if not last_id.isdecimal() or not last_id.isascii() or len(last_id) > _MOST_DIGITS:
+    if not last_id.isdecimal() or not last_id.isascii() or len(last_id) > MOST_DIGITS:
         raise ArgumentError(f"Last-Event-ID must be the id of an event of this stream, not {short_repr(last_id)}")
     return int(last_id)
 
@@ -264,7 +257,7 @@ class _Sending:
                     failure, stop = error, "failed"
                 group.cancel_scope.cancel()
         if self._stream.messages.stop is not None and stop is not None:
-            self._record.end_walk(stop)
+            self._record.stop = stop
         if failure is not None:
             raise failure
 

@@ -10,9 +10,8 @@ from airw._base.concurrency import offload_if
 from airw.corpora import search as search_corpus
 from airw.discovery import discover as discover_corpora
 from airw.discovery import discover_stream
-from airw.errors import ArgumentError
+from airw.remote.wire import EVENT_STREAM
 from airw.serving.bodies import FieldKinds
-from airw.serving.event_streams import EVENT_STREAM
 from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall, answer_json
 from airw.serving.walks import stream_discovery
@@ -79,9 +78,8 @@ async def discover(call: ApiCall) -> Response:
     A client that accepts `text/event-stream` gets each source as soon as it answers, then the result.
     """
     options = call.fields(DISCOVER_FIELDS, of="/discover")
-    names = take_corpora(options)
-    options = _discover_options(call, options)
-    query = options.pop("query")
+    names, query = take_corpora(options), take_text(options, "query")
+    options = _discover_options(call, query, options)
     corpora = await call.open(names) if isinstance(names, str) else await call.open_all(names)
     if EVENT_STREAM in call.request.headers.get("accept", ""):
         return stream_discovery(call, discover_stream(corpora, query, **{**options, "timeout": call.timeout()}))
@@ -92,16 +90,14 @@ async def discover(call: ApiCall) -> Response:
     return await answer_json(value, is_long=is_long)
 
 
-def _discover_options(call: ApiCall, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _discover_options(call: ApiCall, query: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `discover`, within the limits of the server.
 
     Raises:
         ArgumentError: If an option is beyond a limit.
     """
     options = dict(fields)
-    if "query" not in options:
-        raise ArgumentError("query is missing; send it with the request")
-    check_finding(call, options["query"], options)
+    check_finding(call, query, options)
     if isinstance(options.get("walk"), str | dict):
         options["walk"] = read_policy(call, options["walk"])
     if options.get("disclose_level", "metadata") != "metadata":

@@ -18,10 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+from airw.serving.access import ALL
 from airw.serving.problems import AccessDenied, problem
-
-ANY = "*"
-"""In place of a host or an origin: any."""
 
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
@@ -64,12 +62,12 @@ class HostRule:
         if isinstance(self.names, str):
             raise ArgumentError(f"hosts must be a list of names, not {short_repr(self.names)}")
         for name in self.names or ():
-            if name != ANY and (not isinstance(name, str) or _host_of(name) != name.casefold()):
+            if name != ALL and (not isinstance(name, str) or _host_of(name) != name.casefold()):
                 raise ArgumentError(f"hosts must contain names such as 'kb.example', not {short_repr(name)}")
 
     def allows(self, host: str) -> bool:
         """Return True if the server answers to this value of `Host`."""
-        if self.names is not None and ANY in self.names:
+        if self.names is not None and ALL in self.names:
             return True
         name = _host_of(host)
         if name is None:
@@ -93,10 +91,10 @@ class OriginRule:
 
     Example:
         >>> rule = OriginRule(["https://kb.example"])
-        >>> rule.allows("https://kb.example", host="api.example"), rule.allows("null", host="api.example")
-        (True, False)
-        >>> rule.allows("http://127.0.0.1:8000", host="127.0.0.1:8000")
-        True
+        >>> rule.is_foreign("https://kb.example", host="127.0.0.1:8000"), rule.is_foreign("null", host="127.0.0.1:8000")
+        (True, None)
+        >>> rule.is_foreign("http://127.0.0.1:8000", host="127.0.0.1:8000")
+        False
     """
 
     origins: Collection[str] = ()
@@ -106,21 +104,17 @@ class OriginRule:
         if isinstance(self.origins, str):
             raise ArgumentError(f"origins must be a list, not {short_repr(self.origins)}")
         for origin in self.origins:
-            if origin != ANY and not _is_origin(origin):
+            if origin != ALL and not _is_origin(origin):
                 raise ArgumentError(
                     f"origins must contain origins such as 'https://kb.example', not {short_repr(origin)}"
                 )
-
-    def allows(self, origin: str, *, host: str) -> bool:
-        """Return True if pages of an origin may ask a server with this value of `Host`."""
-        return self.is_foreign(origin, host=host) is not None
 
     def is_foreign(self, origin: str, *, host: str) -> bool | None:
         """Return False for the own page, True for another that may ask, None for the rest."""
         own = origin.casefold() in {f"http://{host.casefold()}", f"https://{host.casefold()}"}
         if own:
             return False
-        return True if ANY in self.origins or origin.casefold() in map(str.casefold, self.origins) else None
+        return True if ALL in self.origins or origin.casefold() in map(str.casefold, self.origins) else None
 
 
 class Border:

@@ -1,10 +1,8 @@
 """The limits of a server: what one request, one client and all clients may ask for."""
 
-import math
 from dataclasses import dataclass, fields
 
-from airw._base.checks import check_count, check_number
-from airw.errors import ArgumentError
+from airw._base.checks import check_count, check_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,5 +68,5 @@ class ServingLimits:
             value = getattr(self, item.name)
             if isinstance(item.default, int):
                 check_count(item.name, value, least=1)
-            elif check_number(item.name, value, least=0) in (0, math.inf):
-                raise ArgumentError(f"{item.name} must be a finite number of seconds above 0, not {value!r}")
+            else:
+                check_seconds(item.name, value)

@@ -6,10 +6,9 @@ from typing import Any
 from starlette.responses import Response
 
 from airw._base.concurrency import offload_if
-from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph
 from airw.serving.bodies import FieldKinds
-from airw.serving.queries import check_ids, check_length, take_text
+from airw.serving.queries import check_ids, check_length, check_most, take_text
 from airw.serving.service import ApiCall, answer_json
 from airw.views import describe, path_dict, read_tree, walk_links
 
@@ -88,8 +87,7 @@ def _limit_links(call: ApiCall, options: dict[str, Any], default_hops: int) -> d
         "max_fanout": most_edges,
     }
     for field, most in mosts.items():
-        if bounded.get(field, 0) > most:
-            raise ArgumentError(f"{field} must be at most {most:,} here, not {bounded[field]:,}")
+        check_most(field, bounded.get(field), most)
     for field in ("types", "exclude", "origins"):
         check_length(field, bounded.get(field), most=_MOST_TYPES)
     return bounded

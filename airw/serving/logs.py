@@ -28,7 +28,7 @@ class RequestRecord:
         label: The label of its token; `""` without one.
         status: The status of the answer; 0 until it begins.
         hits: The hits that a stream sent.
-        stop: Why the walk of a stream ended; `None` if there was none.
+        stop: Why the walk of a stream ended, such as `"exhausted"` or `"disconnected"`; `None` if there was none.
         first_hit: The seconds until the first hit was sent; `None` before it.
         began: The time when it began, in seconds of a clock of its own.
     """
@@ -47,10 +47,6 @@ class RequestRecord:
         self.hits += 1
         if self.first_hit is None:
             self.first_hit = perf_counter() - self.began
-
-    def end_walk(self, stop: str) -> None:
-        """Note why the walk of a stream ended, such as `"exhausted"` or `"disconnected"`."""
-        self.stop = stop
 
     def to_line(self, seconds: float) -> str:
         r"""Return the record as one line, in which nothing of a stranger acts.

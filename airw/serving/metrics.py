@@ -7,7 +7,9 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
+
+from airw.values import StopReason
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The media type of the format."""
@@ -15,9 +17,7 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_STOPS = frozenset(
-    ("failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted", "disconnected", "stopping")
-)
+_STOPS = frozenset((*get_args(StopReason), "disconnected", "stopping"))
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 
 

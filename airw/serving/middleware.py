@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airw._base.concurrency import in_thread
 from airw.errors import AirwError
-from airw.serving.hosts import ANY, Border, HostRule, OriginRule
+from airw.serving.access import ALL
+from airw.serving.hosts import Border, HostRule, OriginRule
 from airw.serving.logs import LOGGER, record_of
 from airw.serving.metrics import MEDIA_TYPE
 from airw.serving.problems import problem
@@ -41,7 +42,7 @@ def surround(
     Raises:
         ArgumentError: If a host or an origin is none.
     """
-    rule = HostRule([ANY]) if hosts is None and service.access.needs_token else HostRule(hosts)
+    rule = HostRule([ALL]) if hosts is None and service.access.needs_token else HostRule(hosts)
     endpoints = frozenset(_first_part(route.path) for route in routes if isinstance(route, Route))
     return [
         Middleware(Recorder, service=service, endpoints=endpoints),

@@ -12,16 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from airw._base.json import dump_json
-from airw.remote.wire import STORE_CALLS
-from airw.serving import artifacts, catalogue, finding, links, walks
+from airw.remote.wire import EVENT_STREAM, JSON_TYPE, STORE_CALLS
+from airw.serving import artifacts, catalogue, finding, links, store_calls, walks
 from airw.serving.api_schemas import ApiSchema, describe_answers, describe_fields, refer_to
 from airw.serving.bodies import FieldKinds
+from airw.serving.event_streams import END, MOST_DIGITS
 from airw.serving.problems import MEDIA_TYPE
 from airw.serving.service import Service
-
-JSON = "application/json"
-EVENTS = "text/event-stream"
-PLAIN = "text/plain"
 
 _TYPES: Mapping[type, str] = {
     str: "string",
@@ -53,7 +50,7 @@ _LAST_EVENT: ApiSchema = {
     "in": "header",
     "required": False,
     "description": "The id of the last event that was received; the answer goes on after it.",
-    "schema": {"type": "string", "pattern": "^(end|[0-9]{0,9})$"},
+    "schema": {"type": "string", "pattern": f"^({END}|[0-9]{{0,{MOST_DIGITS}}})$"},
 }
 _EVENTS_TEXT = (
     "The last event is `summary`, whose data is a `WalkSummary`, or `error`, whose data is a `Problem`. "
@@ -107,7 +104,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Search a corpus; the hits come best first.",
         fields=finding.SEARCH_FIELDS,
         required=("corpus", "query"),
-        answers={JSON: "SearchAnswer"},
+        answers={JSON_TYPE: "SearchAnswer"},
         example=_SEARCH,
     ),
     ApiOperation(
@@ -117,7 +114,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         fields=finding.DISCOVER_FIELDS,
         required=("query",),
         one_of=("corpus", "corpora"),
-        answers={JSON: "Discovery", EVENTS: "DiscoveryEvent"},
+        answers={JSON_TYPE: "Discovery", EVENT_STREAM: "DiscoveryEvent"},
         example={"corpora": ["notes"], "query": "rotate the signing keys"},
     ),
     ApiOperation(
@@ -127,7 +124,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         fields=walks.TRAVERSE_FIELDS,
         required=("query",),
         one_of=("corpus", "corpora"),
-        answers={EVENTS: "WalkEvent"},
+        answers={EVENT_STREAM: "WalkEvent"},
         example=_WALK,
         is_stream=True,
     ),
@@ -137,7 +134,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Walk a corpus, as `POST /traverse` does, for an `EventSource`.",
         fields=walks.TRAVERSE_FIELDS,
         required=("query",),
-        answers={EVENTS: "WalkEvent"},
+        answers={EVENT_STREAM: "WalkEvent"},
         example=_WALK,
         is_stream=True,
     ),
@@ -147,7 +144,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Read an artifact: its records, its ledger entry and its links.",
         fields=artifacts.READ_FIELDS,
         required=("corpus", "id"),
-        answers={JSON: "Artifact"},
+        answers={JSON_TYPE: "Artifact"},
         example=_ARTIFACT,
     ),
     ApiOperation(
@@ -156,7 +153,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Insert an artifact, or replace the one with this id.",
         fields=artifacts.PUT_FIELDS,
         required=("corpus", "id", "value"),
-        answers={JSON: "Change"},
+        answers={JSON_TYPE: "Change"},
         example={**_ARTIFACT, "value": "Rotate the signing keys every month."},
         writes=True,
     ),
@@ -166,7 +163,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Delete an artifact, if it is there.",
         fields=artifacts.DELETE_FIELDS,
         required=("corpus", "id"),
-        answers={JSON: "Deletion"},
+        answers={JSON_TYPE: "Deletion"},
         example=_ARTIFACT,
         writes=True,
     ),
@@ -176,7 +173,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Walk along links from some artifacts.",
         fields=links.TREE_FIELDS,
         required=("corpus", "roots"),
-        answers={JSON: "Tree"},
+        answers={JSON_TYPE: "Tree"},
         example={**_CORPUS, "roots": ["keys.md"], "max_hops": 2},
     ),
     ApiOperation(
@@ -185,7 +182,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         summary="Find the shortest path along links between two artifacts.",
         fields=links.PATH_FIELDS,
         required=("corpus", "start", "end"),
-        answers={JSON: "Path"},
+        answers={JSON_TYPE: "Path"},
         example={**_CORPUS, "start": "keys.md", "end": "bread.md"},
     ),
     ApiOperation(
@@ -193,15 +190,15 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         path="/corpora",
         summary="List the corpora that the caller may read, the policies and the limits.",
         fields=catalogue.CORPORA_FIELDS,
-        answers={JSON: "Catalogue"},
+        answers={JSON_TYPE: "Catalogue"},
     ),
     ApiOperation(
         method="post",
         path="/store/describe",
         summary="Describe a corpus to a program that will call its store.",
-        fields={"corpus": str},
+        fields=store_calls.DESCRIBE_FIELDS,
         required=("corpus",),
-        answers={JSON: "StoreDescription"},
+        answers={JSON_TYPE: "StoreDescription"},
         example=_CORPUS,
     ),
     ApiOperation(
@@ -209,17 +206,17 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         path="/store/{method}",
         summary="Call a reading method of the store of a corpus, as `airw.remote` does.",
         required=("corpus",),
-        answers={JSON: "StoreAnswer"},
+        answers={JSON_TYPE: "StoreAnswer"},
         example={**_CORPUS, "ids": ["keys.md"]},
     ),
     ApiOperation(
         method="post",
         path="/embed",
         summary="Embed a query, or texts, with the embedder of a corpus.",
-        fields={"corpus": str, "query": str, "texts": list},
+        fields=store_calls.EMBED_FIELDS,
         required=("corpus",),
         one_of=("query", "texts"),
-        answers={JSON: "Embedding"},
+        answers={JSON_TYPE: "Embedding"},
         example={**_CORPUS, "query": "rotate the signing keys"},
     ),
     ApiOperation(
@@ -227,7 +224,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         path="/healthz",
         summary="Report that the process runs.",
         fields={},
-        answers={JSON: "Alive"},
+        answers={JSON_TYPE: "Alive"},
         is_open=True,
     ),
     ApiOperation(
@@ -235,7 +232,7 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         path="/readyz",
         summary="Report whether each corpus opens and answers a read.",
         fields={},
-        answers={JSON: "Ready"},
+        answers={JSON_TYPE: "Ready"},
         is_open=True,
         others={503: "At least one corpus does not."},
     ),
@@ -244,14 +241,14 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         path="/metrics",
         summary="Return the numbers of the server in the text format of Prometheus.",
         fields={},
-        answers={PLAIN: ""},
+        answers={"text/plain": ""},
     ),
     ApiOperation(
         method="get",
         path="/openapi.json",
         summary="Return this document.",
         fields={},
-        answers={JSON: ""},
+        answers={JSON_TYPE: ""},
         is_open=True,
     ),
 )
@@ -263,7 +260,7 @@ def openapi_route(service: Service) -> Route:
     encode = cache(lambda: dump_json(describe_api(service)).encode())
 
     async def answer(_: Request) -> Response:
-        return Response(encode(), media_type=JSON)
+        return Response(encode(), media_type=JSON_TYPE)
 
     return Route("/openapi.json", answer, methods=["GET"])
 
@@ -303,7 +300,7 @@ def _describe_operation(operation: ApiOperation, fields: Mapping[str, ApiSchema]
         described["description"] = _EVENTS_TEXT
     described["parameters"] = _describe_parameters(operation, fields)
     if operation.method in ("post", "put"):
-        described["requestBody"] = {"required": True, "content": {JSON: _describe_body(operation, fields)}}
+        described["requestBody"] = {"required": True, "content": {JSON_TYPE: _describe_body(operation, fields)}}
     return described
 
 
@@ -373,7 +370,7 @@ def _describe_responses(operation: ApiOperation, *, needs_token: bool) -> ApiSch
     content = {kind: {"schema": refer_to(name) if name else {}} for kind, name in operation.answers.items()}
     for kind, name in operation.answers.items():
         if not name:
-            content[kind] = {"schema": {"type": "object" if kind == JSON else "string"}}
+            content[kind] = {"schema": {"type": "object" if kind == JSON_TYPE else "string"}}
     responses: ApiSchema = {"200": {"description": "The answer.", "content": content}}
     for status, description in (operation.others or {}).items():
         responses[str(status)] = {"description": description, "content": content}

@@ -21,11 +21,11 @@ def take_text(options: dict[str, Any], name: str) -> str:
     """Remove a field that must be there, and return it.
 
     Raises:
-        ArgumentError: If it is missing.
+        ArgumentError: If it is missing, or no text.
     """
-    if name not in options:
-        raise ArgumentError(f"{name} is missing; send it with the request")
-    value: str = options.pop(name)
+    value = options.pop(name, None)
+    if not isinstance(value, str):
+        raise ArgumentError(f"{name} is missing; send a text with the request")
     return value
 
 
@@ -55,12 +55,12 @@ def check_finding(call: ApiCall, query: str, options: Mapping[str, Any]) -> None
     limits = call.service.limits
     check_query_length(call, query)
     for name in _COUNTED:
-        _check_most(name, options.get(name), limits.max_k)
-    _check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
-    _check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
+        check_most(name, options.get(name), limits.max_k)
+    check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
+    check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
     check_filter_size(options.get("filter"), most=limits.max_conditions)
     check_conditions(options.get("filter"), call.service.roots)
-    _check_most("node_budget", options.get("node_budget"), limits.max_node_budget)
+    check_most("node_budget", options.get("node_budget"), limits.max_node_budget)
     for name in ("surfaces", "surface_weights", "merge_weights", "min_score"):
         check_length(name, options.get(name), most=limits.max_conditions)
     rerankers = call.service.rerankers
@@ -89,9 +89,7 @@ def read_policy(call: ApiCall, spec: object) -> WalkPolicy:
     if isinstance(scope, Scope):
         for filter in (scope.start, scope.cross, scope.keep):
             check_conditions(filter, call.service.roots)
-    depth = getattr(policy, "max_depth", None)
-    if depth is not None and depth > limits.max_hops:
-        raise ArgumentError(f"max_depth must be at most {limits.max_hops:,} here, not {depth:,}")
+    check_most("max_depth", getattr(policy, "max_depth", None), limits.max_hops)
     return policy
 
 
@@ -103,7 +101,7 @@ def _check_params(params: Mapping[str, Any], limits: ServingLimits) -> None:
     """
     for name, value in params.items():
         if isinstance(value, int) and not isinstance(value, bool):
-            _check_most(name, value, limits.max_node_budget)
+            check_most(name, value, limits.max_node_budget)
         check_length(name, value, most=limits.max_ids)
     check_length("edges of a policy", params.get("edges"), most=_MOST_EDGES)
     scope = params.get("scope")
@@ -120,6 +118,16 @@ def check_query_length(call: ApiCall, query: str) -> None:
     most = call.service.limits.max_query_chars
     if len(query) > most:
         raise ArgumentError(f"query must have at most {most:,} characters, not {len(query):,}")
+
+
+def check_most(name: str, value: int | None, most: int) -> None:
+    """Check that a number is within the limit of the server; `None` is.
+
+    Raises:
+        ArgumentError: If it is greater.
+    """
+    if value is not None and value > most:
+        raise ArgumentError(f"{name} must be at most {most:,} here, not {short_repr(value)}")
 
 
 def check_filter_size(filter: object, *, most: int) -> None:
@@ -177,8 +185,3 @@ def check_disclosure(call: ApiCall, name: str) -> None:
     """
     if not call.service.roots:
         raise ArgumentError(f"{name} must be 'metadata' here, as this server discloses no files")
-
-
-def _check_most(name: str, value: int | None, most: int) -> None:
-    if value is not None and value > most:
-        raise ArgumentError(f"{name} must be at most {most:,} here, not {short_repr(value)}")

@@ -18,6 +18,7 @@ from airw._base.json import dump_json
 from airw._base.messages import error_text, short_repr
 from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
+from airw.remote.wire import JSON_TYPE
 from airw.serving.access import Access, Caller, client_of
 from airw.serving.admission import Admission
 from airw.serving.bodies import (
@@ -249,4 +250,4 @@ async def answer_json(value: Any, *, is_long: bool = False) -> Response:
         is_long: Encode it in a worker thread, as that takes more than a millisecond.
     """
     text = await offload_if(is_long, dump_json, value)
-    return Response(text.encode(), media_type="application/json")
+    return Response(text.encode(), media_type=JSON_TYPE)

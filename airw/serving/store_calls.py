@@ -15,13 +15,17 @@ from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
 from airw.protocols import FirstSurfaces, OpenCorpus
 from airw.remote.steps import compose_step
-from airw.remote.wire import API_VERSIONS, STORE_CALLS, WireFault, pack_array, unpack_call
-from airw.serving.bodies import check_fields
+from airw.remote.wire import API_VERSIONS, JSON_TYPE, STORE_CALLS, WireFault, pack_array, unpack_call
+from airw.serving.bodies import FieldKinds
 from airw.serving.filters import check_conditions, is_shown
 from airw.serving.limits import ServingLimits
-from airw.serving.queries import check_filter_size, check_length, check_query_length
+from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
 from airw.serving.service import ApiCall
 from airw.values import Record, UnresolvedLink
+
+DESCRIBE_FIELDS: FieldKinds = {"corpus": str}
+
+EMBED_FIELDS: FieldKinds = {"corpus": str, "query": str, "texts": list}
 
 _ROWS_PER_ID = 10  # of rankings, for each id that one call may have
 _MOST_TEXTS = 256  # embedded in one call
@@ -33,8 +37,8 @@ _COMPOSED = ("first_surfaces", "read_step")
 
 async def describe_corpus(call: ApiCall) -> Response:
     """Answer `POST /store/describe`: what a client must know of a corpus before it uses it."""
-    check_fields(call.body, {"corpus": str}, of="/store/describe")
-    corpus, limits = await call.open(_name_in(call.body)), call.service.limits
+    name = take_text(call.fields(DESCRIBE_FIELDS, of="/store/describe"), "corpus")
+    corpus, limits = await call.open(name), call.service.limits
     methods = [method for method in STORE_CALLS if method in _COMPOSED or _offers(corpus, method)]
     return _respond(
         {
@@ -57,7 +61,7 @@ async def call_store(call: ApiCall) -> Response:
     if method not in STORE_CALLS:
         raise ArgumentError(f"there is no method {short_repr(method)} here; use one of {', '.join(STORE_CALLS)}")
     body = dict(call.body)
-    name = _name_in(body)
+    name = take_text(body, "corpus")
     call.caller.require_read([name])
     check_filter_size(body.get("filter"), most=call.service.limits.max_conditions)
     arguments, options = await _read_arguments(method, body, call.service.limits)
@@ -69,14 +73,13 @@ async def call_store(call: ApiCall) -> Response:
         answer = [ids if is_one else () for ids, is_one in zip(answer, shown, strict=True)]
     # A short question may have a long answer.
     content = await offload_if(method not in _SHORT, _pack_answer, method, answer, call.hide_paths)
-    return Response(content, media_type="application/json")
+    return Response(content, media_type=JSON_TYPE)
 
 
 async def embed(call: ApiCall) -> Response:
     """Answer `POST /embed`: the vectors of a query or texts, by the embedder of a corpus."""
-    check_fields(call.body, {"corpus": str, "query": str, "texts": list}, of="/embed")
-    name = _name_in(call.body)
-    query, texts = call.body.get("query"), call.body.get("texts")
+    fields = call.fields(EMBED_FIELDS, of="/embed")
+    name, query, texts = take_text(fields, "corpus"), fields.get("query"), fields.get("texts")
     if (query is None) == (texts is None):
         raise ArgumentError("send either a query or texts to embed")
     if query is not None:
@@ -89,16 +92,9 @@ async def embed(call: ApiCall) -> Response:
     return _respond({"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))})
 
 
-def _name_in(body: dict[str, Any]) -> str:
-    name = body.pop("corpus", None)
-    if not isinstance(name, str):
-        raise ArgumentError("corpus is missing; send its name in the body" if name is None else "corpus must be a name")
-    return name
-
-
 def _respond(value: Any) -> Response:
     # Escapes alone carry every id: some have characters that UTF-8 has no form for.
-    return Response(json.dumps(value, allow_nan=False), media_type="application/json")
+    return Response(json.dumps(value, allow_nan=False), media_type=JSON_TYPE)
 
 
 def _offers(corpus: OpenCorpus[Any], method: str) -> bool:

@@ -16,7 +16,7 @@ from airw.errors import ArgumentError
 from airw.serving.access import client_of
 from airw.serving.bodies import FieldKinds
 from airw.serving.event_streams import EventStream, to_messages
-from airw.serving.queries import check_query_length, read_policy, take_corpora, take_text
+from airw.serving.queries import check_most, check_query_length, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall
 from airw.serving.stream_budgets import StreamBudget
 from airw.serving.stream_messages import Messages
@@ -53,10 +53,8 @@ async def traverse(call: ApiCall) -> Response:
     edges, best = options.pop("edges", False), options.pop("best", None)
     budget = StreamBudget(**{name: options.pop(name, None) for name in _BUDGETS})
     most = call.service.limits.max_node_budget
-    if options.get("node_budget", 0) > most:
-        raise ArgumentError(f"node_budget must be at most {most:,} here, not {short_repr(options['node_budget'])}")
-    if best is not None and best > call.service.limits.max_k:
-        raise ArgumentError(f"best must be at most {call.service.limits.max_k:,} here, not {short_repr(best)}")
+    check_most("node_budget", options.get("node_budget"), most)
+    check_most("best", best, call.service.limits.max_k)
     limits = _read_limits(options.pop("limits", None))
     spec = options.pop("policy", None)
     policy = None if spec is None else read_policy(call, spec)
@@ -103,8 +101,7 @@ def _choose_depth(call: ApiCall, policy: WalkPolicy, options: Mapping[str, Any])
     """Return the depth cap of a walk; without one, it is that of the server."""
     most = call.service.limits.max_hops
     depth = options.get("max_depth", policy.max_depth)
-    if depth is not None and depth > most:
-        raise ArgumentError(f"max_depth must be at most {most:,} here, not {short_repr(depth)}")
+    check_most("max_depth", depth, most)
     return most if depth is None else depth
 
 
@@ -119,7 +116,6 @@ def _read_limits(asked: Mapping[str, Any] | None) -> Limits:
         if name not in known:
             raise ArgumentError(f"limits takes {', '.join(known)}, not {short_repr(name)}")
         most = getattr(_LIMITS, name)
-        is_raised = isinstance(value, int) and not isinstance(most, bool) and most is not None and value > most
-        if is_raised:
-            raise ArgumentError(f"{name} in limits must be at most {most:,} here, not {short_repr(value)}")
+        if isinstance(value, int) and not isinstance(most, bool) and most is not None:
+            check_most(f"{name} in limits", value, most)
     return Limits(**asked or {})

@@ -71,7 +71,7 @@ def test_a_record_counts_the_hits_of_a_walk():
     record.count_hit()
     first = record.first_hit
     record.count_hit()
-    record.end_walk("exhausted")
+    record.stop = "exhausted"
     assert first is not None
     assert (record.first_hit, record.hits, record.stop) == (first, 2, "exhausted")
 

@@ -1,6 +1,5 @@
 """A request to a server: its URL, key, time-outs, retries and errors."""
 
-import math
 import os
 import random
 import re
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_seconds
 from airw._base.http.keys import KeyFault, describe_key, read_key
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line
@@ -106,9 +105,7 @@ class Server:
 
     def __post_init__(self) -> None:
         """Check the values that users pass."""
-        timeout = self.timeout
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout < math.inf:
-            raise ArgumentError(f"timeout must be a number of seconds above 0, not {timeout!r}")
+        check_seconds("timeout", self.timeout)
         check_count("retries", self.retries)
         if self.api_key_env is not None and not (isinstance(self.api_key_env, str) and self.api_key_env.isidentifier()):
             raise ArgumentError("api_key_env must be the name of an environment variable, never the key itself")
