@@ -19,6 +19,7 @@ from airw.serving.service import ApiCall, answer_json
 
 CORPORA_FIELDS: FieldKinds = {"timeout": float}
 
+_TOLD = ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query_chars", "max_k", "heartbeat")
 _LONGEST = 3.0  # seconds for one corpus; others are listed all the same
 _AT_ONCE = 8  # corpora that are opened at the same time
 
@@ -55,7 +56,7 @@ async def list_corpora(call: ApiCall) -> Response:
             "default_policy": name_of(DEFAULT_POLICY),
             "limits": {
                 name: getattr(limits, name)
-                for name in ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query_chars", "max_k")
+                for name in _TOLD
             },
         }
     )

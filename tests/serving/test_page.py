@@ -20,7 +20,7 @@ from starlette.routing import Mount
 from airw import build, from_mapping
 from airw.errors import StoreError
 from airw.links import extractor_from
-from airw.serving import Token, app
+from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 from tests.support.browser import chromium, complaints, requests, visit
@@ -404,6 +404,24 @@ def test_a_new_order_keeps_the_focus_and_its_place_on_the_screen(browser, place)
         assert texts(browser, "#hits .score")[0] == "0.967"
 
 
+def test_a_hit_that_the_ranking_replaces_shows_what_the_ranking_has(browser):
+    """The walk's policy may have found a better passage; the focus stays where it is."""
+    with page_of(browser, make_chain(4)) as address:
+        follow(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=3))
+        kept = browser.execute_async_script("""
+            const { hits } = await import("./page/page.js"), button = document.querySelectorAll("#hits .title")[1];
+            button.focus();
+            const replaced = { artifact_id: "n1", source: "notes", surface_kind: "chunk", score: 0.5,
+              text: "a better passage <b>", metadata: { title: "Another title", path: "b.md" } };
+            hits.rank([0, 1, 2, 3].map(hit => ({ hit, score: 0.5, ...(hit === 1 ? { replaced } : {}) })));
+            arguments[0](document.activeElement === button);
+        """)
+        assert kept is True
+        assert titles(browser) == ["Title of n0", "Another title", "Title of n2", "Title of n3"]
+        assert texts(browser, "#hits .passage")[1] == "a better passage <b>"
+        assert texts(browser, "#hits .facts")[1] == "notes \u00b7 chunk \u00b7 b.md"
+
+
 def test_nothing_moves_for_people_who_want_less_motion(browser):
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
@@ -484,6 +502,46 @@ def test_a_walk_that_breaks_off_goes_on_where_it_was(browser):
         assert titles(browser) == broken == [f"Title of n{number}" for number in range(13)]
 
 
+def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(browser):
+    attempts = []
+
+    def wrap(application):
+        async def silent(scope, receive, send):
+            is_walk = scope["type"] == "http" and scope["path"].endswith("/traverse")
+            attempts.extend(["walk"] * is_walk)
+            is_first, sent = is_walk and len(attempts) == 1, 0
+
+            async def send_some(message):
+                nonlocal sent
+                sent += message.get("body", b"").count(b"event: hit")
+                if is_first and sent > 2:  # from now on not even a heartbeat
+                    await anyio.sleep_forever()
+                await send(message)
+
+            await application(scope, receive, send_some)
+
+        return silent
+
+    with page_of(browser, make_chain(delay=0.02), wrap=wrap, limits=ServingLimits(heartbeat=0.2)) as address:
+        start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=5))
+        await_end(browser)
+        assert "the connection was lost: nothing came for" in browser.find_element(By.ID, "problem").text
+        assert 0 < len(titles(browser)) < 6
+        assert len(attempts) == 1  # a server that is silent is not asked again by itself
+        browser.find_element(By.ID, "again").click()
+        await_that(browser, "return document.querySelectorAll('#hits > li').length === 6")
+        await_end(browser)
+        assert not browser.find_element(By.ID, "again").is_displayed()
+        assert not browser.find_element(By.ID, "problem").is_displayed()
+
+
+def test_heartbeats_keep_a_walk_that_takes_its_time(browser):
+    with page_of(browser, make_chain(3, delay=2.0), limits=ServingLimits(heartbeat=0.5)) as address:
+        start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=1))
+        await_end(browser)
+        assert text_of(browser, "#status").startswith("Ended")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_events_are_read_in_pieces_of_any_size(browser, end):
     """A piece may end within a character, a line break or an event. The last event is cut off."""
@@ -499,7 +557,7 @@ def test_events_are_read_in_pieces_of_any_size(browser, end):
                 control.close();
               } });
               const events = [];
-              for await (const event of readEvents(body)) events.push(event);
+              for await (const event of readEvents(body, { wait: promise => promise })) events.push(event);
               found.add(JSON.stringify(events));
             }
             done([...found]);
@@ -543,6 +601,28 @@ def test_large_walks_are_listed_and_drawn_within_bounds(browser):
         drawn = len(texts(browser, "#nodes circle"))
         assert 250 <= drawn <= 301
         assert "of 700 artifacts" in text_of(browser, "#caption")
+
+
+def test_a_burst_of_hits_leaves_frames_between(browser):
+    """A thousand hits arrive at once; the page goes on painting, and answers to what its reader does."""
+    ids = [f"a{number}" for number in range(1_000)]
+    corpus = make_corpus({"hub": "keys", **dict.fromkeys(ids, "keys and doors " * 50)}, {"hub": {"part": ids}})
+    with page_of(browser, corpus) as address:
+        await_that(browser, "return document.querySelectorAll('[name=corpus]').length === 1")
+        browser.execute_async_script("""
+            const { hits } = await import("./page/page.js"), done = arguments[0];
+            window.sizes = new Set();
+            requestAnimationFrame(function note() {
+              sizes.add(hits.size);
+              requestAnimationFrame(note);
+            });
+            done();
+        """)
+        link = {"policy": "link-walk", "params": '{"roots": ["hub"]}', "node_budget": 1_001}
+        browser.execute_script("location.href = arguments[0]", link_to(address, **link))
+        await_end(browser)
+        between = browser.execute_script("return [...sizes].filter(size => 1 < size && size < 1001).length")
+        assert between >= 5
 
 
 def test_several_corpora_are_walked_as_one_graph(browser):

@@ -29,15 +29,11 @@ export class HitList {
 
   /** Add a committed node; a router has no element, but a name in the paths of others. */
   add(event) {
-    const { type, id, parent, artifact_id, source, surface_kind, score, text, metadata = {} } = event;
-    const title = oneLine(metadata.title || metadata.name || "", 160) || nameOf(artifact_id ?? id);
+    const { type, id, parent, metadata = {} } = event;
     const key = keyOf(id), edge = oneLine(metadata.walk_edge, 60);
-    const node = { key, title, parent: parent === null ? null : keyOf(parent), parentId: parent, edge };
-    this.nodes.set(key, node);
+    const node = { key, id, parent: parent === null ? null : keyOf(parent), parentId: parent, edge };
+    this.nodes.set(key, Object.assign(node, factsOf(event, id)));
     if (type !== "hit") return;
-    const file = oneLine(metadata.skill_path || metadata.path, 200);
-    const passage = clean(text, LONGEST);
-    Object.assign(node, { source, kind: oneLine(surface_kind, 40), score, passage, file });
     node.place = this.hits.push(node);
     if (node.place <= MOST) this.list.append(this.elementOf(node));
     this.describeRest();
@@ -73,14 +69,24 @@ export class HitList {
   /** Return the hits in their final order; those that the ranking leaves out come last. */
   findRanked(ranking) {
     const ranked = new Set();
-    for (const { hit: place, score } of ranking) {
+    for (const { hit: place, score, replaced } of ranking) {
       const node = this.hits[place]; // the places of hits in the stream, from 0
       if (!node) continue;
       node.score = score;
+      if (replaced) this.replace(node, replaced);
       ranked.add(node);
     }
     for (const node of this.hits) node.isRanked = ranked.has(node);
     return [...ranked, ...this.hits.filter(node => !node.isRanked)];
+  }
+
+  /** Show what the ranking has in the place of a hit; its element stays, and so does the focus in it. */
+  replace(node, hit) {
+    Object.assign(node, factsOf(hit, node.id));
+    if (!node.element) return;
+    node.element.querySelector(".title bdi").textContent = node.title;
+    node.element.querySelector(".facts").replaceChildren(...listFacts(node));
+    node.element.querySelector(".passage").textContent = node.passage;
   }
 
   chooseAnchor(active, before) {
@@ -110,8 +116,7 @@ export class HitList {
     });
     const score = make("span", "score", formatScore(node.score));
     heading.append(make("span", "rank", node.place.toLocaleString("en")), button, score);
-    const parts = [node.source, node.kind, node.file && node.file !== node.title ? node.file : ""].filter(Boolean);
-    facts.append(...parts.flatMap((part, place) => [place ? " · " : "", make("bdi", "", oneLine(part, 200))]));
+    facts.append(...listFacts(node));
     passage.dir = "auto";
     item.append(heading, facts, ...this.describePath(node), passage);
     node.element = item;
@@ -145,14 +150,29 @@ export class HitList {
   }
 }
 
+/** Return what the page shows of a hit; of a router, only the title counts. */
+function factsOf({ artifact_id, source, surface_kind, score, text, metadata = {} }, id) {
+  const title = oneLine(metadata.title || metadata.name || "", 160) || nameOf(artifact_id ?? id);
+  const file = oneLine(metadata.skill_path || metadata.path, 200);
+  return { title, file, source, kind: oneLine(surface_kind, 40), score, passage: clean(text, LONGEST) };
+}
+
+/** Return the facts below the title of a hit, with separators. */
+function listFacts({ source, kind, file, title }) {
+  const parts = [source, kind, file && file !== title ? file : ""].filter(Boolean);
+  return parts.flatMap((part, place) => [place ? " · " : "", make("bdi", "", oneLine(part, 200))]);
+}
+
 const formatScore = score => typeof score === "number" ? score.toFixed(3) : "";
 
 /** Move elements from where they were to where they are. */
 function glide(before) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   const timing = { duration: 350, easing: "ease-out" };
-  for (const [element, top] of before) {
-    const by = element.isConnected ? top - element.getBoundingClientRect().top : 0;
+  // All places are read before the first animation starts, as each makes the browser lay out the page again.
+  const moves = [...before].map(([element, top]) =>
+    [element, element.isConnected ? top - element.getBoundingClientRect().top : 0]);
+  for (const [element, by] of moves) {
     if (Math.abs(by) > 1) element.animate([{ transform: `translateY(${by}px)` }, { transform: "none" }], timing);
   }
 }

@@ -1,9 +1,10 @@
 // The form, the link that starts a walk again, and the walk itself.
 import { Drawing } from "./drawing.js";
 import { HitList } from "./hits.js";
-import { readJson, readWalk, Refused } from "./stream.js";
+import { Lost, readJson, readWalk, Refused } from "./stream.js";
 import { byId, clean, count, make, oneLine } from "./texts.js";
 
+const SLICE = 10; // milliseconds of work between two frames
 const SPEAK_EVERY = 5000; // milliseconds between two sentences for screen readers
 const FIELDS = ["policy", "node_budget", "max_depth", "timeout", "params"];
 const EMPTY = ["max_depth", "params"]; // those that may be empty
@@ -21,7 +22,7 @@ const headers = () => {
 };
 const drawing = new Drawing(byId("drawing"), byId("caption"), showHit);
 export const hits = new HitList(byId("hits"), byId("unlisted"), key => drawing.highlight(key));
-let running = null, lastSpoken = 0;
+let running = null, lastSpoken = 0, heartbeat = 15;
 
 function showHit(key) {
   const item = [...byId("hits").children].find(each => each.dataset.key === key);
@@ -40,6 +41,7 @@ function complain(text) {
   const problem = byId("problem");
   problem.textContent = clean(text, 600);
   problem.hidden = !text;
+  byId("again").hidden = true;
 }
 function askForToken(isWrong) {
   byId("token-form").hidden = false;
@@ -76,6 +78,7 @@ function fill({ corpora = [], policies = [], default_policy: chosen = "path-cove
   byId("policy").value = chosen;
   const bounds = { node_budget: "max_node_budget", max_depth: "max_hops", timeout: "max_timeout" };
   for (const [name, limit] of Object.entries(bounds)) if (limits[limit]) byId(name).max = limits[limit];
+  heartbeat = limits.heartbeat ?? heartbeat;
   if (limits.max_query_chars) query.maxLength = limits.max_query_chars;
 }
 
@@ -141,7 +144,13 @@ async function walk() {
   const found = () => count(hits.size, "hit");
   const onBreak = () => show(`The connection broke after ${found()}. Asking again …`, { isSpoken: true });
   try {
-    for await (const event of readWalk(addressOf("traverse"), request, { headers: headers(), signal, onBreak })) {
+    const options = { headers: headers(), signal, onBreak, heartbeat };
+    let begun = performance.now();
+    for await (const event of readWalk(addressOf("traverse"), request, options)) {
+      if (!document.hidden && performance.now() - begun > SLICE) {
+        await nextFrame();
+        begun = performance.now();
+      }
       if (signal.aborted) break;
       handle(event);
     }
@@ -156,6 +165,11 @@ async function walk() {
   if (signal.aborted) show(`Stopped after ${found()}.`, { isSpoken: true });
   picture.hidden = !drawing.committed;
 }
+/** Wait for the next frame, but not for ever: a page that nobody sees has none. */
+const nextFrame = () => new Promise(resolve => {
+  requestAnimationFrame(resolve);
+  setTimeout(resolve, 100);
+});
 function handle({ name, data }) {
   if (name === "hit" || name === "router") {
     hits.add(data);
@@ -184,6 +198,7 @@ function finish(summary) {
 function fail(error) {
   if (error.status === 401) askForToken(Boolean(headers().Authorization));
   else complain(`The walk failed: ${error.message}`);
+  byId("again").hidden = !(error instanceof Lost);
   show(hits.size ? `Failed after ${count(hits.size, "hit")}.` : "No walk.");
 }
 
@@ -191,6 +206,10 @@ form.addEventListener("submit", event => {
   event.preventDefault();
   if (location.hash !== writeLink()) history.pushState(null, "", writeLink());
   walk();
+});
+byId("again").addEventListener("click", () => {
+  query.focus({ preventScroll: true }); // the button goes
+  form.requestSubmit();
 });
 stop.addEventListener("click", () => running?.abort());
 byId("copy").addEventListener("click", copyLink);

@@ -19,13 +19,33 @@ export async function readJson(response) {
   return body;
 }
 
+/** The server has been silent for longer than its heartbeats allow. */
+export class Lost extends Error {}
+
+/** Aborts a request once nothing has come for a time; the clock runs only while somebody waits. */
+class Patience {
+  constructor(seconds) {
+    this.seconds = seconds;
+    this.control = new AbortController();
+  }
+
+  async wait(promise) {
+    const timer = setTimeout(() => this.control.abort(), this.seconds * 1000);
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
 /** Yield `{id, name, data}` for each event of a body of text/event-stream. */
-export async function* readEvents(body) {
+export async function* readEvents(body, patience) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", event = { id: "", name: "message", data: [] };
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await patience.wait(reader.read());
       if (done) return;
       const lines = (rest + value).split(/\r\n|\n|\r(?!$)/); // a CR at the end may be half of a CR LF
       rest = lines.pop();
@@ -53,18 +73,23 @@ export async function* readEvents(body) {
  *
  * If the connection breaks before, ask again for the events after the last: the server walks again and leaves out the
  * others. After two attempts without any event, give up.
+ *
+ * The server sends something every `heartbeat` seconds. After three of them without anything, throw `Lost`.
  */
-export async function* readWalk(address, request, { headers, signal, onBreak }) {
+export async function* readWalk(address, request, { headers, signal, onBreak, heartbeat }) {
   const body = JSON.stringify(request);
   let last = "", failures = 0;
   for (;;) {
+    const patience = new Patience(3 * heartbeat);
     try {
       const known = last ? { "Last-Event-ID": last } : {};
       const sent = { "Content-Type": "application/json", Accept: "text/event-stream", ...headers, ...known };
-      const response = await fetch(address, { method: "POST", headers: sent, body, signal, cache: "no-store" });
+      const either = AbortSignal.any([signal, patience.control.signal]);
+      const options = { method: "POST", headers: sent, body, signal: either, cache: "no-store" };
+      const response = await patience.wait(fetch(address, options));
       const isStream = (response.headers.get("content-type") ?? "").startsWith("text/event-stream");
       if (!response.ok || !isStream) await readJson(response).then(() => Promise.reject(new Refused(0, "no stream")));
-      for await (const event of readEvents(response.body)) {
+      for await (const event of readEvents(response.body, patience)) {
         failures = 0;
         last = event.id || last;
         yield event;
@@ -72,6 +97,9 @@ export async function* readWalk(address, request, { headers, signal, onBreak }) 
       }
     } catch (error) {
       if (signal.aborted || error instanceof Refused || error instanceof SyntaxError) throw error;
+      if (patience.control.signal.aborted) {
+        throw new Lost(`the connection was lost: nothing came for ${3 * heartbeat} seconds`);
+      }
     }
     if (failures === WAITS.length) throw new Refused(0, "the connection broke before the walk ended");
     onBreak();
