@@ -13,6 +13,7 @@ from airw import corpora
 from airw.cli.printing import print_line
 from airw.cli.resolve import choose_corpus
 from airw.errors import ArgumentError
+from airw.reranking import resolve_reranker
 
 if TYPE_CHECKING:
     from airw.serving import ServingLimits
@@ -28,11 +29,14 @@ async def serve(arguments: argparse.Namespace) -> int:
     for name in names:
         corpora.find_location(name)
     _check_rights(arguments)
+    for spec in arguments.rerank:
+        resolve_reranker(spec)  # a model that is missing is an error now, and not for each client
     options = running.ServerOptions(
         corpora=names,
         tokens=None if arguments.tokens is None else Path(arguments.tokens),
         writable=arguments.write,
         roots=[Path(root) for root in arguments.root],
+        rerankers=arguments.rerank,
         hosts=arguments.hostname,
         origins=arguments.origin,
         limits=_parse_limits(arguments.limit),

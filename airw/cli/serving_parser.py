@@ -39,6 +39,13 @@ another, and each reads the token file again."""
         default=[],
         help="files in this folder may be read, if a hit names them; repeatable",
     )
+    serve.add_argument(
+        "--rerank",
+        metavar="SPEC",
+        action="append",
+        default=[],
+        help="clients may choose this reranker: cross-encoder, or cross-encoder:MODEL; repeatable",
+    )
     _add_names(serve)
     serve.add_argument(
         "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"

@@ -54,10 +54,7 @@ async def list_corpora(call: ApiCall) -> Response:
             "corpora": corpora,
             "policies": list(list_policies()),
             "default_policy": name_of(DEFAULT_POLICY),
-            "limits": {
-                name: getattr(limits, name)
-                for name in _TOLD
-            },
+            "limits": {name: getattr(limits, name) for name in _TOLD},
         }
     )
 

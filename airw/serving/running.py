@@ -42,6 +42,7 @@ class ServerOptions:
         tokens: The file of the tokens; each process reads it when it starts.
         writable: Without tokens: the corpora that everybody may change.
         roots: The folders whose files may be disclosed.
+        rerankers: The rerankers that clients may choose, as specifications.
         hosts: The names that the server answers to, in addition to its addresses.
         origins: The origins whose pages may ask.
         limits: The limits of requests and streams.
@@ -51,6 +52,7 @@ class ServerOptions:
     tokens: Path | None = None
     writable: Sequence[str] = ()
     roots: Sequence[Path] = ()
+    rerankers: Sequence[str] = ()
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     limits: ServingLimits = field(default_factory=ServingLimits)
@@ -66,6 +68,7 @@ class ServerOptions:
             tokens=() if self.tokens is None else read_tokens(self.tokens),
             writable=self.writable,
             roots=self.roots,
+            rerankers=self.rerankers,
             hosts=self.hosts or None,
             origins=self.origins,
             limits=self.limits,

@@ -50,6 +50,7 @@ def test_only_this_machine_reaches_a_loopback_address(host, expected):
     ("options", "message"),
     [
         (["--write", "drafts"], "there is no corpus 'drafts' to give rights to; served: notes"),
+        (["--rerank", "bm25"], r".*'cross-encoder'.*, not 'bm25'"),
         (["--limit", "max_k"], r"--limit 'max_k' must set a whole number of at least 1"),
         (["--limit", "max_k=0"], r"--limit 'max_k=0' must set a whole number of at least 1"),
         (["--limit", "max_wait=nan"], r"--limit 'max_wait=nan' must set a number of seconds above 0"),

@@ -143,6 +143,28 @@ async def test_a_rolling_restart_under_load_loses_no_request(notes):
         assert not any(map(is_running, after))
 
 
+async def test_eight_workers_share_one_corpus_file(notes):
+    """Whichever worker writes, each of them finds it, while all are searching."""
+    with run_serve("notes", "--workers", 8, "--write", "notes", "--limit", "max_wait=30") as server:
+        assert len(children_of(server.process.pid)) == 8
+        load, artifact = Load(server.url), f"{server.url}artifact"
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(load.search_with_new_connections)
+            for number in range(16):
+                note = {"corpus": "notes", "id": f"{number}.md", "value": f"Note {number}."}
+                async with httpx.AsyncClient(timeout=PATIENCE) as client:  # a connection leads to any of the workers
+                    assert (await client.put(artifact, json=note)).status_code == 200
+                async with httpx.AsyncClient(timeout=PATIENCE) as client:
+                    found = await client.get(artifact, params={"corpus": "notes", "id": note["id"]})
+                    assert found.json()["records"][0]["text"].endswith(f"Note {number}.")
+            await wait_for(lambda: load.answers >= 100)
+            load.is_over = True
+        assert load.failures == []
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+
+
 def test_a_worker_that_dies_is_started_again(notes):
     with run_serve("notes", "--workers", 2) as server:
         assert httpx.post(f"{server.url}search", json=BODY, timeout=PATIENCE).status_code == 200
