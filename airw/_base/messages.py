@@ -5,10 +5,11 @@ page passes them through `escape_controls`.
 """
 
 import re
+from collections.abc import Iterator
 
 _LONGEST = 200
 _MAX_BITS = 10_000  # Python refuses to print numbers of more than 4,300 digits, about 14,300 bits
-_MAX_REPR = 10_000  # characters
+_MAX_REPR = 1_000  # characters of a text
 CONTROLS = (
     "\x00-\x1f\x7f-\x9f"  # what ends a line, rings, or begins a command to a terminal
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f"  # line separators, and what changes the direction of text
@@ -75,13 +76,25 @@ def short_repr(value: object) -> str:
     """
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return f"a number of about {value.bit_length() * 3 // 10:,} digits"
-    if isinstance(value, str | bytes | bytearray) and len(value) > _MAX_REPR:
-        value = value[:_MAX_REPR]  # the rest would be copied and then cut off
     try:
-        text = repr(value)
+        text = repr(_cut(value, iter(range(_LONGEST))))
     except Exception:  # noqa: BLE001 - a broken repr must not hide the error that is being reported
         text = object.__repr__(value)
     return one_line(text)
+
+
+def _cut(value: object, places: Iterator[int]) -> object:
+    """Return a value without what the beginning of its `repr` does not show: that of megabytes takes long.
+
+    Each item of a list takes a place, and is at least a character.
+    """
+    if isinstance(value, str | bytes | bytearray):
+        return value[:_MAX_REPR] if len(value) > _MAX_REPR else value
+    if type(value) is list or type(value) is tuple:
+        return type(value)(_cut(item, places) for item, _ in zip(value, places, strict=False))
+    if type(value) is dict:
+        return {_cut(key, places): _cut(item, places) for (key, item), _ in zip(value.items(), places, strict=False)}
+    return value
 
 
 def error_text(error: BaseException) -> str:

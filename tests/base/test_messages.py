@@ -74,3 +74,29 @@ def test_messages_use_it():
     assert one_line("a\x1b\n\u202e b") == r"a\u001b \u202e b"
     assert short_repr(Odd()) == r"\u001b[2J\u202e odd"
     assert error_text(ValueError("\x1b]0;owned\a")) == r"ValueError: \u001b]0;owned\u0007"
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=300) | st.dictionaries(st.text(max_size=3), inner) | st.tuples(inner),
+    )
+)
+def test_a_short_repr_is_the_beginning_of_the_whole(value):
+    whole = one_line(repr(value))
+    assert short_repr(value)[:199] == whole[:199]
+
+
+def test_a_short_repr_looks_at_few_items():
+    class Loud:
+        shown = 0
+
+        def __repr__(self):
+            Loud.shown += 1
+            return "loud"
+
+    assert len(short_repr({"a": [[Loud()] * 10_000] * 10_000})) == 200
+    assert Loud.shown <= 200
+    endless = []
+    endless.append(endless)
+    assert short_repr(endless).startswith("[[[")
