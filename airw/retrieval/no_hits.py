@@ -15,6 +15,7 @@ _MAX_STORES = 16  # stores asked at once
 _MAX_NAMES = 10  # names in a list of a message
 _MAX_NAME = 60  # characters
 _MAX_MESSAGE = 800
+_MOST_REMEMBERED = 100  # warnings
 _MATCH_ABSENT = ("$exists", "$ne", "$nin")  # operators that mean something for a field that no record has
 
 
@@ -75,7 +76,18 @@ async def _check_fields(filter: Filter, stores: Sequence[SchemaReader], names: s
     similar = get_close_matches(one_line(unknown[0]), known, n=3)
     hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
     message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
+    _forget_warnings()
     warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=2)
+
+
+def _forget_warnings() -> None:
+    """Empty Python's memory of the warnings of this module once it is long.
+
+    It keeps each text for ever, and clients of a server choose the texts.
+    """
+    remembered = globals().get("__warningregistry__", {})
+    if len(remembered) > _MOST_REMEMBERED:
+        remembered.clear()
 
 
 def _find_required(filter: Filter) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 from airw.corpora import as_retriever, build, search
 from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError, UnknownFieldWarning
-from airw.retrieval import MODES, SearchQuery, explain_no_hits, retrieve
+from airw.retrieval import MODES, SearchQuery, explain_no_hits, no_hits, retrieve
 from airw.sources import from_mapping, from_records
 from airw.stores import MemoryStore
 
@@ -150,3 +150,15 @@ async def test_the_messages_are_short_whatever_the_names():
     for message in (str(refusal.value), str(caught[0].message)):
         assert len(message) < 1_000
         assert "\n" not in message
+
+
+async def test_warnings_do_not_add_up_in_a_process_that_answers_strangers():
+    """Python keeps the text of each warning, and clients choose these texts."""
+    async with corpus_of() as corpus:
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("default")
+            for at in range(150):
+                query = SearchQuery.parse("search", "keys", {"filter": {f"field{at}": 1}})
+                await explain_no_hits(query, [corpus])
+    assert len(shown) == 150
+    assert len(vars(no_hits)["__warningregistry__"]) < 110
