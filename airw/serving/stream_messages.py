@@ -16,6 +16,7 @@ from airw.walking import Walk
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
 
 _USUAL_TEXT = 4_000  # characters
+_SENT_PER_HIT = 10  # of lists of the best, for each hit that was found
 _LONG_RANKING = 20  # the weight of a summary of about a hundred hits, which are ranked in a millisecond
 
 
@@ -69,6 +70,8 @@ class WalkMessages:
         self._events = walk.events(edges=edges)
         self._best = None if best is None else BestHits(best)
         self._size = best or 0
+        self._has_changed, self._allowed = False, 0  # `_allowed` hits may be sent in lists
+        self._last_best: list[SearchHit] = []
         self._count = BudgetCount(budget)
         # The hits that were sent, by their identity as objects, each with its place and the id of its node.
         self._sent: dict[int, _SentHit] = {}
@@ -122,16 +125,30 @@ class WalkMessages:
                 messages.append(Message("edge", event.to_dict, weight=0.1))
             elif isinstance(event, NodeCommitted) and self._edges:
                 messages.append(Message("router", event.to_dict))
-        if self._best is not None and self._best.add(hits):
-            messages.append(_best_message(self._best.hits))
+        if self._best is not None:
+            messages += self._send_best(self._best, hits)
         return messages
+
+    def _send_best(self, best: BestHits, hits: list[SearchHit]) -> list[Message]:
+        """Return the best hits if they changed.
+
+        A long list waits until enough hits were found since the one before: else a walk of n hits would send n times
+        the whole list.
+        """
+        self._has_changed |= best.add(hits)
+        self._allowed += _SENT_PER_HIT * len(hits)
+        if not self._has_changed or len(best.hits) > self._allowed:
+            return []
+        self._allowed -= len(best.hits)
+        self._has_changed, self._last_best = False, best.hits
+        return [_best_message(best.hits)]
 
     def _correct_best(self) -> list[Message]:
         """Return the best hits by the final ranking, if they are others than those sent last."""
         if self._best is None:
             return []
         best = [hit for hit in self._walk.ranking or [] if self._find(hit) is not None][: self._size]
-        return [] if best == self._best.hits else [_best_message(best)]
+        return [] if best == self._last_best else [_best_message(best)]
 
     def _find(self, hit: SearchHit) -> "_SentHit | None":
         """Return the hit that was sent for a hit of the ranking, perhaps a copy of it."""

@@ -13,6 +13,7 @@ from airw.serving import sse
 from airw.serving.best_hits import BestHits
 from airw.values import SearchHit
 from tests.support.event_streams import StreamClient
+from tests.support.served import notes
 from tests.support.streamed_notes import NAMES, open_chain
 
 pytestmark = pytest.mark.asyncio_only  # streams on trio are in test_sse.py
@@ -58,3 +59,17 @@ async def test_the_last_list_is_the_top_of_the_final_ranking(size):
     ranking = client.events[-1].data["ranking"]
     assert [entry["artifact_id"] for entry in ranking][:size] == top
     assert all(one != other for one, other in pairwise(lists))
+
+
+@pytest.mark.parametrize("size", [10, 60])
+async def test_long_lists_send_at_most_ten_hits_for_each_that_was_found(size):
+    texts = {f"n{at:03}": f"keys [[n{at + 1:03}]]" for at in range(200)}
+    async with notes(texts) as corpus:
+        policy = LinkWalk(roots=["n000"], direction="out", weighted=False)
+        walk = traverse("keys", corpus, policy=policy, max_depth=None, node_budget=200)
+        lists, client = await lists_of(walk, size)
+        found = client.events[-1].data["hits"]
+    assert found == 200
+    assert sum(map(len, lists)) <= 10 * found + size
+    assert [*map(len, lists)][:10] == [*range(1, 11)]  # short lists come at each change
+    assert len(lists[-1]) == size
