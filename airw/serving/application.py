@@ -18,6 +18,7 @@ from airw.errors import ArgumentError
 from airw.serving import artifacts, catalogue, finding, health, links, store_calls, walks
 from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
+from airw.serving.answers import UnsentAnswers
 from airw.serving.corpora import ServableCorpora, ServedCorpora
 from airw.serving.limits import ServingLimits
 from airw.serving.metrics import Metrics
@@ -101,6 +102,7 @@ def app(
         bounds,
         Access(served.names, tokens, writable=writable),
         Admission(bounds, metrics),
+        UnsentAnswers(bounds, metrics),
         folders,
         check_strings("rerankers", rerankers),
         metrics,

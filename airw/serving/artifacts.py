@@ -18,7 +18,7 @@ from airw.protocols import OpenCorpus
 from airw.serving.bodies import FieldKinds, check_texts_of
 from airw.serving.corpora import LONGEST_WAIT
 from airw.serving.queries import check_disclosure, check_ids, take_text
-from airw.serving.service import ApiCall, answer_json
+from airw.serving.service import ApiCall
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge, LedgerEntry, Record
 from airw.views import edge_dict
@@ -60,7 +60,7 @@ async def read_artifact(call: ApiCall) -> Response:
         }
         if level is not None:
             answer["disclosure"] = await _disclose(call, corpus, records, level)
-    return await answer_json(await offload_if(is_long, call.hide_paths, answer), is_long=is_long)
+    return await call.answer(await offload_if(is_long, call.hide_paths, answer), is_long=is_long)
 
 
 async def _read_records(corpus: OpenCorpus[Any], id: str) -> Sequence[Record]:
@@ -148,7 +148,7 @@ async def put_artifact(call: ApiCall) -> Response:
         with call.deadline():
             report = await corpus.upsert({id: value}, lock_timeout=LONGEST_WAIT)
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
-    return await answer_json({"corpus": name, "id": id, **counts, "durability": _durability_of(corpus)})
+    return await call.answer({"corpus": name, "id": id, **counts, "durability": _durability_of(corpus)})
 
 
 async def delete_artifact(call: ApiCall) -> Response:
@@ -163,7 +163,7 @@ async def delete_artifact(call: ApiCall) -> Response:
     async with call.service.corpora.changing(name):
         with call.deadline():
             deleted = await corpus.delete([id], lock_timeout=LONGEST_WAIT)
-    return await answer_json({"corpus": name, "id": id, "deleted": deleted, "durability": _durability_of(corpus)})
+    return await call.answer({"corpus": name, "id": id, "deleted": deleted, "durability": _durability_of(corpus)})
 
 
 async def _open_writable(call: ApiCall, name: str) -> Corpus[Any]:

@@ -15,7 +15,7 @@ from airw.protocols import OpenCorpus
 from airw.remote.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
-from airw.serving.service import ApiCall, answer_json
+from airw.serving.service import ApiCall
 
 CORPORA_FIELDS: FieldKinds = {"timeout": float}
 
@@ -47,7 +47,7 @@ async def list_corpora(call: ApiCall) -> Response:
     with call.deadline():
         corpora = await map_bounded(lambda name: _describe(call, name), names, limit=_AT_ONCE) if names else []
     limits = call.service.limits
-    return await answer_json(
+    return await call.answer(
         {
             "api": list(API_VERSIONS),
             "airw": version("airw"),

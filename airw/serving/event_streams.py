@@ -1,6 +1,6 @@
 """`sse`: a walk as a stream of server-sent events, written while the walk goes on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeAlias
@@ -13,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 
 from airw._base.checks import check_count, check_seconds
 from airw._base.concurrency import first_error, offload_if
-from airw._base.json import dump_json
+from airw._base.json import iter_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
 from airw.remote.wire import EVENT_STREAM
+from airw.serving.answers import PIECE, ClientGone, send_within
 from airw.serving.ending import Ending
 from airw.serving.logs import RequestRecord, record_of
 from airw.serving.paths import hide_paths
@@ -35,8 +36,6 @@ MOST_DIGITS = 15
 
 _HEARTBEAT = b": \n\n"
 _LONG = 16  # messages of usual length; encoding more of them takes about a millisecond
-_LONG_LIST = 500  # items; encoding as many takes about two milliseconds
-_PIECE = 32_768  # bytes that are sent at once
 
 
 def sse(
@@ -76,7 +75,8 @@ def sse(
     Args:
         stream: A walk, as `airw.traverse` returns it, or what `airw.discover_stream` returns. The response closes it.
         edges: Send the edges and the routers of a walk, too, to draw it.
-        best: Send the best so many hits whenever they change, instead of each hit.
+        best: Send the best so many hits whenever they change, instead of each hit. A list of more than ten may come
+            later: for each hit that was found, at most ten are sent. The last list is that of the final ranking.
         max_hits: The number of hits to send at most.
         max_chars: The number of characters of their texts. The first hit that does not fit ends the stream.
         max_tokens: The number of tokens of their texts, as `airw.views.estimate_tokens` estimates them.
@@ -193,19 +193,8 @@ def encode_event(number: int, message: Message, data: Any) -> str:
     # Without an id, a client that reconnects goes on after the event before.
     has_id = message.is_last or message.kind != "error"
     id_line = f"id: {END if message.is_last else number}\n" if has_id else ""
-    text = _dump_in_pieces(data) if message.is_last else dump_json(data)
+    text = "".join(iter_json(data))
     return f"{id_line}event: {message.kind}\ndata: {text}\n\n"
-
-
-def _dump_in_pieces(data: Mapping[str, Any]) -> str:
-    """Return JSON, made by several calls: one long call would keep all other threads waiting."""
-    texts = []
-    for name, value in data.items():
-        is_long = isinstance(value, list) and len(value) > _LONG_LIST
-        pieces = [value[at : at + _LONG_LIST] for at in range(0, len(value), _LONG_LIST)] if is_long else []
-        text = f"[{', '.join(dump_json(piece)[1:-1] for piece in pieces)}]" if is_long else dump_json(value)
-        texts.append(f"{dump_json(name)}: {text}")
-    return f"{{{', '.join(texts)}}}"
 
 
 def _parse_last_id(last_id: str | None) -> int | None:
@@ -217,10 +206,6 @@ def _parse_last_id(last_id: str | None) -> int | None:
     if not last_id.isdecimal() or not last_id.isascii() or len(last_id) > MOST_DIGITS:
         raise ArgumentError(f"Last-Event-ID must be the id of an event of this stream, not {short_repr(last_id)}")
     return int(last_id)
-
-
-class _ClientGone(Exception):
-    """The client has gone away, or takes no data."""
 
 
 class _Sending:
@@ -245,13 +230,13 @@ class _Sending:
         """
         failure = None
         stop: str | None = "disconnected"
-        with suppress(_ClientGone), first_error():
+        with suppress(ClientGone), first_error():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._watch, receive, group.cancel_scope)
                 group.start_soon(self._beat)
                 try:
                     stop = await self._send_all()
-                except _ClientGone:
+                except ClientGone:
                     pass
                 except Exception as error:  # noqa: BLE001 - raised below, and not as a group
                     failure, stop = error, "failed"
@@ -280,7 +265,7 @@ class _Sending:
         try:
             async with self._stream.messages as messages:
                 return await self._send_messages(messages)
-        except _ClientGone:
+        except ClientGone:
             raise
         except Exception as error:
             async with self._turn:  # a heartbeat may be about to start the answer
@@ -335,7 +320,7 @@ class _Sending:
         """Send data, after the headers if they have not left yet; wait until the client takes it.
 
         Raises:
-            _ClientGone: If the client has gone away, or takes nothing for `max_stall` seconds.
+            ClientGone: If the client has gone away, or takes nothing for `max_stall` seconds.
         """
         if data or not more:
             async with self._turn:
@@ -343,21 +328,15 @@ class _Sending:
 
     async def _send_pieces(self, data: bytes, *, more: bool) -> None:
         # Pieces, so that a client that reads slowly is not taken for one that does not read.
-        pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)] or [b""]
+        pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)] or [b""]
         if not self._has_started:
             self._has_started = True
             headers = self._stream.raw_headers
-            await self._send_within({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._deliver({"type": "http.response.start", "status": 200, "headers": headers})
         for index, piece in enumerate(pieces):
             is_more = more or index < len(pieces) - 1
-            await self._send_within({"type": "http.response.body", "body": piece, "more_body": is_more})
+            await self._deliver({"type": "http.response.body", "body": piece, "more_body": is_more})
         self._last_sent = anyio.current_time()
 
-    async def _send_within(self, message: ASGIMessage) -> None:
-        with anyio.move_on_after(self._stream.max_stall) as scope:
-            try:
-                await self._send(message)
-            except OSError as error:  # from servers that report a lost connection
-                raise _ClientGone from error
-        if scope.cancelled_caught:
-            raise _ClientGone
+    async def _deliver(self, message: ASGIMessage) -> None:
+        await send_within(self._send, message, seconds=self._stream.max_stall)

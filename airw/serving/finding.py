@@ -13,7 +13,7 @@ from airw.discovery import discover_stream
 from airw.remote.wire import EVENT_STREAM
 from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text
-from airw.serving.service import ApiCall, answer_json
+from airw.serving.service import ApiCall
 from airw.serving.walks import stream_discovery
 
 _TUNING_FIELDS: FieldKinds = {
@@ -69,7 +69,7 @@ async def search(call: ApiCall) -> Response:
         hits = await search_corpus(corpus, query, **options)
     is_long = len(hits) > _MANY
     value = {"hits": await offload_if(is_long, _to_dicts, call, hits)}
-    return await answer_json(value, is_long=is_long)
+    return await call.answer(value, is_long=is_long)
 
 
 async def discover(call: ApiCall) -> Response:
@@ -87,7 +87,7 @@ async def discover(call: ApiCall) -> Response:
         result = await discover_corpora(corpora, query, **options)
     is_long = len(result.results) > _MANY
     value = await offload_if(is_long, lambda: call.hide_paths(result.to_dict()))
-    return await answer_json(value, is_long=is_long)
+    return await call.answer(value, is_long=is_long)
 
 
 def _discover_options(call: ApiCall, query: str, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from airw._base.checks import check_count, check_seconds
 class ServingLimits:
     """The limits of a server, checked before those of the library.
 
-    A request beyond a limit gets an answer that names the limit: 413 for a body, 429 for too many requests at once, 400
-    for all others.
+    A request beyond a limit gets an answer that names the limit: 413 for a body or an answer, 429 for too many requests
+    at once, 400 for all others.
 
     ```text
     max_body                 bytes in the body of a request
+    max_answer               bytes in an answer that is no stream
     max_nesting              levels of nested lists and objects in it
     max_query_chars          characters in a query
     max_k                    hits of a search or discovery
@@ -28,10 +29,12 @@ class ServingLimits:
     max_waiting              requests that wait for others; further ones get 429
     max_wait                 seconds that a request waits for others before it gets 429
     max_body_wait            seconds in which the body of a request must arrive
+    max_unsent               bytes of long answers that clients have not taken yet; further answers get 429
+    max_unsent_per_client    those of one token, or without tokens of one address
     max_streams              streams at the same time
     max_streams_per_client   streams of one token at the same time, or without tokens of one address
     heartbeat                seconds without an event after which a stream sends a comment
-    max_stall                seconds that a client may take no data before its stream is closed
+    max_stall                seconds that a client may take no data before its stream or answer is cut
     ```
 
     Raises:
@@ -43,6 +46,7 @@ class ServingLimits:
     """
 
     max_body: int = 1_000_000
+    max_answer: int = 64_000_000
     max_nesting: int = 60
     max_query_chars: int = 10_000
     max_k: int = 1_000
@@ -57,6 +61,8 @@ class ServingLimits:
     max_waiting: int = 256
     max_wait: float = 5.0
     max_body_wait: float = 10.0
+    max_unsent: int = 256_000_000
+    max_unsent_per_client: int = 128_000_000
     max_streams: int = 256
     max_streams_per_client: int = 32
     heartbeat: float = 15.0

@@ -9,7 +9,7 @@ from airw._base.concurrency import offload_if
 from airw.links import INVERSES, CorpusGraph
 from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_ids, check_length, check_most, take_text
-from airw.serving.service import ApiCall, answer_json
+from airw.serving.service import ApiCall
 from airw.views import describe, path_dict, read_tree, walk_links
 
 _LINK_FIELDS: FieldKinds = {
@@ -52,7 +52,7 @@ async def tree(call: ApiCall) -> Response:
     result = await read_tree(walk)
     is_long = len(result.nodes) + len(result.edges) > _MANY
     value = await offload_if(is_long, lambda: call.hide_paths(result.to_dict()))
-    return await answer_json(value, is_long=is_long)
+    return await call.answer(value, is_long=is_long)
 
 
 async def path(call: ApiCall) -> Response:
@@ -66,7 +66,7 @@ async def path(call: ApiCall) -> Response:
     with call.deadline():
         found = await CorpusGraph(corpus).path(start, end, **options, inverses=INVERSES)
         nodes = await describe(corpus, found.nodes)
-    return await answer_json(call.hide_paths(path_dict(found, nodes)), is_long=len(nodes) > _MANY)
+    return await call.answer(call.hide_paths(path_dict(found, nodes)), is_long=len(nodes) > _MANY)
 
 
 def _limit_links(call: ApiCall, options: dict[str, Any], default_hops: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from airw import errors
 from airw._base.messages import one_line
-from airw.errors import AirwError
+from airw.errors import AirwError, ArgumentError
 from airw.serving.bodies import BodyTooLarge
 from airw.serving.paths import hide_in_message
 
@@ -31,6 +31,10 @@ class TooManyRequests(AirwError):
         self.retry_after = retry_after
 
 
+class AnswerTooLarge(ArgumentError):
+    """The answer to a request has more bytes than the server sends at once."""
+
+
 class BodyTooSlow(AirwError):
     """The body of a request did not arrive in time."""
 
@@ -46,6 +50,7 @@ class DeadlinePassed(AirwError):
 # The first class that fits decides, so the special ones come first.
 _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (BodyTooLarge, 413),
+    (AnswerTooLarge, 413),
     (TooManyRequests, 429),
     (BodyTooSlow, 408),
     (DeadlinePassed, 504),

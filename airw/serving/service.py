@@ -21,6 +21,7 @@ from airw.protocols import OpenCorpus
 from airw.remote.wire import JSON_TYPE
 from airw.serving.access import Access, Caller, client_of
 from airw.serving.admission import Admission
+from airw.serving.answers import JsonAnswer, UnsentAnswers, encode_pieces
 from airw.serving.bodies import (
     FieldKinds,
     check_fields,
@@ -50,6 +51,7 @@ class Service:
         limits: The limits of requests and streams.
         access: Finds out who calls.
         admission: Bounds what runs at the same time.
+        unsent: Bounds what clients have not read yet.
         roots: The folders whose files may be disclosed, as absolute paths.
         rerankers: The values of `rerank` that clients may choose.
         metrics: The numbers of this server.
@@ -60,6 +62,7 @@ class Service:
     limits: ServingLimits
     access: Access
     admission: Admission
+    unsent: UnsentAnswers
     roots: Sequence[Path] = ()
     rerankers: Sequence[str] = ()
     metrics: Metrics = field(default_factory=Metrics)
@@ -130,6 +133,31 @@ class ApiCall:
         """Return a JSON value without absolute paths of this machine; see `airw.serving.paths`."""
         return hide_paths(value, self.service.roots)
 
+    async def answer(self, value: Any, *, is_long: bool = False) -> Response:
+        """Return the answer with a JSON value.
+
+        Args:
+            value: The value.
+            is_long: Encode it in a worker thread, as that takes more than a millisecond.
+
+        Raises:
+            AnswerTooLarge: If it has more than `max_answer` bytes.
+        """
+        return self.answer_pieces(await offload_if(is_long, self.encode, value))
+
+    def encode(self, value: Any, dump: Callable[[Any], str] = dump_json) -> list[bytes]:
+        """Return the JSON of a value in pieces; `dump` returns that of a part.
+
+        Raises:
+            AnswerTooLarge: If it has more than `max_answer` bytes.
+        """
+        return encode_pieces(value, dump, most=self.service.limits.max_answer)
+
+    def answer_pieces(self, pieces: Sequence[bytes]) -> Response:
+        """Return the answer with JSON that is encoded already."""
+        service, client = self.service, client_of(self.caller, self.request.scope)
+        return JsonAnswer(pieces, client=client, unsent=service.unsent, max_stall=service.limits.max_stall)
+
     def timeout(self) -> float:
         """Return the seconds that the request may take: its field `timeout`, within the limit.
 
@@ -175,8 +203,13 @@ async def _answer(service: Service, endpoint: Endpoint, request: Request) -> Res
         client = client_of(caller, request.scope)
         # Before it takes a place: a client that sends its body slowly must not take that of others.
         with service.admission.arrival(client):
-            call = await read_call(service, request, caller)
-        return await _run_while_connected(call, endpoint, client)
+            body = await _read_body(service.limits, request)
+
+        async def respond() -> Response:
+            # Parsed only now: a body that waits as objects takes many times its bytes.
+            return await endpoint(await _parse_call(service, request, caller, body))
+
+        return await _run_while_connected(service, request, client, respond)
     except ClientDisconnect:
         return _NOBODY
     except Exception as error:  # noqa: BLE001 - each error is an answer
@@ -197,19 +230,21 @@ def log_failure(error: Exception) -> None:
         LOGGER.error("%s", error_text(error), exc_info=None if is_known else error)
 
 
-async def _run_while_connected(call: ApiCall, endpoint: Endpoint, client: str) -> Response:
-    """Return the answer of an endpoint; stop if the client leaves or the longest time is over."""
+async def _run_while_connected(
+    service: Service, request: Request, client: str, respond: Callable[[], Awaitable[Response]]
+) -> Response:
+    """Return the answer of a function; stop if the client leaves or the longest time is over."""
     answer, is_late = _NOBODY, False
     with first_error():
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_cancel_if_disconnected, call.request, tasks.cancel_scope)
-            async with call.service.admission.request(client):
-                with anyio.move_on_after(call.service.limits.max_timeout) as scope:
-                    answer = await endpoint(call)
+            tasks.start_soon(_cancel_if_disconnected, request, tasks.cancel_scope)
+            async with service.admission.request(client):
+                with anyio.move_on_after(service.limits.max_timeout) as scope:
+                    answer = await respond()
                 is_late = scope.cancelled_caught
             tasks.cancel_scope.cancel()
     if is_late:
-        raise DeadlinePassed(f"the request took longer than {call.service.limits.max_timeout:g} seconds; ask for less")
+        raise DeadlinePassed(f"the request took longer than {service.limits.max_timeout:g} seconds; ask for less")
     return answer
 
 
@@ -222,32 +257,29 @@ async def _cancel_if_disconnected(request: Request, scope: anyio.CancelScope) ->
 _NOBODY = Response(status_code=499)  # nobody receives it
 
 
-async def read_call(service: Service, request: Request, caller: Caller) -> ApiCall:
-    """Return a request with its body read and parsed.
+async def _read_body(limits: ServingLimits, request: Request) -> bytes:
+    """Return the body of a request; GET and DELETE have none.
 
     Raises:
-        ArgumentError: If the body is too large or not a JSON object.
-        BodyTooSlow: If the body does not arrive in time.
+        BodyTooLarge: If it is too long.
+        BodyTooSlow: If it does not arrive in time.
     """
-    limits = service.limits
+    if request.method in _WITHOUT_BODY:
+        return b""
+    seconds = min(limits.max_body_wait, limits.max_timeout)
+    with anyio.move_on_after(seconds):
+        async with aclosing(request.stream()) as pieces:
+            return await read_body(pieces, max_bytes=limits.max_body)
+    raise BodyTooSlow(f"the body did not arrive within {seconds:g} seconds; send it faster")
+
+
+async def _parse_call(service: Service, request: Request, caller: Caller, body: bytes) -> ApiCall:
+    """Return a request with its body parsed.
+
+    Raises:
+        ArgumentError: If the body is not a JSON object.
+    """
     if request.method in _WITHOUT_BODY:
         return ApiCall(service, request, caller, dict(request.query_params))
-    seconds = min(limits.max_body_wait, limits.max_timeout)
-    with anyio.move_on_after(seconds) as scope:
-        async with aclosing(request.stream()) as pieces:
-            body = await read_body(pieces, max_bytes=limits.max_body)
-    if scope.cancelled_caught:
-        raise BodyTooSlow(f"the body did not arrive within {seconds:g} seconds; send it faster")
-    fields = await parse_object(body, max_nesting=limits.max_nesting)
+    fields = await parse_object(body, max_nesting=service.limits.max_nesting)
     return ApiCall(service, request, caller, fields, _HALF.search(body) is not None)
-
-
-async def answer_json(value: Any, *, is_long: bool = False) -> Response:
-    """Return the answer with a JSON value.
-
-    Args:
-        value: The value.
-        is_long: Encode it in a worker thread, as that takes more than a millisecond.
-    """
-    text = await offload_if(is_long, dump_json, value)
-    return Response(text.encode(), media_type=JSON_TYPE)

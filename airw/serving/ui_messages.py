@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from airw._base.json import dump_json
+from airw._base.json import iter_json
 from airw.serving.stream_messages import Message
 
 HEADER = "x-vercel-ai-ui-message-stream"
@@ -53,7 +53,7 @@ def encode_ui_message(number: int, message: Message, data: Mapping[str, Any]) ->
         parts.append({"type": f"data-{kind}", "data": data, "transient": True})
     if message.is_last and kind != "error":
         parts.append({"type": "finish"})
-    lines = [dump_json(part) for part in parts] + ["[DONE]"] * (message.is_last or kind == "error")
+    lines = ["".join(iter_json(part)) for part in parts] + ["[DONE]"] * (message.is_last or kind == "error")
     return "".join(f"data: {line}\n\n" for line in lines)
 
 

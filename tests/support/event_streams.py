@@ -34,6 +34,7 @@ class StreamClient:
     Args:
         headers: The headers of the request.
         method: Its method.
+        path: Its path.
         leaves_after: The number of sends that it takes before it goes away; `None` to stay.
         stalls_after: The number of sends after which it takes nothing more.
         pause: The seconds that each send takes it.
@@ -45,11 +46,21 @@ class StreamClient:
         sends: The time and the bytes of each send.
     """
 
-    def __init__(self, headers=None, *, method="GET", leaves_after=None, stalls_after=None, pause=0.0, error=None):
+    def __init__(
+        self,
+        headers=None,
+        *,
+        method="GET",
+        path="/traverse",
+        leaves_after=None,
+        stalls_after=None,
+        pause=0.0,
+        error=None,
+    ):
         self.scope = {
             "type": "http",
             "method": method,
-            "path": "/traverse",
+            "path": path,
             "query_string": b"",
             "headers": [
                 (name.lower().encode(), value.encode())
