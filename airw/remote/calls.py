@@ -29,6 +29,7 @@ T = TypeVar("T")
 _RETRIES: Final = 2
 _FIRST_PAUSE = 0.1  # seconds
 _LONGEST_PAUSE = 10.0
+_TOO_MUCH = 413
 _RETRY_STATUSES = frozenset({429, 502, 503})
 # A lost connection is tried again; a server that hangs would hang again.
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
@@ -88,6 +89,10 @@ class _ServerBusy(Exception):
 
 class RefusedArgument(RemoteError, ArgumentError):
     """A server refused the value of an argument, perhaps because of a limit of its own."""
+
+
+class TooMuchAtOnce(RefusedArgument):
+    """The body or the answer of a call has more bytes than the server takes or sends at once."""
 
 
 class RefusedFilter(RemoteError, FilterError):
@@ -278,6 +283,8 @@ class CorpusServer:
             place = one_line(self.redact(response.headers["Location"]))
             answered = f"{label} answered {status} and points to {place!r}"
             return RemoteError(f"{answered}; use the URL of the server itself"), None
+        if status == _TOO_MUCH:
+            kind = TooMuchAtOnce
         if kind is None:
             error: AirwError = RemoteError(f"{label} answered {status}: {detail}")
         else:

@@ -261,7 +261,7 @@ class RemoteCorpus:
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
         limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
-        return make_store(self._server, self.name, limits, found.methods), embedder
+        return make_store(self._server, self.name, limits, found.methods, dim=found.dim), embedder
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`RemoteStore`: the reading methods of a store on another machine."""
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -11,9 +12,9 @@ from airw._base.concurrency import map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols import ArtifactVectors, BestRecords, FirstSurfaces, StepAnswer
-from airw.remote.calls import CorpusServer, encode_json
+from airw.remote.calls import CorpusServer, TooMuchAtOnce, encode_json
 from airw.remote.steps import compose_step
-from airw.remote.wire import STORE_CALLS, join_answers, pack_call, unpack_answer
+from airw.remote.wire import ID_ARGUMENTS, STORE_CALLS, join_answers, pack_call, scatter_answer, unpack_answer
 from airw.values import (
     Direction,
     Edge,
@@ -55,7 +56,7 @@ class RemoteStore:
     """The store of a corpus on another machine: each call is one request.
 
     It has every method of `airw.protocols` that reads, and `RemoteCorpus.store` is one. The answers are those of the
-    store itself, to the last bit. A call about more ids than the server accepts at once is split. If the server cannot
+    store itself, to the last bit. A call about more than the server accepts or answers at once is split. If it cannot
     be reached, refuses or answers nonsense, a call raises `RemoteError`; what goes wrong in the store itself is raised
     as the error that the store raised.
 
@@ -63,10 +64,11 @@ class RemoteStore:
         server: The server.
         corpus: The name of the corpus there.
         limits: What the server accepts in one call.
+        dim: The width of the vectors.
     """
 
-    def __init__(self, server: CorpusServer, corpus: str, limits: CallLimits) -> None:
-        self._server, self._corpus, self._limits = server, corpus, limits
+    def __init__(self, server: CorpusServer, corpus: str, limits: CallLimits, *, dim: int) -> None:
+        self._server, self._corpus, self._limits, self._dim = server, corpus, limits, dim
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._corpus!r} at {self._server.url})"
@@ -228,6 +230,8 @@ class RemoteStore:
         self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
         """Return the dangling and ambiguous links of these artifacts, or of all artifacts."""
+        if artifact_ids is not None:
+            artifact_ids, _ = _without_duplicates("artifact_ids", artifact_ids)
         return await self._call("unresolved_links", artifact_ids=artifact_ids, limit=limit)
 
     async def link_counts(self) -> list[LinkCount]:
@@ -261,12 +265,15 @@ class RemoteStore:
         links |= {"origins": origins, "limit": limit}
         reads: dict[str, Any] = {"hit_ids": hit_ids, "known_ids": known_ids, "max_ends": max_ends}
         reads |= {"max_records": max_records, "with_vectors": with_vectors}
-        arguments = {"ids": ids, "query": query, **links, **reads}
-        body = await self._encode("read_step", arguments)
-        if max(len(ids), len(hit_ids), len(known_ids)) > self._limits.max_ids or len(body) > self._limits.max_body:
-            return await compose_step(self, ids, query, **links, **reads)
-        answer: StepAnswer = await self._send("read_step", body, len(ids))
-        return answer
+        different, places = _without_duplicates("ids", ids)
+        sent = {name: _without_duplicates(name, reads[name])[0] for name in ("hit_ids", "known_ids")}
+        body = await self._encode("read_step", {"ids": different, "query": query, **links, **reads, **sent})
+        is_long = max(len(different), *map(len, sent.values())) > self._limits.max_ids
+        if not is_long and len(body) <= self._limits.max_body:
+            with suppress(TooMuchAtOnce):
+                answer: StepAnswer = await self._send("read_step", body, len(different))
+                return answer if places is None else answer._replace(edges=scatter_answer(answer.edges, places))
+        return await compose_step(self, ids, query, **links, **reads)
 
     # Requests.
 
@@ -283,10 +290,13 @@ class RemoteStore:
         items, size = arguments[each], self._batch_size(arguments)
         if isinstance(items, str):
             raise ArgumentError(f"{each} must be a list, not the string {short_repr(items)}")
+        places = None
+        if each in ID_ARGUMENTS:
+            items, places = _without_duplicates(each, items)
         parts = [items[start : start + size] for start in range(0, len(items), size)] or [items]
         ask = partial(self._ask, method, arguments)
         answer = await self._join(method, await map_bounded(ask, parts, limit=_MAX_CONCURRENCY))
-        return answer
+        return answer if places is None else scatter_answer(answer, places)
 
     def _batch_size(self, arguments: Mapping[str, Any]) -> int:
         k = arguments.get("k", 0)
@@ -295,11 +305,15 @@ class RemoteStore:
         return self._limits.max_ids
 
     async def _ask(self, method: str, arguments: Mapping[str, Any], items: Any) -> Any:
-        """Ask about some items; halve them while they are too long for one request."""
+        """Ask about some items; halve them while the request or its answer is too long."""
         each = STORE_CALLS[method].each
         body = await self._encode(method, {**arguments, each: items})
         if len(body) <= self._limits.max_body or len(items) < 2:
-            return await self._send(method, body, len(items))
+            try:
+                return await self._send(method, body, len(items))
+            except TooMuchAtOnce:
+                if len(items) < 2:
+                    raise
         middle = len(items) // 2
         halves = [await self._ask(method, arguments, half) for half in (items[:middle], items[middle:])]
         return await self._join(method, halves)
@@ -311,7 +325,8 @@ class RemoteStore:
 
     async def _send(self, method: str, body: bytes, count: int | None) -> Any:
         def read(value: Any) -> Any:
-            return unpack_answer(method, value.get("answer") if isinstance(value, dict) else None, count)
+            answer = value.get("answer") if isinstance(value, dict) else None
+            return unpack_answer(method, answer, count, dim=self._dim)
 
         return await self._server.call("POST", f"/store/{method}", of=self._corpus, body=body, read=read)
 
@@ -319,7 +334,22 @@ class RemoteStore:
         return await offload_if(len(parts) > 1, join_answers, method, parts)
 
 
-def make_store(server: CorpusServer, corpus: str, limits: CallLimits, methods: Collection[str]) -> RemoteStore:
+def _without_duplicates(name: str, ids: Sequence[T]) -> tuple[Sequence[T], list[int] | None]:
+    """Return the different ids, and for each id its place among them; `None` if all are different.
+
+    Raises:
+        ArgumentError: If one is a list or an object.
+    """
+    try:
+        places = {id: place for place, id in enumerate(dict.fromkeys(ids))}
+    except TypeError as error:
+        raise ArgumentError(f"{name} must be ids, not {short_repr(ids)}") from error
+    return (ids, None) if len(places) == len(ids) else ([*places], [places[id] for id in ids])
+
+
+def make_store(
+    server: CorpusServer, corpus: str, limits: CallLimits, methods: Collection[str], *, dim: int
+) -> RemoteStore:
     """Return a store that has no optional method which the served store lacks.
 
     So `isinstance(store, TermStatistics)` is as true as for the served store. Protocols take a method that is `None`
@@ -327,4 +357,4 @@ def make_store(server: CorpusServer, corpus: str, limits: CallLimits, methods: C
     """
     missing = [name for name in _OPTIONAL_METHODS if name not in methods]
     kind: type[RemoteStore] = type("RemoteStore", (RemoteStore,), dict.fromkeys(missing)) if missing else RemoteStore
-    return kind(server, corpus, limits)
+    return kind(server, corpus, limits, dim=dim)

@@ -7,7 +7,7 @@ trusts the other.
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
@@ -376,6 +376,8 @@ STORE_CALLS: Mapping[str, StoreCallForm] = {
     ),
 }
 """The methods of a store that can be called from another machine; all of them read."""
+ID_ARGUMENTS: Final = frozenset({"ids", "artifact_ids", "record_ids", "refs", "nodes", "hit_ids", "known_ids"})
+"""The arguments whose items are sent once each: an item that is there many times would multiply the answer."""
 
 
 def pack_call(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -413,50 +415,75 @@ def unpack_call(method: str, body: Mapping[str, Any]) -> tuple[list[Any], dict[s
     return [values.pop(name) for name in form.arguments], values
 
 
-def unpack_answer(method: str, value: Any, count: int | None) -> Any:
+def unpack_answer(method: str, value: Any, count: int | None, *, dim: int) -> Any:
     """Return the answer to a call.
 
     Args:
         method: The method.
         value: The JSON that was received.
         count: The number of items that the call asked about; `None` if the answer may have any length.
+        dim: The width of the vectors of the corpus.
 
     Raises:
-        WireFault: If it is of another form, or its parts do not have the lengths that they must have.
+        WireFault: If it is of another form, its parts do not have the lengths that they must have, or a number is not
+            finite.
 
     Example:
-        >>> unpack_answer("resolve", [["a"]], 2)
+        >>> unpack_answer("resolve", [["a"]], 2, dim=8)
         Traceback (most recent call last):
             ...
         airw.remote.wire.WireFault: resolve answered about 1 of 2
     """
     answer = STORE_CALLS[method].answer.unpack(value)
     if method == "read_step":
-        _check_step(answer, count)
+        _check_step(answer, count, dim)
     elif isinstance(answer, ArtifactVectors):
-        _check_vectors(answer, count)
+        _check_vectors(answer, count, dim)
     elif isinstance(answer, BestRecords | FirstSurfaces):
         _check_lengths(method, count, *answer)
     elif count is not None:
         _check_lengths(method, count, answer)
-    if method.startswith("search"):
-        for ranking in answer:
-            _check_lengths(method, len(ranking), ranking.artifact_ids, ranking.scores)
-            if not np.isfinite(ranking.scores).all():
-                raise WireFault(f"{method} answered with a score that is not finite")
+    _check_numbers(method, answer, dim)
     return answer
 
 
-def _check_step(answer: StepAnswer, count: int | None) -> None:
+def _check_numbers(method: str, answer: Any, dim: int) -> None:
+    # NaN stands for a record that does not exist, but never in a ranking.
+    if method == "vectors":
+        _check_rows(method, answer[~np.isnan(answer).all(axis=1)], dim)
+    elif method == "similarities":
+        _check_scores(method, answer[~np.isnan(answer)])
+    elif method == "best_of":
+        _check_scores(method, answer.scores[~np.isnan(answer.scores)])
+    elif method.startswith("search"):
+        for ranking in answer:
+            _check_lengths(method, len(ranking), ranking.artifact_ids, ranking.scores)
+            _check_scores(method, ranking.scores)
+
+
+def _check_step(answer: StepAnswer, count: int | None, dim: int) -> None:
     _check_lengths("read_step", count, answer.edges)
     _check_lengths("read_step", len(answer.artifact_ids), *answer.best, answer.records)
+    _check_numbers("best_of", answer.best, dim)
     if answer.vectors is not None:
-        _check_vectors(answer.vectors, len(answer.artifact_ids))
+        _check_vectors(answer.vectors, len(answer.artifact_ids), dim)
 
 
-def _check_vectors(answer: ArtifactVectors, count: int | None) -> None:
+def _check_vectors(answer: ArtifactVectors, count: int | None, dim: int) -> None:
     _check_lengths("vectors_of", count, answer.record_ids)
     _check_lengths("vectors_of", sum(map(len, answer.record_ids)), answer.vectors)
+    _check_rows("vectors_of", answer.vectors, dim)
+
+
+def _check_rows(method: str, rows: NDArray[Any], dim: int) -> None:
+    if len(rows) and rows.shape[1] != dim:
+        raise WireFault(f"{method} answered with vectors of {rows.shape[1]:,} numbers, and those here have {dim:,}")
+    _check_scores(method, rows)
+
+
+def _check_scores(method: str, scores: NDArray[Any]) -> None:
+    if not np.isfinite(scores).all():
+        raise WireFault(f"{method} answered with a number that is not finite")
 
 
 def _check_lengths(method: str, count: int | None, *columns: Any) -> None:
@@ -495,3 +522,47 @@ def join_answers(method: str, parts: list[Any]) -> Any:
         columns = [[*column] for column in zip(*parts, strict=True)]
         return type(first)(*[*map(join_answers, repeat(method), columns)])
     return [item for part in parts for item in part]
+
+
+def scatter_answer(answer: Any, places: Sequence[int]) -> Any:
+    """Return the answer to a call with duplicates, from that to a call without them.
+
+    Args:
+        answer: An answer with one item for each different item of the call.
+        places: For each item of the call, its place among the different ones.
+
+    Example:
+        >>> scatter_answer([["x"], []], [1, 0, 1])
+        [[], ['x'], []]
+    """
+    if isinstance(answer, ArtifactVectors):
+        starts = np.cumsum([0, *map(len, answer.record_ids)])
+        rows = [row for place in places for row in range(starts[place], starts[place + 1])]
+        return ArtifactVectors([answer.record_ids[place] for place in places], answer.vectors[rows])
+    if isinstance(answer, np.ndarray):
+        return answer[[*places]]
+    if isinstance(answer, tuple):
+        return type(answer)(*[scatter_answer(column, places) for column in answer])
+    return [answer[place] for place in places]
+
+
+def measure_answer(answer: Any) -> int:
+    """Return about how many bytes an answer takes, without making its JSON.
+
+    Example:
+        >>> measure_answer([["a" * 100], None]) > 100
+        True
+    """
+    if isinstance(answer, str):
+        return len(answer) + 3
+    if isinstance(answer, np.ndarray):
+        return answer.nbytes * 4 // 3
+    if isinstance(answer, dict):
+        return sum(len(str(key)) + measure_answer(value) for key, value in answer.items())
+    if isinstance(answer, list | tuple):
+        return sum(map(measure_answer, answer))
+    if isinstance(answer, Record):
+        return len(answer.text) + measure_answer([answer.id, answer.artifact_id, answer.metadata])
+    if isinstance(answer, Edge):
+        return measure_answer([answer.source, answer.target, answer.type])
+    return 3

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from airw._base.json import dump_json, iter_json
+from airw.remote.wire import JSON_TYPE
 from airw.serving.limits import ServingLimits
 from airw.serving.metrics import Metrics
 from airw.serving.problems import AnswerTooLarge, TooManyRequests, problem
@@ -160,7 +161,7 @@ class JsonAnswer(Response):
         max_stall: The seconds for which the client may take nothing; then the answer is cut.
     """
 
-    media_type = "application/json"
+    media_type = JSON_TYPE
 
     def __init__(self, pieces: Sequence[bytes], *, client: str, unsent: UnsentAnswers, max_stall: float) -> None:
         # Not the constructor of `Response`, which would need the bytes as one.

@@ -18,7 +18,6 @@ from airw._base.json import dump_json
 from airw._base.messages import error_text, short_repr
 from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
-from airw.remote.wire import JSON_TYPE
 from airw.serving.access import Access, Caller, client_of
 from airw.serving.admission import Admission
 from airw.serving.answers import JsonAnswer, UnsentAnswers, encode_pieces

@@ -1,6 +1,7 @@
 """The endpoints of `RemoteCorpus`: the calls of a store, one request each, and embeddings."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,15 +11,25 @@ import numpy as np
 from starlette.responses import Response
 
 from airw._base.checks import check_count, check_query
-from airw._base.concurrency import offload_if
+from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
 from airw.protocols import FirstSurfaces, OpenCorpus
 from airw.remote.steps import compose_step
-from airw.remote.wire import API_VERSIONS, JSON_TYPE, STORE_CALLS, WireFault, pack_array, unpack_call
+from airw.remote.wire import (
+    API_VERSIONS,
+    ID_ARGUMENTS,
+    STORE_CALLS,
+    WireFault,
+    join_answers,
+    measure_answer,
+    pack_array,
+    unpack_call,
+)
 from airw.serving.bodies import FieldKinds
 from airw.serving.filters import check_conditions, is_shown
 from airw.serving.limits import ServingLimits
+from airw.serving.problems import AnswerTooLarge
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
 from airw.serving.service import ApiCall
 from airw.values import Record, UnresolvedLink
@@ -29,6 +40,7 @@ EMBED_FIELDS: FieldKinds = {"corpus": str, "query": str, "texts": list}
 
 _ROWS_PER_ID = 10  # of rankings, for each id that one call may have
 _MOST_TEXTS = 256  # embedded in one call
+_SLICE = 1_000  # items that a store is asked about at once
 _FEW = 50  # items; packing the answer about more takes about a millisecond
 _SHORT = frozenset({"calibration", "config", "counts", "language", "max_fan_in"})  # methods with short answers
 _MOST_FIELDS = 32  # different fields of records in one call: each may cost a scan of all records
@@ -40,7 +52,7 @@ async def describe_corpus(call: ApiCall) -> Response:
     name = take_text(call.fields(DESCRIBE_FIELDS, of="/store/describe"), "corpus")
     corpus, limits = await call.open(name), call.service.limits
     methods = [method for method in STORE_CALLS if method in _COMPOSED or _offers(corpus, method)]
-    return _respond(
+    return await call.answer(
         {
             "api": [*API_VERSIONS],
             "embedder": {"id": corpus.embedder.id, "dim": corpus.embedder.dim},
@@ -67,13 +79,12 @@ async def call_store(call: ApiCall) -> Response:
     arguments, options = await _read_arguments(method, body, call.service.limits)
     check_conditions(options.get("filter"), call.service.roots)
     corpus = await call.open(name)
-    answer = await _call_method(corpus, method, arguments, options)
+    answer = await _call_in_slices(corpus, method, arguments, options, most=call.service.limits.max_answer)
     if method == "matching":  # a value that no answer shows matches nothing
         shown = [is_shown(field, value, call.service.roots) for field, value in arguments[0]]
         answer = [ids if is_one else () for ids, is_one in zip(answer, shown, strict=True)]
     # A short question may have a long answer.
-    content = await offload_if(method not in _SHORT, _pack_answer, method, answer, call.hide_paths)
-    return Response(content, media_type=JSON_TYPE)
+    return call.answer_pieces(await offload_if(method not in _SHORT, _pack_answer, call, method, answer))
 
 
 async def embed(call: ApiCall) -> Response:
@@ -89,12 +100,10 @@ async def embed(call: ApiCall) -> Response:
         check_query_length(call, check_query(text))
     embedder = (await call.open(name)).embedder
     vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
-    return _respond({"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))})
+    value = {"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))}
+    return call.answer_pieces(await offload_if(len(vectors) > _FEW, call.encode, value, _dump))
 
 
-def _respond(value: Any) -> Response:
-    # Escapes alone carry every id: some have characters that UTF-8 has no form for.
-    return Response(json.dumps(value, allow_nan=False), media_type=JSON_TYPE)
 
 
 def _offers(corpus: OpenCorpus[Any], method: str) -> bool:
@@ -110,10 +119,14 @@ async def _read_arguments(
         ArgumentError: If one cannot be used, or exceeds a limit of the server.
     """
     try:
-        arguments, options = await offload_if(_is_long(body.values()), unpack_call, method, body)
+        arguments, options = await offload_if("filter" in body or _is_long(body.values()), unpack_call, method, body)
     except WireFault as fault:
         raise ArgumentError(str(fault)) from None
     _check_sizes([*arguments, *options.values()], limits)
+    for name, ids in (*zip(STORE_CALLS[method].arguments, arguments, strict=True), *options.items()):
+        if name in ID_ARGUMENTS and len(set(ids)) < len(ids):
+            double = next(id for id, count in Counter(ids).items() if count > 1)
+            raise ArgumentError(f"{name} must be different, but {short_repr(double)} is there twice; send it once")
     _check_counts(method, arguments, options, limits)
     return arguments, options
 
@@ -150,6 +163,28 @@ def _check_counts(method: str, arguments: list[Any], options: Mapping[str, Any],
             check_count(name, options[name])
 
 
+async def _call_in_slices(
+    corpus: OpenCorpus[Any], method: str, arguments: list[Any], options: dict[str, Any], *, most: int
+) -> Any:
+    """Call a method about some items at a time, so that an answer that is too long is seen before it is whole.
+
+    Raises:
+        AnswerTooLarge: If the answer is known to have more than `most` bytes.
+    """
+    form = STORE_CALLS[method]
+    place = [*form.arguments].index(form.each) if form.each else 0
+    if not form.each or len(arguments[place]) <= _SLICE:
+        return await _call_method(corpus, method, arguments, options)
+    items, answers, size = arguments[place], [], 0
+    for start in range(0, len(items), _SLICE):
+        part = [*arguments[:place], items[start : start + _SLICE], *arguments[place + 1 :]]
+        answers.append(await _call_method(corpus, method, part, options))
+        size += await in_thread(measure_answer, answers[-1])
+        if size > most:
+            raise AnswerTooLarge(f"the answer has more than {most:,} bytes; ask about fewer {form.each} at once")
+    return await in_thread(join_answers, method, answers)
+
+
 async def _call_method(corpus: OpenCorpus[Any], method: str, arguments: list[Any], options: dict[str, Any]) -> Any:
     store = corpus.store
     if _offers(corpus, method):
@@ -182,9 +217,14 @@ def _is_long(values: Any) -> bool:
     return any(len(value) > _FEW for value in values if isinstance(value, list | dict | np.ndarray))
 
 
-def _pack_answer(method: str, answer: Any, hide: Callable[[Any], Any]) -> bytes:
-    packed = STORE_CALLS[method].answer.pack(_hide_paths(method, answer, hide))
-    return json.dumps({"answer": packed}, separators=(",", ":"), allow_nan=False).encode("ascii")
+def _pack_answer(call: ApiCall, method: str, answer: Any) -> list[bytes]:
+    packed = STORE_CALLS[method].answer.pack(_hide_paths(method, answer, call.hide_paths))
+    return call.encode({"answer": packed}, _dump)
+
+
+def _dump(value: Any) -> str:
+    # Escapes alone carry every id: some have characters that UTF-8 has no form for.
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def _hide_paths(method: str, answer: Any, hide: Callable[[Any], Any]) -> Any:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import httpx
+import numpy as np
 import pytest
 
 from airw import Corpus, discover, traverse
@@ -14,6 +15,7 @@ from airw.embedders import MissingEmbedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, RemoteError, StoreBusy, StoreCorrupt, StoreError
 from airw.policies import LinkWalk
 from airw.remote import RemoteCorpus, Timeouts
+from airw.remote.wire import pack_array
 from airw.serving import app
 from airw.stores import MemoryStore
 from airw.testing.changes import put
@@ -127,8 +129,35 @@ async def test_hits_with_scores_that_are_no_numbers_are_refused():
     nan = {"shape": [1], "dtype": "<f8", "base64": "AAAAAAAA+H8="}
     async with open_fickle() as (corpus, server):
         server.planned = [answer([[["x"], ["a"], nan, None]])]
-        with pytest.raises(RemoteError, match="a score that is not finite"):
+        with pytest.raises(RemoteError, match="a number that is not finite"):
             await corpus.store.search_text(["keys"], 5)
+
+
+WIDE = pack_array(np.zeros((1, 5), np.float32))
+INFINITE = pack_array(np.array([[np.inf, 0, 0, 0]], np.float32))
+HALF_A_ROW = pack_array(np.array([[np.nan, 0, 0, 0]], np.float32))
+INFINITE_SCORE = pack_array(np.array([np.inf], np.float32))
+
+
+@pytest.mark.parametrize(
+    ("method", "planned", "told"),
+    [
+        ("vectors", WIDE, "vectors answered with vectors of 5 numbers, and those here have 4"),
+        ("vectors", INFINITE, "vectors answered with a number that is not finite"),
+        ("vectors", HALF_A_ROW, "vectors answered with a number that is not finite"),
+        ("vectors_of", [[["x"]], WIDE], "vectors_of answered with vectors of 5 numbers"),
+        ("vectors_of", [[["x"]], HALF_A_ROW], "not finite"),
+        ("similarities", INFINITE_SCORE, "similarities answered with a number that is not finite"),
+        ("best_of", [["x"], INFINITE_SCORE], "best_of answered with a number that is not finite"),
+    ],
+)
+async def test_vectors_of_another_width_or_not_finite_are_refused(method, planned, told):
+    async with open_fickle() as (corpus, server):
+        server.planned = [answer(planned)]
+        arguments = [["a"]] if method.startswith("vectors") else [np.eye(1, 4, dtype=np.float32)[0], ["a"]]
+        with pytest.raises(RemoteError, match=told) as error:
+            await getattr(corpus.store, method)(*arguments)
+        assert "corpus 'notes' at http://localhost" in str(error.value)
 
 
 async def test_an_answer_of_another_version_is_refused():

@@ -3,15 +3,19 @@
 from contextlib import asynccontextmanager
 
 import httpx
+import numpy as np
 import pytest
 
 from airw.corpora import Corpus
 from airw.embedders import MissingEmbedder
-from airw.errors import EmbedderError
+from airw.errors import ArgumentError, EmbedderError, RemoteError
 from airw.remote import RemoteCorpus
+from airw.remote.steps import compose_step
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
+from airw.testing.changes import put
 from airw.testing.stores import StoreSuite
+from airw.values import Link
 
 URL = "http://127.0.0.1:8000"
 READING = (
@@ -79,3 +83,43 @@ async def test_the_whole_exam_of_stores_holds_over_http(case):
 @pytest.mark.parametrize("case", [each for each in SMALL.cases if "thousands" in each.name], ids=str)
 async def test_the_exam_of_stores_holds_in_calls_that_are_split(case):
     await SMALL.check(case)
+
+
+NAMES = [f"n{at:03}" for at in range(300)]
+
+
+async def fill(store):
+    await store.apply([put(id, "keys", metadata={"note": "x" * 2_000}, links=[Link("n000")]) for id in NAMES])
+
+
+@pytest.mark.parametrize("most", [20_000, 10**8])
+async def test_a_call_whose_answer_is_too_long_is_split(most):
+    """Duplicates, which the server refuses, are answered too."""
+    ids = [*NAMES, "none", "n007", *NAMES]
+    async with serve_store(None, limits=ServingLimits(max_answer=most)) as store:
+        await fill(store)
+        for method in ("records_of", "neighbors", "vectors_of", "referrers", "resolve"):
+            mine, expected = [await getattr(each, method)(ids) for each in (store.read, store.written)]
+            for column, wanted in zip(mine, expected, strict=True):
+                assert np.array_equal(column, wanted) if isinstance(wanted, np.ndarray) else column == wanted
+        options = {"hit_ids": ids, "known_ids": ids, "max_ends": 50}
+        step, wanted = (
+            await store.read_step(ids, None, **options),
+            await compose_step(store.written, ids, None, **options),
+        )
+        assert (step.edges, step.artifact_ids, step.records) == (wanted.edges, wanted.artifact_ids, wanted.records)
+
+
+async def test_a_single_answer_that_is_too_long_is_an_error_that_says_so():
+    async with serve_store(None, limits=ServingLimits(max_answer=1_200)) as store:
+        await fill(store)
+        with pytest.raises(ArgumentError, match="the answer has more than 1,200 bytes; ask for less at once") as error:
+            await store.records_of(["n001", "n002"])
+        assert isinstance(error.value, RemoteError)
+        assert "127.0.0.1" in str(error.value)
+
+
+async def test_ids_that_are_no_texts_are_refused_by_name():
+    async with serve_store(None) as store:
+        with pytest.raises(ArgumentError, match="artifact_ids must be ids"):
+            await store.records_of([["a"]])

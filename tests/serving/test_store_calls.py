@@ -155,6 +155,9 @@ async def test_no_body_is_a_failure_of_the_server(method, body):
         ("get_records", {"ids": ["a"], "sort": 1}, "get_records takes ids, not 'sort'"),
         ("counts", {"ids": []}, "counts takes no arguments, not 'ids'"),
         ("get_records", {"ids": ["a"] * 11}, "one call takes at most 10 ids here, not 11"),
+        ("neighbors", {"ids": ["a", "b", "a"]}, "ids must be different, but 'a' is there twice; send it once"),
+        ("read_step", {"ids": [], "query": None, "hit_ids": ["a", "a"]}, "hit_ids must be different"),
+        ("fan_in", {"nodes": [["x", "a"], ["x", "a"]]}, "nodes must be different"),
         ("read_step", {"ids": [], "query": None, "known_ids": ["a"] * 11}, "one call takes at most 10 ids here"),
         (
             "search_text",
@@ -291,3 +294,27 @@ async def test_a_corpus_without_a_name_is_refused():
             for body in ({}, {"corpus": 7}, {"corpus": None}, {"corpus": ["notes"]}):
                 answer = await client.post(path, json=body)
                 assert (answer.status_code, "corpus" in answer.json()["detail"]) == (400, True)
+
+
+async def test_an_answer_that_is_too_long_is_refused_before_the_store_has_made_all_of_it():
+    async with MemoryStore() as memory:
+        await memory.apply([put(f"n{at}", "x", metadata={"note": "x" * 1_000}, dim=8) for at in range(2_500)])
+        store = ScriptedStore(memory)
+        async with client_of(Corpus("notes", store, EMBEDDER), limits=ServingLimits(max_answer=500_000)) as client:
+            answer = await ask(client, "records_of", {"artifact_ids": [f"n{at}" for at in range(2_500)]})
+            assert (answer.status_code, answer.json()["error"]) == (413, "ArgumentError")
+            told = "the answer has more than 500,000 bytes; ask about fewer artifact_ids at once"
+            assert answer.json()["detail"] == told
+            assert store.calls == {"records_of": 1}
+
+
+async def test_a_long_call_is_answered_in_slices_as_in_one():
+    ids = [f"n{at}" for at in range(1_500)]
+    async with MemoryStore() as memory:
+        await memory.apply([put(id, f"keys {id}", links=[Link("n0")], dim=8) for id in ids])
+        async with client_of(Corpus("notes", memory, EMBEDDER)) as client:
+            for method in ("records_of", "vectors_of", "neighbors"):
+                body = {"ids" if method == "neighbors" else "artifact_ids": ids}
+                answer = (await ask(client, method, body)).json()["answer"]
+                expected = await getattr(memory, method)(ids)
+                assert answer == json.loads(json.dumps(STORE_CALLS[method].answer.pack(expected)))
