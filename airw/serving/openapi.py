@@ -37,7 +37,7 @@ _ERRORS: Mapping[int, str] = {
     405: "The path has no such method.",
     408: "The body did not arrive in time.",
     409: "Another writer is busy; try again.",
-    413: "The body is too large.",
+    413: "The body or the answer is too large.",
     421: "The server does not answer under this host name.",
     429: "The server has too much to do; try again later.",
     500: "The server failed; its log says why.",
@@ -390,9 +390,9 @@ def _errors_of(operation: ApiOperation, *, needs_token: bool) -> list[int]:
         statuses.add(401)
     if operation.fields == {}:  # it ignores all fields, and waits for no other request
         return sorted(statuses)
-    statuses |= {400, 404, 429, 500, 502, 503, 504}
+    statuses |= {400, 404, 413, 429, 500, 502, 503, 504}
     if operation.method in ("post", "put"):
-        statuses |= {408, 413}
+        statuses.add(408)
     if operation.writes:
         statuses.add(409)
     return sorted(statuses)
