@@ -56,9 +56,9 @@ class RemoteStore:
     """The store of a corpus on another machine: each call is one request.
 
     It has every method of `airw.protocols` that reads, and `RemoteCorpus.store` is one. The answers are those of the
-    store itself, to the last bit. A call about more than the server accepts or answers at once is split. If it cannot
-    be reached, refuses or answers nonsense, a call raises `RemoteError`; what goes wrong in the store itself is raised
-    as the error that the store raised.
+    store itself, to the last bit. A call about more than the server accepts or answers at once is split. If the server
+    cannot be reached, refuses or answers nonsense, a call raises `RemoteError`; what goes wrong in the store itself is
+    raised as the error that the store raised.
 
     Args:
         server: The server.

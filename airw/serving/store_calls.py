@@ -101,7 +101,7 @@ async def embed(call: ApiCall) -> Response:
     embedder = (await call.open(name)).embedder
     vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
     value = {"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))}
-    return call.answer_pieces(await offload_if(len(vectors) > _FEW, call.encode, value, _dump))
+    return call.answer_pieces(await offload_if(len(texts or ()) > _FEW, call.encode, value, _dump))
 
 
 
