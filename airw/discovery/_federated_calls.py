@@ -59,6 +59,10 @@ class MemberCalls:
             if name in self._errors
         )
 
+    def asks(self, name: str) -> bool:
+        """Return whether the store of a corpus is one of these, and still called."""
+        return name in self.stores and name not in self._left_out
+
     def leave_out_lost(self) -> None:
         """Call the corpora that failed so far no more."""
         self._left_out.update(self._errors)

@@ -1,6 +1,6 @@
 """The store of a federated corpus: it calls the stores of its corpora and merges answers."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -320,8 +320,22 @@ class FederatedStore:
             readers.append(partial(self._read_edges_by_pair, ids, link_filter))
         edge_lists = await map_bounded(lambda reader: reader(), readers, limit=2)
         edges = [edge for edge_list in edge_lists for edge in edge_list]
-        # A store cannot know whether an artifact of another corpus exists, so check the targets that name a corpus.
-        targets = list(dict.fromkeys(edge.edge.target for edge in edges if edge.names_corpus))
+        return await self._arrange_edges(ids, edges, limit)
+
+    async def _arrange_edges(
+        self,
+        ids: Sequence[NodeIdLike],
+        edges: Sequence[FederatedEdge],
+        limit: int | None,
+        existing: Container[NodeIdLike] = (),
+    ) -> list[list[Edge]]:
+        """Return the edges of each artifact in order, without those that lead to nothing.
+
+        A store cannot know whether an artifact of another corpus exists. So one call of each store checks the targets
+        that name a corpus, except `existing`.
+        """
+        named = dict.fromkeys(edge.edge.target for edge in edges if edge.names_corpus)
+        targets = [target for target in named if target not in existing]
         entries = await self.ledger(targets) if targets else []
         missing = {target for target, entry in zip(targets, entries, strict=True) if entry is None}
         is_long = len(edges) > _OFFLOAD_ABOVE

@@ -9,7 +9,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
 from airw.discovery._federated_calls import MemberCalls, OnMemberError
-from airw.discovery._federated_store import FederatedStore
+from airw.discovery._federated_steps import make_federated_store
 from airw.embedders import first_usable
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
@@ -82,7 +82,7 @@ class FederatedCorpus:
             member_timeout = check_number("member_timeout", member_timeout, least=0)
         self.member_timeout = member_timeout
         stores = {name: corpus.store for name, corpus in self.members.items()}
-        self.store = FederatedStore(MemberCalls(stores, on_error="raise", timeout=None))
+        self.store = make_federated_store(MemberCalls(stores, on_error="raise", timeout=None))
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
         self.embedder: Embedder = first_usable(embedders) if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
@@ -94,7 +94,7 @@ class FederatedCorpus:
         """Return the same corpora for one walk, with a record of those that fail."""
         walked = copy(self)
         calls = MemberCalls(self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout)
-        walked.store = FederatedStore(calls)
+        walked.store = make_federated_store(calls)
         return walked
 
     @property

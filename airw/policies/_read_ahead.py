@@ -2,15 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.overriding import is_newer
 from airw.policies._several_corpora import Id
-from airw.protocols import ArtifactVectors, EdgeReader, StepAnswer, StepReader
+from airw.protocols import ArtifactVectors, EdgeReader, StepAnswer
 from airw.values import Edge, Record
 from airw.walking import CommittedNode
 
@@ -19,8 +17,6 @@ MAX_ENDS = 1_000
 
 MAX_START = 64
 """The most artifacts whose records are read before it is known whether they are committed."""
-
-_OTHER_METHODS = ("neighbors", "best_of", "get_records", "records_of", "vectors_of")
 
 
 class ReadOptions(NamedTuple):
@@ -35,21 +31,6 @@ class ReadOptions(NamedTuple):
     max_ends: int = MAX_ENDS
     max_records: int = 0
     with_vectors: bool = False
-
-
-def reads_steps(store: object) -> TypeGuard[StepReader]:
-    """Return whether a store reads a whole step in one call.
-
-    A class that has its own version of another method, but not of `read_step`, may hide something: it is not asked.
-    """
-    kind: Any = type(store)
-    return _has_steps(kind)
-
-
-@lru_cache(maxsize=64)
-def _has_steps(kind: type) -> bool:
-    # The type is looked at, because a store that passes its calls on may hide this one.
-    return hasattr(kind, "read_step") and not any(is_newer(kind, name, "read_step") for name in _OTHER_METHODS)
 
 
 @dataclass(slots=True, eq=False)

@@ -16,7 +16,7 @@ from airw.links.columns import LinkColumnReader, Numbers
 from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import Walkable, require
 from airw.policies._columns import has_numbers, speaks_columns
-from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions, reads_steps
+from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions
 from airw.policies._roots import check_roots
 from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, other_ends
@@ -24,6 +24,7 @@ from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_f
 from airw.policies.artifact_memory import A, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import OpenCorpus, RecordLookup, StepReader
+from airw.stores.steps import reads_steps
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike, SearchHit
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, Policy, WalkState
 

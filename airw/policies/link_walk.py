@@ -20,7 +20,7 @@ from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.links.inverses import FollowedLinks
 from airw.policies._capabilities import require
 from airw.policies._columns import speaks_columns
-from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions, reads_steps
+from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions
 from airw.policies._roots import unknown_root
 from airw.policies._seeding import Seeding, check_seeding, find_start
 from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
@@ -28,6 +28,7 @@ from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import FirstSurfaceReader, FirstSurfaces, GraphStore, OpenCorpus
 from airw.retrieval import check_corpus
+from airw.stores.steps import reads_steps
 from airw.values import DIRECTIONS, Direction, Edge, HitBatch, LinkFilter, NodeId, NodeIdLike, SearchHit
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, LazyNeighbors, Policy, WalkState
 

@@ -14,12 +14,13 @@ from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable, has_method, require
 from airw.policies._paths import READ_PER_LEAD, Hop, Path, PathMemory, find_links, limit_new, to_ways
 from airw.policies._query_words import read_query_words
-from airw.policies._read_ahead import ReadOptions, reads_steps
+from airw.policies._read_ahead import ReadOptions
 from airw.policies._roots import check_roots, find_roots
 from airw.policies._seeding import find_start
 from airw.policies._several_corpora import Id
 from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactPolicy
+from airw.stores.steps import reads_steps
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 

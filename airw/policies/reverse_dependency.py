@@ -17,12 +17,13 @@ from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._capabilities import Walkable, require
 from airw.policies._columns import has_numbers
-from airw.policies._read_ahead import ReadOptions, reads_steps
+from airw.policies._read_ahead import ReadOptions
 from airw.policies._several_corpora import Id, check_nodes, member_names, member_ranks, order_key
 from airw.policies.artifact_memory import ArtifactMemory, selectable
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import AdjacencyReader, OpenCorpus
 from airw.retrieval import check_corpus
+from airw.stores.steps import reads_steps
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.walking import CommittedNode, Frontier, Policy, WalkState
 

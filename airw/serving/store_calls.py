@@ -15,7 +15,6 @@ from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
 from airw.protocols import FirstSurfaces, OpenCorpus
-from airw.remote.steps import compose_step
 from airw.remote.wire import (
     API_VERSIONS,
     ID_ARGUMENTS,
@@ -32,6 +31,7 @@ from airw.serving.limits import ServingLimits
 from airw.serving.problems import AnswerTooLarge
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
 from airw.serving.service import ApiCall
+from airw.stores.steps import compose_step
 from airw.values import Record, UnresolvedLink
 
 DESCRIBE_FIELDS: FieldKinds = {"corpus": str}

@@ -160,6 +160,18 @@ async def test_a_step_of_a_walk_is_one_request(policy):
         assert "/store/neighbors" not in paths
 
 
+async def test_a_step_over_several_servers_is_one_request_of_each():
+    async with notes("one", 9) as one, notes("two", 9) as two, use_remotely(one, two) as (remotes, requests):
+        policy = Eager(start_k=2, select_k=20, direction="out")
+        async with traverse(QUERY, FederatedCorpus(remotes), policy=policy) as walk:
+            hits = [hit.key async for hit in walk]
+        paths = requests.take()
+        assert {source for source, _ in hits} == {"one", "two"}
+        assert paths.count("/store/read_step") <= 2 * walk.summary.steps
+        assert len(paths) - paths.count("/store/read_step") <= 1 + 2 * 3  # to find the start
+        assert not {"/store/neighbors", "/store/best_of", "/store/get_records"}.intersection(paths)
+
+
 async def test_a_thousand_ids_are_one_request():
     async with notes(count=3) as corpus, use_remotely(corpus) as ([remote], requests):
         ids = [f"n{at}" for at in range(997)]
