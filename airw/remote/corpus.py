@@ -147,7 +147,7 @@ class RemoteCorpus:
         node_budget: int = 64,
         timeout: float | None = None,
         limits: Limits | None = None,
-    ) -> RemoteWalk | Walk:
+    ) -> Walk:
         """Walk the corpus on its server, whose hits arrive as they are committed.
 
         The parameters are those of `airw.traverse`, and so are the hits. A walk with a policy that JSON cannot express,
@@ -171,7 +171,7 @@ class RemoteCorpus:
             fields["timeout"] = timeout
         if limits is not None:
             fields["limits"] = {name: value for name, value in asdict(limits).items() if value != _LIMITS_OF_WALK[name]}
-        return RemoteWalk(self._server, self.name, fields)
+        return RemoteWalk(self._server, self.name, here.policy, fields)
 
     async def upsert(self, items: Mapping[str, Any]) -> BuildReport:
         """Insert artifacts, or replace those with the same ids, one request each.

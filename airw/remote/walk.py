@@ -3,17 +3,18 @@
 import json
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
 import httpx
 
 from airw._base.concurrency import offload_if
-from airw.errors import RemoteError
+from airw._base.messages import short_repr
+from airw._base.overriding import override
+from airw.errors import AirwError, ArgumentError, RemoteError
 from airw.remote.calls import CorpusServer, close_response, encode_json, error_of_problem, leave_stream
 from airw.remote.frames import Frame, FrameReader
 from airw.remote.wire import (
@@ -31,34 +32,39 @@ from airw.remote.wire import (
     unpack_hit,
 )
 from airw.values import STOP_REASONS, Edge, SearchHit, StopReason
-from airw.walking import LostCorpus, WalkSummary
-from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
+from airw.walking import LostCorpus, Walk, WalkBatches, WalkPolicy, WalkSummary
+from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent, WalkEvents
 
 _LATENESS = 10.0  # seconds after its deadline that a walk may be waited for, in all
 _LONGEST_END = 0.5  # seconds
+_MOST_EVENTS = 100  # read at once
 _LONG_FRAME = 20_000  # characters; reading more takes about a millisecond
 
 
-class RemoteWalk(AsyncGenerator[SearchHit, None]):
+class RemoteWalk(Walk):
     """A walk that the server of a corpus walks, returned by `RemoteCorpus.traverse`.
 
-    It is an async generator of hits, as the walks of `airw.traverse` are, and an async context manager that closes
-    itself. Between two hits only a connection is open, on which the server waits: it walks no further than it may send.
-    Closing the walk closes the connection, and the server stops within a step.
+    It is used as every walk is. Between two hits only a connection is open, on which the server waits: it walks no
+    further than it may send. Closing the walk closes the connection, and the server stops within a step.
     """
 
-    def __init__(self, server: CorpusServer, corpus: str, fields: Mapping[str, Any]) -> None:
+    # It has the interface of a walk, and nothing of its working: it takes no steps.
+    def __init__(self, server: CorpusServer, corpus: str, policy: WalkPolicy, fields: Mapping[str, Any]) -> None:
         """Prepare a walk; nothing is sent before the first request."""
-        self._server, self._corpus, self._fields = server, corpus, dict(fields)
+        self._server, self._corpus, self._policy = server, corpus, policy
+        self._fields = {**fields, "routers": True}  # a path leads through them
         self._label = server.label(corpus)
         self._response: httpx.Response | None = None
         self._pieces: AsyncIterator[bytes] | None = None
         self._frames, self._ready = FrameReader(), deque[Frame]()
         self._scope: anyio.CancelScope | None = None
         self._stopped = anyio.Event()
+        self._failure: Exception | None = None  # raised after the events that came before it
         self._grace = _LATENESS
         self._read_as = ""
         self._hits: list[SearchHit] = []
+        self._parents: dict[Hashable, Hashable | None] = {}
+        self._nodes: dict[Hashable, Hashable] = {}  # by the identity of a hit
         self._routed = 0
         self._progress = StepDone(0, 0, 0, 0)
         self._depth = 0
@@ -66,16 +72,7 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         self._summary: WalkSummary | None = None
         self._ranking: list[SearchHit] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Return the walk itself."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the walk."""
-        await self.aclose()
-
+    @override
     async def __anext__(self) -> SearchHit:
         """Return the next hit.
 
@@ -85,20 +82,13 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             AirwError: What went wrong on the server.
             RemoteError: If the server cannot be reached, was lost, or sends what cannot be used.
         """
-        while (event := await self.read_event("hits")) is not None:
-            if isinstance(event, NodeCommitted) and event.hit is not None:
-                return event.hit
+        while events := await self.read_events("hits", most=1):
+            hits = _list_hits(events)
+            if hits:
+                return hits[0]
         raise StopAsyncIteration
 
-    def asend(self, value: None, /) -> Coroutine[Any, Any, SearchHit]:
-        """Return the next hit, as `anext` does."""
-        return self.__anext__()
-
-    async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> SearchHit:
-        """Close the walk and raise the exception."""
-        await self.aclose()
-        raise _to_exception(typ, val, tb)
-
+    @override
     async def aclose(self) -> None:
         """Close the walk and its connection.
 
@@ -111,6 +101,13 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         await self._close("closed")
 
     @property
+    @override
+    def policy(self) -> WalkPolicy:
+        """The policy of the walk."""
+        return self._policy
+
+    @property
+    @override
     def summary(self) -> WalkSummary | None:
         """Why the walk ended and how much it left out; `None` until it has ended.
 
@@ -119,27 +116,51 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         return self._summary
 
     @property
+    @override
     def ranking(self) -> list[SearchHit] | None:
-        """The hits in the policy's final order, best first; `None` until the walk has ended."""
+        """The hits in the policy's final order, best first; `None` until the walk has ended.
+
+        If the walk is closed or fails, it is the order of the scores.
+        """
         if self._ranking is None and self._summary is not None:
             self._ranking = sorted(self._hits, key=lambda hit: -hit.score)
         return self._ranking
 
-    def events(self) -> "RemoteWalkEvents":
-        """Return the walk as a stream of events instead of hits, for drawing or logging it.
+    @override
+    def path(self, hit: SearchHit) -> list[Hashable]:
+        node = self._nodes.get(id(hit), self._nodes.get(_surface_of(hit)))
+        if node is None:
+            raise ArgumentError(
+                f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
+            )
+        path = [node]
+        while (node := self._parents[node]) is not None:
+            path.append(node)
+        return path[::-1]
 
-        An edge has the direction in which it was walked. Call it before the first hit is requested.
-
-        Raises:
-            RuntimeError: If hits or events of this walk were requested before.
-        """
-        if self._read_as:
-            raise RuntimeError("this walk is being read already; call events() before the first request")
-        self._read_as, self._fields["edges"] = "events", True
+    @override
+    def events(self, *, edges: bool = True) -> "RemoteWalkEvents":
+        self._read_otherwise("events")
+        self._fields["edges"] = edges
         return RemoteWalkEvents(self)
 
-    async def read_event(self, form: str) -> WalkEvent | None:
-        """Return the next event; `None` at the end.
+    @override
+    def batches(self) -> "RemoteWalkBatches":
+        self._read_otherwise("batches")
+        return RemoteWalkBatches(self)
+
+    @override
+    def _read_otherwise(self, form: str) -> None:
+        if self._read_as:
+            raise RuntimeError(f"this walk is being read already; call {form}() before the first request")
+        self._read_as = form
+
+    async def read_events(self, form: str, *, most: int = _MOST_EVENTS) -> list[WalkEvent]:
+        """Return the events that have arrived, at least one; none at the end.
+
+        Args:
+            form: What the walk is read as.
+            most: The largest number of events.
 
         Raises:
             RuntimeError: If another task is waiting, or the walk is read in another form.
@@ -151,39 +172,48 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
         if self._read_as != form:
             raise RuntimeError(f"this walk is read as {self._read_as}; read its {self._read_as}, or start another walk")
         if self._summary is not None:
-            return None
-        event: WalkEvent | None = None
+            return []
+        events: list[WalkEvent] = []
         self._stopped = anyio.Event()
         try:
             with anyio.CancelScope() as self._scope:
-                event = await self._next_event()
+                events = await self._next_events(most)
         except BaseException as error:
             await self._close("failed" if isinstance(error, Exception) else "closed")
             raise
         finally:
             self._scope = None
             self._stopped.set()
-        if isinstance(event, WalkEnded):
+        if events and isinstance(events[-1], WalkEnded):
             await self._finish()
-        return event
+        return events
 
-    async def _next_event(self) -> WalkEvent:
+    async def _next_events(self, most: int) -> list[WalkEvent]:
+        if self._failure is not None:
+            raise self._failure
         if self._response is None:
             self._start = anyio.current_time()
             body = await encode_json({"corpus": self._corpus, **self._fields})
             self._response = await self._server.start_stream("/traverse", of=self._corpus, body=body)
             self._pieces = self._response.aiter_raw()
-        deadline = self._start + self._fields.get("timeout", math.inf)
+        events: list[WalkEvent] = []
         try:
-            while True:
+            while not events or (self._ready and len(events) < most):
                 while not self._ready:
-                    await self._read_piece(deadline)
+                    await self._read_piece(self._start + self._fields.get("timeout", math.inf))
                 frame = self._ready.popleft()
                 event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
                 if event is not None:
-                    return event
+                    events.append(event)
         except WireFault as fault:
-            raise RemoteError(f"{self._label} sent an event that cannot be used: {fault}") from fault
+            failure = RemoteError(f"{self._label} sent an event that cannot be used: {fault}")
+            failure.__cause__ = fault
+            self._failure = failure
+        except AirwError as error:
+            self._failure = error
+        if self._failure is not None and not events:
+            raise self._failure
+        return events
 
     async def _read_piece(self, deadline: float) -> None:
         assert self._pieces is not None  # noqa: S101 - for the type checker
@@ -233,16 +263,21 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
     def _read_node(self, data: dict[str, Any], *, is_hit: bool) -> NodeCommitted:
         hit = unpack_hit(data, source=self._corpus) if is_hit else None
         depth, score = COUNT.unpack(data.get("depth")), optional(NUMBER).unpack(data.get("score"))
+        node, parent = NODE.unpack(data.get("id")), optional(NODE).unpack(data.get("parent"))
+        if parent is not None and parent not in self._parents:
+            raise WireFault(f"the node {short_repr(node)} has the parent {short_repr(parent)}, which was not sent")
+        self._parents.setdefault(node, parent)
         if hit is None:
             self._routed += 1
         else:
             self._hits.append(hit)
+            self._nodes[id(hit)] = node
+            self._nodes.setdefault(_surface_of(hit), node)
         # Of a server that never stops, no more is kept than was asked for.
         if len(self._hits) + self._routed > self._fields["node_budget"]:
             raise WireFault(f"the walk has more nodes than its budget of {self._fields['node_budget']:,}")
         self._depth = max(self._depth, depth)
-        parent = optional(NODE).unpack(data.get("parent"))
-        return NodeCommitted(NODE.unpack(data.get("id")), depth, math.nan if score is None else score, parent, hit)
+        return NodeCommitted(node, depth, math.nan if score is None else score, parent, hit)
 
     def _read_ranking(self, data: Mapping[str, Any]) -> list[SearchHit]:
         ranking = []
@@ -299,12 +334,13 @@ class RemoteWalk(AsyncGenerator[SearchHit, None]):
             )
 
 
-class RemoteWalkEvents(AsyncGenerator[WalkEvent, None]):
+class RemoteWalkEvents(WalkEvents):
     """The events of a walk on a server, returned by `RemoteWalk.events`."""
 
     def __init__(self, walk: RemoteWalk) -> None:
         self._walk = walk
 
+    @override
     async def __anext__(self) -> WalkEvent:
         """Return the next event.
 
@@ -312,28 +348,51 @@ class RemoteWalkEvents(AsyncGenerator[WalkEvent, None]):
             StopAsyncIteration: If the walk has ended.
             AirwError: What went wrong on the server, or on the way.
         """
-        event = await self._walk.read_event("events")
-        if event is None:
-            raise StopAsyncIteration
-        return event
+        for event in await self._walk.read_events("events", most=1):
+            return event
+        raise StopAsyncIteration
 
-    def asend(self, value: None, /) -> Coroutine[Any, Any, WalkEvent]:
-        """Return the next event, as `anext` does."""
-        return self.__anext__()
-
-    async def athrow(self, typ: Any, val: Any = None, tb: TracebackType | None = None, /) -> WalkEvent:
-        """Close the walk and raise the exception."""
-        await self.aclose()
-        raise _to_exception(typ, val, tb)
-
+    @override
     async def aclose(self) -> None:
-        """Close the walk."""
+        await self._walk.aclose()
+
+    @override
+    async def read_batch(self) -> list[WalkEvent]:
+        """Return the events that have arrived, at least one and at most 100; none at the end."""
+        return await self._walk.read_events("events")
+
+
+class RemoteWalkBatches(WalkBatches):
+    """The hits of a walk on a server as they arrive, returned by `RemoteWalk.batches`."""
+
+    def __init__(self, walk: RemoteWalk) -> None:
+        self._walk = walk
+
+    @override
+    async def __anext__(self) -> Sequence[SearchHit]:
+        """Return the hits that have arrived, at least one.
+
+        Raises:
+            StopAsyncIteration: If the walk has ended.
+            AirwError: What went wrong on the server, or on the way.
+        """
+        while events := await self._walk.read_events("batches"):
+            hits = _list_hits(events)
+            if hits:
+                return hits
+        raise StopAsyncIteration
+
+    @override
+    async def aclose(self) -> None:
         await self._walk.aclose()
 
 
-def _to_exception(typ: Any, val: Any, tb: TracebackType | None) -> BaseException:
-    error: BaseException = typ if isinstance(typ, BaseException) else typ() if val is None else val
-    return error if tb is None else error.with_traceback(tb)
+def _list_hits(events: Sequence[WalkEvent]) -> list[SearchHit]:
+    return [event.hit for event in events if isinstance(event, NodeCommitted) and event.hit is not None]
+
+
+def _surface_of(hit: SearchHit) -> Hashable:
+    return hit.source, hit.artifact_id, hit.surface_kind, hit.surface_index
 
 
 def _read_edge(data: Mapping[str, Any]) -> EdgeFound:

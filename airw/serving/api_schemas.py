@@ -143,6 +143,7 @@ def _describe_walks(limits: ServingLimits) -> Mapping[str, ApiSchema]:
             "additionalProperties": False,
         },
         "edges": {"description": "Send the edges and routers of the walk, too."},
+        "routers": {"description": "Send the nodes without a hit, too; by default with `edges` only."},
         "best": {"description": "Send the best hits so far, this many.", "minimum": 1, "maximum": limits.max_k},
         "max_hits": {"description": "End the stream after this many hits.", "minimum": 1},
         "max_chars": {"description": "End the stream when the texts have this many characters.", "minimum": 1},

@@ -95,13 +95,13 @@ def sse(
     """
     budget = StreamBudget(max_hits=max_hits, max_chars=max_chars, max_tokens=max_tokens)
     return EventStream(
-        to_messages(stream, edges=edges, best=best, budget=budget),
+        to_messages(stream, edges=edges, routers=edges, best=best, budget=budget),
         heartbeat=check_seconds("heartbeat", heartbeat),
         max_stall=check_seconds("max_stall", max_stall),
     )
 
 
-def to_messages(stream: object, *, edges: bool, best: int | None, budget: StreamBudget) -> Messages:
+def to_messages(stream: object, *, edges: bool, routers: bool, best: int | None, budget: StreamBudget) -> Messages:
     """Return the messages of a walk or a discovery.
 
     Raises:
@@ -116,7 +116,7 @@ def to_messages(stream: object, *, edges: bool, best: int | None, budget: Stream
         if not budget.is_unlimited:
             raise ArgumentError("best sends whole lists of hits, so it takes no budget; leave out one of both")
     if isinstance(stream, Walk):
-        return WalkMessages(stream, edges=edges, best=best, budget=budget)
+        return WalkMessages(stream, edges=edges, routers=routers, best=best, budget=budget)
     if edges or best is not None or not budget.is_unlimited:
         raise ArgumentError("edges, best and budgets are for walks; a discovery has k and max_k")
     return DiscoveryMessages(stream)

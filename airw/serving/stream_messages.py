@@ -60,13 +60,14 @@ class WalkMessages:
 
     Args:
         walk: A walk that was not read yet.
-        edges: Send the edges and the routers, too.
+        edges: Send the edges, too.
+        routers: Send the nodes without a hit, too.
         best: Send the best so many hits whenever they change, instead of each hit.
         budget: The budgets of the stream.
     """
 
-    def __init__(self, walk: Walk, *, edges: bool, best: int | None, budget: StreamBudget) -> None:
-        self._walk, self._edges = walk, edges
+    def __init__(self, walk: Walk, *, edges: bool, routers: bool, best: int | None, budget: StreamBudget) -> None:
+        self._walk, self._routers = walk, routers
         self._events = walk.events(edges=edges)
         self._best = None if best is None else BestHits(best)
         self._size = best or 0
@@ -123,7 +124,7 @@ class WalkMessages:
                 messages.append(Message("progress", event.to_dict))
             elif isinstance(event, EdgeFound):
                 messages.append(Message("edge", event.to_dict, weight=0.1))
-            elif isinstance(event, NodeCommitted) and self._edges:
+            elif isinstance(event, NodeCommitted) and self._routers:
                 messages.append(Message("router", event.to_dict))
         if self._best is not None:
             messages += self._send_best(self._best, hits)

@@ -34,6 +34,7 @@ TRAVERSE_FIELDS: FieldKinds = {
     "timeout": (float, NoneType),
     "limits": (dict, NoneType),
     "edges": bool,
+    "routers": bool,
     "best": (int, NoneType),
     "max_hits": (int, NoneType),
     "max_chars": (int, NoneType),
@@ -51,6 +52,7 @@ async def traverse(call: ApiCall) -> Response:
     names, query = take_corpora(options), take_text(options, "query")
     check_query_length(call, query)
     edges, best = options.pop("edges", False), options.pop("best", None)
+    routers = options.pop("routers", edges)
     budget = StreamBudget(**{name: options.pop(name, None) for name in _BUDGETS})
     most = call.service.limits.max_node_budget
     check_most("node_budget", options.get("node_budget"), most)
@@ -69,12 +71,12 @@ async def traverse(call: ApiCall) -> Response:
         timeout=call.timeout(),
         limits=limits,
     )
-    return _stream(call, to_messages(walk, edges=edges, best=best, budget=budget))
+    return _stream(call, to_messages(walk, edges=edges, routers=routers, best=best, budget=budget))
 
 
 def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
     """Return the answer that streams a discovery: each `source`, then the `result`."""
-    return _stream(call, to_messages(stream, edges=False, best=None, budget=StreamBudget()))
+    return _stream(call, to_messages(stream, edges=False, routers=False, best=None, budget=StreamBudget()))
 
 
 def _stream(call: ApiCall, messages: Messages) -> Response:

@@ -1,28 +1,50 @@
 """A walk that the server of a corpus walks is the walk of its own machine, hit by hit."""
 
+import re
+
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.routing import Route
 
-from airw import Corpus, Limits, traverse
+from airw import Corpus, Limits, Walk, traverse
+from airw.errors import ArgumentError
+from airw.policies import Beam, LinkWalk
 from airw.remote import RemoteWalk
+from airw.serving import sse
 from airw.stores import MemoryStore
+from airw.testing.changes import put
+from airw.values import Link
+from airw.views import bundle, read_tree
+from airw.walking import merge, prefetch, top_k
 from tests.support.drawn_walks import EMBEDDER, draw_changes, draw_policy
 from tests.support.remote_corpora import use_remotely
 
 QUERY = "n1 n2"
+FORMS = {
+    "hits": lambda walk: walk,
+    "batches": lambda walk: walk.batches(),
+    "events": lambda walk: walk.events(),
+    "events without edges": lambda walk: walk.events(edges=False),
+}
 
 
 def without_seconds(events):
     return [{name: value for name, value in event.items() if name != "seconds"} for event in events]
 
 
-async def read_walk(walk, *, has_events):
-    """Return all that a walk tells: hits or events, the summary and the ranking."""
+async def read_walk(walk, form):
+    """Return all that a walk tells: what is read, the summary, the ranking and the paths."""
     async with walk:
-        items = [item.to_dict() async for item in (walk.events() if has_events else walk)]
+        items = [item async for item in FORMS[form](walk)]
+    if form == "batches":  # where they are cut depends on what has arrived
+        items = [hit for batch in items for hit in batch]
     summary = {name: value for name, value in walk.summary.to_dict().items() if name != "seconds"}
-    return without_seconds(items), summary, [hit.to_dict() for hit in walk.ranking]
+    paths = [walk.path(hit) for hit in walk.ranking]
+    ranking = [hit.to_dict() for hit in walk.ranking]
+    return without_seconds([item.to_dict() for item in items]), summary, ranking, paths, walk.policy
 
 
 async def compare_walks(draw):
@@ -33,11 +55,11 @@ async def compare_walks(draw):
             for _ in range(4):
                 policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30])}
                 options["limits"] = Limits(max_hits=draw.choice([None, 4]), max_fanout=draw.choice([1_000, 2]))
-                form = {"has_events": draw.random() < 0.5}
-                here = await read_walk(traverse(QUERY, corpus, policy=policy, **options), **form)
+                form = draw.choice([*FORMS])
+                here = await read_walk(traverse(QUERY, corpus, policy=policy, **options), form)
                 requests.take()
                 there = remote.traverse(QUERY, policy=policy, **options)
-                assert await read_walk(there, **form) == here
+                assert await read_walk(there, form) == here
                 if isinstance(there, RemoteWalk):
                     assert requests.take() == ["/traverse"]
 
@@ -53,3 +75,69 @@ async def test_walks_on_the_server_are_the_same(draw):
 @given(draw=st.randoms(use_true_random=False))
 async def test_walks_on_the_server_are_the_same_in_many_cases(draw):
     await compare_walks(draw)
+
+
+# --- what works with every walk --------------------------------------------------------------------------------------
+
+
+def chain(count):
+    return [put(f"n{at}", f"n{at}", links=[Link(f"n{at + 1}", "a")], dim=8) for at in range(count)]
+
+
+POLICY = LinkWalk(roots=["n0"], max_depth=None)
+
+
+async def test_a_walk_on_a_server_is_a_walk():
+    async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
+        await store.apply(chain(9))
+        walks = [remote.traverse(QUERY, policy=POLICY) for _ in range(4)]
+        assert {*map(type, walks)} == {RemoteWalk}
+        assert [hit.artifact_id for hit in await top_k(walks[0], k=2)] == ["n0", "n1"]
+        async with prefetch(walks[1], buffer=2) as hits:
+            assert len([hit async for hit in hits]) == 9
+        async with merge(walks[2], traverse(QUERY, remote, policy=POLICY), order="turns") as pairs:
+            assert [hit.artifact_id async for walk, hit in pairs if walk is walks[2]] == [f"n{at}" for at in range(9)]
+        assert [link.hop for link in (await read_tree(walks[3])).spanning_tree] == [*range(1, 9)]
+
+
+async def test_notes_can_be_bundled_along_a_walk_on_a_server():
+    async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
+        await store.apply(chain(5))
+        there, here = [
+            [note async for note in bundle(remote, walk=walk)]
+            for walk in (remote.traverse("", policy=POLICY), traverse("", remote, policy=POLICY))
+        ]
+        assert there == here
+        assert len(there) == 5
+
+
+async def test_a_walk_on_a_server_can_be_streamed_on():
+    async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
+        await store.apply(chain(5))
+        policy, texts = Beam(seed_k=0, roots=["n0"], max_depth=None), []
+        for start in (lambda: remote.traverse(QUERY, policy=policy), lambda: traverse(QUERY, remote, policy=policy)):
+
+            async def answer(_, start=start):
+                return sse(start(), edges=True)
+
+            transport = httpx.ASGITransport(Starlette(routes=[Route("/walk", answer)]))
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                texts.append(re.sub(r'"seconds": [-.e\d]+', "", (await client.get("/walk")).text))
+        assert texts[0] == texts[1]
+        assert texts[0].count("event: hit") == 5
+
+
+async def test_a_path_leads_through_routers_however_deep():
+    async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
+        await store.apply([*chain(70), put("n70", links=[Link("n71", "a")]), put("n71", "n71", dim=8)])
+        async with remote.traverse("", policy=POLICY, node_budget=100) as walk:
+            hits = [hit async for hit in walk]
+        assert walk.path(hits[-1]) == [f"n{at}" for at in range(72)]
+        assert walk.summary.routed == 1
+        with pytest.raises(ArgumentError, match="hit 'n0' is not of this walk"):
+            remote.traverse("", policy=POLICY).path(hits[0])
+
+
+def test_a_walk_on_a_server_has_all_that_a_walk_has():
+    members = {name for name in vars(Walk) if not name.startswith("_")}
+    assert members - vars(RemoteWalk).keys() == {"asend", "athrow"}  # these two use the others

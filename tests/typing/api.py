@@ -19,6 +19,7 @@ from airw import (
     build,
     discover,
     from_mapping,
+    merge,
     open_corpus,
     search,
     top_k,
@@ -28,6 +29,7 @@ from airw.corpora import BuildReport
 from airw.embedders import HashingEmbedder
 from airw.policies import Beam, Eager
 from airw.protocols import BestRecords
+from airw.remote import RemoteCorpus
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Direction, Floats, Ranking
 from airw.values.filters import Filter
@@ -114,6 +116,16 @@ async def verbs() -> None:
     assert_type([hit async for hit in walk], list[SearchHit])
     assert_type(walk.summary, WalkSummary | None)
     assert_type(await top_k(walk, k=3), list[SearchHit])
+
+
+async def corpora_on_other_machines() -> None:
+    async with RemoteCorpus.open("http://localhost", "notes", token="secret") as corpus:
+        assert_type(corpus, RemoteCorpus)
+        walk = corpus.traverse("keys", policy=Beam(width=2))
+        assert_type(walk, Walk)
+        assert_type(await top_k(walk, k=3), list[SearchHit])
+        async with merge(corpus.traverse("keys"), traverse("keys", corpus)) as pairs:
+            assert_type([pair async for pair in pairs], list[tuple[Walk, SearchHit]])
 
 
 async def stores_of_others() -> None:
