@@ -10,6 +10,7 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.protocols.adjacency import AdjacencyReader, EdgeLabel, NeighborColumns
+    from airw.protocols.capabilities import methods_of
     from airw.protocols.contents import ContentReader, StoreContent
     from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
     from airw.protocols.indexing import (
@@ -51,6 +52,7 @@ else:
         __name__,
         {
             "adjacency": ["AdjacencyReader", "EdgeLabel", "NeighborColumns"],
+            "capabilities": ["methods_of"],
             "contents": ["ContentReader", "StoreContent"],
             "finding": ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"],
             "indexing": [
@@ -138,4 +140,5 @@ __all__ = [
     "VectorRanker",
     "VectorSearch",
     "WalkStore",
+    "methods_of",
 ]

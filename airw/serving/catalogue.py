@@ -1,6 +1,5 @@
 """The endpoint `GET /corpora`: what is served, and what can be asked of it."""
 
-from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
@@ -11,7 +10,20 @@ from airw._base.concurrency import map_bounded
 from airw.errors import AirwError
 from airw.policies.default import DEFAULT_POLICY
 from airw.policies.specs import list_policies, name_of
-from airw.protocols import OpenCorpus
+from airw.protocols import (
+    ChangeFinder,
+    EdgeReader,
+    FirstSurfaceReader,
+    LinkReader,
+    OpenCorpus,
+    RecordReader,
+    SchemaReader,
+    StepReader,
+    TermStatistics,
+    TextSearch,
+    VectorSearch,
+    methods_of,
+)
 from airw.remote.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
@@ -23,18 +35,10 @@ _TOLD = ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query
 _LONGEST = 3.0  # seconds for one corpus; others are listed all the same
 _AT_ONCE = 8  # corpora that are opened at the same time
 
-# The methods by which a client knows what a store can do; the names are those of the protocols.
-_CAPABILITIES: Mapping[str, tuple[str, ...]] = {
-    "RecordReader": ("get_records", "records_of", "ledger", "config"),
-    "VectorSearch": ("search_vectors", "best_of", "similarities", "vectors", "vectors_of"),
-    "TextSearch": ("search_text",),
-    "TermStatistics": ("term_statistics",),
-    "EdgeReader": ("neighbors",),
-    "LinkReader": ("resolve", "referrers", "fan_in", "max_fan_in", "matching", "unresolved_links", "link_counts"),
-    "StepReader": ("read_step",),
-    "SchemaReader": ("surface_kinds", "has_fields", "field_names"),
-    "FirstSurfaceReader": ("first_surfaces",),
-}
+_PROTOCOLS: tuple[type, ...] = (
+    *(RecordReader, VectorSearch, TextSearch, TermStatistics, EdgeReader, LinkReader),
+    *(StepReader, SchemaReader, FirstSurfaceReader, ChangeFinder),
+)
 
 
 async def list_corpora(call: ApiCall) -> Response:
@@ -82,7 +86,7 @@ async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
 def list_capabilities(corpus: OpenCorpus[Any]) -> list[str]:
     """Return the names of the protocols that the store of a corpus has."""
     return [
-        name
-        for name, methods in _CAPABILITIES.items()
-        if all(callable(getattr(corpus.store, method, None)) for method in methods)
+        protocol.__name__
+        for protocol in _PROTOCOLS
+        if all(callable(getattr(corpus.store, method, None)) for method in methods_of(protocol))
     ]
