@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -22,7 +23,7 @@ from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy
-from airw.remote.wire import EVENT_STREAM, JSON_TYPE, WireFault
+from airw.remote.wire import API_VERSIONS, EVENT_STREAM, JSON_TYPE, VERSION_HEADER, WireFault
 
 T = TypeVar("T")
 
@@ -237,8 +238,7 @@ class CorpusServer:
 
     async def _send_once(self, request: httpx.Request, label: str) -> bytes:
         with self.translate_errors(label):
-            # Redirects would take the query, and perhaps the token, to another server.
-            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            response = await self._send(request, label)
             try:
                 largest = _LARGEST_ANSWER if response.is_success else _LARGEST_ERROR
                 encoding = encoding_of(response)
@@ -256,7 +256,7 @@ class CorpusServer:
 
     async def _start_once(self, request: httpx.Request, label: str) -> httpx.Response:
         with self.translate_errors(label):
-            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            response = await self._send(request, label)
             kind = response.headers.get("Content-Type", "").partition(";")[0]
             if response.status_code == 200 and kind == EVENT_STREAM and not encoding_of(response):
                 return response
@@ -267,6 +267,17 @@ class CorpusServer:
         if response.is_success:
             raise RemoteError(f"{label} answered {one_line(kind)!r}, not a stream of events; is it a server of airw?")
         raise self._refusal(response, content, label)
+
+    async def _send(self, request: httpx.Request, label: str) -> httpx.Response:
+        # Redirects would take the query, and perhaps the token, to another server.
+        response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+        # A server may be upgraded while its corpus is open. What stands between may answer without a version.
+        theirs = response.headers.get(VERSION_HEADER)
+        if theirs is None or {*map(str, API_VERSIONS)}.intersection(re.split(r"[,\s]+", theirs)):
+            return response
+        await close_response(response)
+        ours = ", ".join(map(str, API_VERSIONS))
+        raise RemoteError(f"{label} speaks version {one_line(theirs, longest=40)} of the API, and this library {ours}")
 
     def _refusal(self, response: httpx.Response, content: bytes, label: str) -> Exception:
         error, pause = self._error_of(response, content, label)

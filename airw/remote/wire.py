@@ -39,6 +39,8 @@ API_VERSIONS: Final = (1,)
 JSON_TYPE: Final = "application/json"
 EVENT_STREAM: Final = "text/event-stream"
 """The media types of answers."""
+VERSION_HEADER: Final = "Airw-Api"
+"""The header of each answer in which a server names the versions that it speaks."""
 
 _DTYPES: Mapping[str, "np.dtype[Any]"] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _LARGEST_COUNT = 10**18

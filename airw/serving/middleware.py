@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airw._base.concurrency import in_thread
 from airw.errors import AirwError
+from airw.remote.wire import API_VERSIONS, VERSION_HEADER
 from airw.serving.access import ALL
 from airw.serving.hosts import Border, HostRule, OriginRule
 from airw.serving.logs import LOGGER, record_of
@@ -21,6 +22,7 @@ from airw.serving.service import Service
 from airw.serving.shared_metrics import publish_metrics, read_metrics
 
 _OTHER = "other"
+_VERSIONS = ", ".join(map(str, API_VERSIONS))
 
 
 def surround(
@@ -75,8 +77,10 @@ class Recorder:
         async def send_and_note(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers[VERSION_HEADER] = _VERSIONS
                 if self._service.ending.is_near:  # the next request of this client goes to another process
-                    MutableHeaders(scope=message)["Connection"] = "close"
+                    headers["Connection"] = "close"
             await send(message)
 
         try:
