@@ -1,26 +1,36 @@
 """`RemoteCorpus`: a corpus on another machine, used like one on this machine."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from airw._base.checks import NAME_RULE, check_strings, check_text_query, is_valid_name
+import anyio
+
+from airw._base.checks import (
+    NAME_RULE,
+    check_choice,
+    check_number,
+    check_strings,
+    check_text_query,
+    is_valid_name,
+)
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
-from airw.corpora import BuildReport, Opening
-from airw.errors import ArgumentError, EmbedderMismatch, RemoteError
+from airw.corpora import BuildReport, OnError, Opening
+from airw.errors import ArgumentError, EmbedderMismatch, RemoteError, SourceError, StoreBusy
 from airw.policies.specs import policy_spec
 from airw.protocols import Embedder
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
 from airw.remote.store import CallLimits, RemoteStore, make_store
 from airw.remote.walk import RemoteWalk
-from airw.remote.wire import API_VERSIONS, COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
+from airw.remote.wire import COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
 from airw.traversal import traverse
-from airw.values import Limits, SearchHit
+from airw.values import ItemProblem, Limits, SearchHit
 from airw.values.filters import parse_filter, to_mapping
 from airw.walking import Walk, WalkPolicy
 
@@ -28,8 +38,9 @@ if TYPE_CHECKING:
     import httpx
 
 _LIMITS_OF_WALK = asdict(Limits())
-_LOCAL_OPTIONS = frozenset({"boost", "formulate", "rerank_max_chars", "rerank_text"})
+_LOCAL_OPTIONS = frozenset({"boost", "formulate"})
 _COUNTS = ("added", "updated", "unchanged", "deleted")
+_PAUSE = 0.25  # seconds between two attempts to change a corpus that others change
 _LIMITS = ("max_ids", "max_rows", "max_body", "max_texts")
 
 
@@ -71,15 +82,22 @@ class RemoteCorpus:
         self._server = CorpusServer(url, token=token, client=client, timeouts=timeouts)
         self._own_embedder = embedder
         self._parts: tuple[RemoteStore, Embedder] | None = None
+        self._policies: Mapping[str, Collection[str]] = {}  # those of the server, with their parameters
 
     @classmethod
-    def open(cls, url: str, name: str, **options: Any) -> Opening[Self]:
+    def open(
+        cls,
+        url: str,
+        name: str,
+        *,
+        token: str | None = None,
+        client: "httpx.AsyncClient | None" = None,
+        timeouts: Timeouts = Timeouts(),  # noqa: B008 - immutable
+        embedder: Embedder | None = None,
+    ) -> Opening[Self]:
         """Connect to a corpus; `await` it, or use `async with` to close it again.
 
-        Args:
-            url: The base URL of the server.
-            name: The name of the corpus.
-            options: Those of `RemoteCorpus`.
+        The parameters are those of `RemoteCorpus`.
 
         Raises:
             ArgumentError: If an argument cannot be used.
@@ -87,7 +105,8 @@ class RemoteCorpus:
             EmbedderMismatch: If the corpus was built with another embedder than the one passed.
             RemoteError: If the server cannot be reached, or speaks another version.
         """
-        return Opening(cls(url, name, **options).__aenter__())
+        corpus = cls(url, name, token=token, client=client, timeouts=timeouts, embedder=embedder)
+        return Opening(corpus.__aenter__())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._server.url!r}, {self.name!r})"
@@ -109,6 +128,15 @@ class RemoteCorpus:
             RemoteError: If the corpus was not opened.
         """
         return self._require_open()[1]
+
+    @property
+    def embedder_id(self) -> str:
+        """Return the id of the embedder that made the vectors: its model and weights.
+
+        Raises:
+            RemoteError: If the corpus was not opened.
+        """
+        return self.embedder.id
 
     def _require_open(self) -> tuple[RemoteStore, Embedder]:
         if self._parts is None:
@@ -150,8 +178,9 @@ class RemoteCorpus:
     ) -> Walk:
         """Walk the corpus on its server, whose hits arrive as they are committed.
 
-        The parameters are those of `airw.traverse`, and so are the hits. A walk with a policy that JSON cannot express,
-        such as one of your own, is walked here instead. It then takes a request for each step.
+        The parameters are those of `airw.traverse`, and so are the hits. A walk with a policy that the server does not
+        know is walked here instead, with a request for each step: one of your own, one that JSON cannot express, or one
+        with a parameter that the release of airw on the server does not have.
 
         Raises:
             ArgumentError: If an argument cannot be used; raised by this call, before the walk starts.
@@ -164,6 +193,9 @@ class RemoteCorpus:
             spec = policy_spec(here.policy)
         except ArgumentError:
             return here
+        known = self._policies.get(spec["name"])
+        if known is None or not spec["params"].keys() <= {*known}:
+            return here
         fields: dict[str, Any] = {"query": query, "policy": spec, "node_budget": node_budget}
         if max_depth is not ...:
             fields["max_depth"] = max_depth
@@ -173,58 +205,89 @@ class RemoteCorpus:
             fields["limits"] = {name: value for name, value in asdict(limits).items() if value != _LIMITS_OF_WALK[name]}
         return RemoteWalk(self._server, self.name, here.policy, fields)
 
-    async def upsert(self, items: Mapping[str, Any]) -> BuildReport:
+    async def upsert(
+        self, items: Mapping[str, Any], *, on_error: OnError = "raise", lock_timeout: float = 30.0
+    ) -> BuildReport:
         """Insert artifacts, or replace those with the same ids, one request each.
+
+        Unlike `Corpus.upsert`, it takes no `Artifact`s: the server makes them of the values. The artifacts before one
+        that fails stay. What a change survives is `store.durability`.
 
         Args:
             items: Raw values by id, each a text or a mapping of fields.
+            on_error: `"raise"`: stop at the first item that cannot be indexed. `"skip"`: leave it out and report it.
+            lock_timeout: How many seconds each artifact may wait for a build or another change.
 
         Returns:
-            How many were added, updated and unchanged.
+            The counts and the problems.
 
         Raises:
-            ArgumentError: If the server cannot index a value.
-            StoreBusy: If others keep the corpus locked. What was inserted before that stays.
+            ArgumentError: If the items are of another kind, or the server refuses one.
+            SourceError: If an item cannot be indexed.
+            StoreBusy: If others change the corpus for longer than `lock_timeout`.
             RemoteError: If the token may not change the corpus, or the server cannot be reached. After a lost
                 connection it is not known whether the artifact was stored; insert it again.
         """
         if not isinstance(items, Mapping):
             raise ArgumentError(f"items must be a mapping of id to value, not {short_repr(items)}")
-        report = BuildReport()
+        check_choice("on_error", on_error, ("raise", "skip"))
+        check_number("lock_timeout", lock_timeout, least=0)
+        start, totals, problems = anyio.current_time(), Counter[str](), list[ItemProblem]()
         for id, value in items.items():
             body = await encode_json({"corpus": self.name, "id": id, "value": value})
-            counts = await self._change("PUT", body=body)
-            added, updated, unchanged = (counts.get(name, 0) for name in ("added", "updated", "unchanged"))
-            report = replace(
-                report,
-                added=report.added + added,
-                updated=report.updated + updated,
-                unchanged=report.unchanged + unchanged,
-            )
-        return report
+            try:
+                totals.update(await self._change("PUT", lock_timeout, body=body))
+            except SourceError as error:
+                if on_error == "raise":
+                    raise
+                problems.append(ItemProblem(id, str(error)))
+        return BuildReport(
+            added=totals["added"],
+            updated=totals["updated"],
+            unchanged=totals["unchanged"],
+            problems=tuple(problems),
+            seconds=anyio.current_time() - start,
+        )
 
-    async def delete(self, artifact_ids: Iterable[str]) -> int:
+    async def delete(self, artifact_ids: Iterable[str], *, lock_timeout: float = 30.0) -> int:
         """Delete artifacts, one request each, and return how many were deleted.
+
+        An id that is not in the corpus is ignored.
+
+        Args:
+            artifact_ids: The ids.
+            lock_timeout: How many seconds each artifact may wait for a build or another change.
 
         Raises:
             ArgumentError: If `artifact_ids` is not a list of ids.
-            StoreBusy: If others keep the corpus locked.
+            StoreBusy: If others change the corpus for longer than `lock_timeout`.
             RemoteError: If the token may not change the corpus, or the server cannot be reached.
         """
+        check_number("lock_timeout", lock_timeout, least=0)
         deleted = 0
         for id in check_strings("artifact_ids", artifact_ids):
-            counts = await self._change("DELETE", params={"corpus": self.name, "id": id})
+            counts = await self._change("DELETE", lock_timeout, params={"corpus": self.name, "id": id})
             deleted += counts.get("deleted", 0)
         return deleted
 
     async def _change(
-        self, method: str, *, body: bytes | None = None, params: Mapping[str, str] | None = None
+        self, method: str, lock_timeout: float, *, body: bytes | None = None, params: Mapping[str, str] | None = None
     ) -> dict[str, int]:
-        """Send a change, once: a second one might undo what others did meanwhile."""
+        """Send a change until the server does it or refuses it.
+
+        After a lost connection it is not sent again: a second one might undo what others did meanwhile.
+        """
         self._require_open()
-        return await self._server.call(
-            method, "/artifact", of=self.name, body=body, params=params, read=_read_counts, may_repeat=False
-        )
+        end = anyio.current_time() + lock_timeout
+        while True:
+            try:
+                return await self._server.call(
+                    method, "/artifact", of=self.name, body=body, params=params, read=_read_counts, may_repeat=False
+                )
+            except StoreBusy:  # nothing was changed
+                if anyio.current_time() >= end:
+                    raise
+            await anyio.sleep(_PAUSE)
 
     async def aclose(self) -> None:
         """Close the connections; closing twice is harmless."""
@@ -248,9 +311,6 @@ class RemoteCorpus:
 
     def _make_parts(self, found: "_Description") -> tuple[RemoteStore, Embedder]:
         label = self._server.label(self.name)
-        if not {*API_VERSIONS}.intersection(found.versions):
-            theirs, ours = (", ".join(map(str, versions)) for versions in (found.versions[:9], API_VERSIONS))
-            raise RemoteError(f"{label} speaks version {theirs or 'none'} of the API, and this library {ours}")
         embedder = self._own_embedder
         if embedder is None:
             embedder = RemoteEmbedder(
@@ -261,17 +321,22 @@ class RemoteCorpus:
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
         limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
-        return make_store(self._server, self.name, limits, found.methods, dim=found.dim), embedder
+        self._policies = found.policies
+        store = make_store(
+            self._server, self.name, limits, found.methods, dim=found.dim, durability=found.durability
+        )
+        return store, embedder
 
 
 @dataclass(frozen=True, slots=True)
 class _Description:
     """What a server says about a corpus."""
 
-    versions: list[int]
     embedder_id: str
     dim: int
     methods: list[str]
+    policies: Mapping[str, list[str]]
+    durability: str
     limits: Mapping[str, int]
 
 
@@ -299,9 +364,10 @@ def _read_description(answer: Any) -> _Description:
         raise WireFault("its limits are missing")
     embedder = answer["embedder"]
     return _Description(
-        list_of(COUNT).unpack(answer.get("api")),
         TEXT.unpack(embedder.get("id")),
         COUNT.unpack(embedder.get("dim")),
         TEXTS.unpack(answer.get("methods")),
+        map_of(TEXTS).unpack(answer.get("policies")),
+        TEXT.unpack(answer.get("durability")),
         limits,
     )

@@ -11,7 +11,7 @@ from airw._base.checks import check_limit
 from airw._base.concurrency import map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.protocols import ArtifactVectors, BestRecords, FirstSurfaces, StepAnswer
+from airw.protocols import ArtifactVectors, BestRecords, FirstSurfaces, StepAnswer, Store, methods_of
 from airw.remote.calls import CorpusServer, TooMuchAtOnce, encode_json
 from airw.remote.wire import ID_ARGUMENTS, STORE_CALLS, join_answers, pack_call, scatter_answer, unpack_answer
 from airw.stores.steps import compose_step
@@ -31,8 +31,7 @@ from airw.values.filters import Filter, parse_filter
 
 T = TypeVar("T")
 
-# Each is all or a part of an optional protocol, such as `TermStatistics`.
-_OPTIONAL_METHODS = ("term_statistics", "language", "surface_kinds", "has_fields", "field_names", "find_changed")
+_OPTIONAL_METHODS = STORE_CALLS.keys() - methods_of(Store)
 _MAX_CONCURRENCY = 4  # requests of one call that was split
 _MANY = 1_000  # items of a call; packing more takes about a millisecond
 
@@ -65,10 +64,12 @@ class RemoteStore:
         corpus: The name of the corpus there.
         limits: What the server accepts in one call.
         dim: The width of the vectors.
+        durability: What a change of the corpus survives once the server has answered.
     """
 
-    def __init__(self, server: CorpusServer, corpus: str, limits: CallLimits, *, dim: int) -> None:
+    def __init__(self, server: CorpusServer, corpus: str, limits: CallLimits, *, dim: int, durability: str) -> None:
         self._server, self._corpus, self._limits, self._dim = server, corpus, limits, dim
+        self.durability = durability
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._corpus!r} at {self._server.url})"
@@ -348,7 +349,7 @@ def _without_duplicates(name: str, ids: Sequence[T]) -> tuple[Sequence[T], list[
 
 
 def make_store(
-    server: CorpusServer, corpus: str, limits: CallLimits, methods: Collection[str], *, dim: int
+    server: CorpusServer, corpus: str, limits: CallLimits, methods: Collection[str], *, dim: int, durability: str
 ) -> RemoteStore:
     """Return a store that has no optional method which the served store lacks.
 
@@ -357,4 +358,4 @@ def make_store(
     """
     missing = [name for name in _OPTIONAL_METHODS if name not in methods]
     kind: type[RemoteStore] = type("RemoteStore", (RemoteStore,), dict.fromkeys(missing)) if missing else RemoteStore
-    return kind(server, corpus, limits, dim=dim)
+    return kind(server, corpus, limits, dim=dim, durability=durability)

@@ -301,9 +301,10 @@ _ANSWERS: Mapping[str, ApiSchema] = {
     ),
     "StoreDescription": _object(
         {
-            "api": _list(_COUNT),
             "embedder": _object({"id": _TEXT, "dim": _COUNT}),
             "methods": _list(_TEXT),
+            "policies": {"type": "object", "additionalProperties": _list(_TEXT)},
+            "durability": _TEXT,
             "limits": {"type": "object", "additionalProperties": _COUNT},
         },
         additionalProperties=True,

@@ -148,7 +148,7 @@ async def put_artifact(call: ApiCall) -> Response:
         with call.deadline():
             report = await corpus.upsert({id: value}, lock_timeout=LONGEST_WAIT)
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
-    return await call.answer({"corpus": name, "id": id, **counts, "durability": _durability_of(corpus)})
+    return await call.answer({"corpus": name, "id": id, **counts, "durability": durability_of(corpus)})
 
 
 async def delete_artifact(call: ApiCall) -> Response:
@@ -163,7 +163,7 @@ async def delete_artifact(call: ApiCall) -> Response:
     async with call.service.corpora.changing(name):
         with call.deadline():
             deleted = await corpus.delete([id], lock_timeout=LONGEST_WAIT)
-    return await call.answer({"corpus": name, "id": id, "deleted": deleted, "durability": _durability_of(corpus)})
+    return await call.answer({"corpus": name, "id": id, "deleted": deleted, "durability": durability_of(corpus)})
 
 
 async def _open_writable(call: ApiCall, name: str) -> Corpus[Any]:
@@ -178,7 +178,7 @@ async def _open_writable(call: ApiCall, name: str) -> Corpus[Any]:
     return corpus
 
 
-def _durability_of(corpus: Corpus[Any]) -> str:
+def durability_of(corpus: OpenCorpus[Any]) -> str:
     """Return what a change of the corpus survives, once it is acknowledged."""
     if isinstance(corpus.store, SqliteStore):
         return corpus.store.durability

@@ -14,9 +14,9 @@ from airw._base.checks import check_count, check_query
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
+from airw.policies.specs import list_policies, parameters_of
 from airw.protocols import FirstSurfaces, OpenCorpus
 from airw.remote.wire import (
-    API_VERSIONS,
     ID_ARGUMENTS,
     STORE_CALLS,
     WireFault,
@@ -25,6 +25,7 @@ from airw.remote.wire import (
     pack_array,
     unpack_call,
 )
+from airw.serving.artifacts import durability_of
 from airw.serving.bodies import FieldKinds
 from airw.serving.filters import check_conditions, is_shown
 from airw.serving.limits import ServingLimits
@@ -33,6 +34,7 @@ from airw.serving.queries import check_filter_size, check_length, check_query_le
 from airw.serving.service import ApiCall
 from airw.stores.steps import compose_step
 from airw.values import Record, UnresolvedLink
+from airw.walking import WalkPolicy
 
 DESCRIBE_FIELDS: FieldKinds = {"corpus": str}
 
@@ -54,9 +56,10 @@ async def describe_corpus(call: ApiCall) -> Response:
     methods = [method for method in STORE_CALLS if method in _COMPOSED or _offers(corpus, method)]
     return await call.answer(
         {
-            "api": [*API_VERSIONS],
             "embedder": {"id": corpus.embedder.id, "dim": corpus.embedder.dim},
             "methods": methods,
+            "policies": {name: _list_parameters(kind) for name, kind in list_policies().items()},
+            "durability": durability_of(corpus),
             "limits": {
                 "max_ids": limits.max_ids,
                 "max_rows": _ROWS_PER_ID * limits.max_ids,
@@ -65,6 +68,10 @@ async def describe_corpus(call: ApiCall) -> Response:
             },
         }
     )
+
+
+def _list_parameters(policy: type[WalkPolicy]) -> list[str]:
+    return [field.name for field in parameters_of(policy)]
 
 
 async def call_store(call: ApiCall) -> Response:

@@ -12,10 +12,20 @@ import pytest
 from airw import Corpus, discover, traverse
 from airw.discovery import FederatedCorpus
 from airw.embedders import MissingEmbedder
-from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, RemoteError, StoreBusy, StoreCorrupt, StoreError
+from airw.errors import (
+    ArgumentError,
+    CorpusNotFound,
+    EmbedderError,
+    RemoteError,
+    SourceError,
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+)
 from airw.policies import LinkWalk
 from airw.remote import RemoteCorpus, Timeouts
 from airw.remote.wire import pack_array
+from airw.remote import corpus as corpus_module
 from airw.serving import app
 from airw.stores import MemoryStore
 from airw.testing.changes import put
@@ -160,20 +170,65 @@ async def test_vectors_of_another_width_or_not_finite_are_refused(method, planne
         assert "corpus 'notes' at http://localhost" in str(error.value)
 
 
-async def test_an_answer_of_another_version_is_refused():
+async def test_what_does_not_describe_a_corpus_is_refused():
     async with open_fickle() as (corpus, server):
-        description = {
-            "embedder": {"id": "e", "dim": 4},
-            "methods": [],
-            "limits": dict.fromkeys(("max_ids", "max_rows", "max_body", "max_texts"), 9),
-        }
-        server.planned = [(200, {}, {"api": [7], **description}), (200, {}, {"hello": 1})]
-        client = httpx.AsyncClient(transport=httpx.ASGITransport(server))
-        with pytest.raises(RemoteError, match="speaks version 7 of the API, and this library 1"):
-            await RemoteCorpus.open("http://localhost", corpus.name, client=client)
-        with pytest.raises(RemoteError, match="it does not describe a corpus"):
-            await RemoteCorpus.open("http://localhost", corpus.name, client=client)
-        await client.aclose()
+        server.planned = [(200, {}, {"hello": 1})]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(server)) as client:
+            with pytest.raises(RemoteError, match="it does not describe a corpus"):
+                await RemoteCorpus.open("http://localhost", corpus.name, client=client)
+
+
+# --- a server that is upgraded or changed -----------------------------------------------------------------------------
+
+UPGRADED = {"airw-api": "2, 3"}
+OTHER_VERSION = r"corpus 'notes' at http://localhost speaks version 2, 3 of the API, and this library 1$"
+
+
+async def test_a_server_of_another_version_is_refused():
+    async with open_fickle() as (corpus, server):
+        server.planned = [(200, UPGRADED, {"corpus": 1})]
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(server)) as client:
+            with pytest.raises(RemoteError, match=OTHER_VERSION):
+                await RemoteCorpus.open("http://localhost", corpus.name, client=client)
+
+
+@pytest.mark.parametrize("planned", [(200, UPGRADED, {"result": 5}), (404, UPGRADED, b"moved"), (503, UPGRADED, b"")])
+async def test_a_server_that_was_upgraded_under_an_open_corpus_is_refused(planned):
+    async with open_fickle() as (corpus, server):
+        assert (await corpus.store.counts())["artifacts"] == 2
+        server.requests.clear()
+        server.planned = [planned, planned, (200, UPGRADED | {"content-type": "text/event-stream"}, b"event: odd\n\n")]
+        with pytest.raises(RemoteError, match=OTHER_VERSION):
+            await corpus.store.counts()
+        with pytest.raises(RemoteError, match=OTHER_VERSION):
+            await corpus.upsert({"c": "text"})
+        with pytest.raises(RemoteError, match=OTHER_VERSION):
+            await anext(corpus.traverse("", policy=LinkWalk(roots=["a"])))
+        assert len(server.requests) == 3
+        server.planned = [(200, {"airw-api": "2, 1"}, {"answer": {"artifacts": 7}})]  # it still speaks ours
+        assert await corpus.store.counts() == {"artifacts": 7}
+
+
+@pytest.mark.parametrize("lacks", ["policy", "parameter"])
+async def test_a_walk_with_a_policy_that_the_server_lacks_is_walked_here(lacks):
+    async with open_fickle() as (corpus, server), httpx.AsyncClient(transport=httpx.ASGITransport(server)) as client:
+        answered = await client.post("http://localhost/store/describe", json={"corpus": "notes"})
+        description = answered.json()
+        if lacks == "policy":
+            del description["policies"]["link-walk"]
+        else:
+            description["policies"]["link-walk"].remove("weighted")
+        server.planned = [(200, {}, description)]
+        older = await RemoteCorpus.open("http://localhost", "notes", client=client)
+        policy, found = LinkWalk(roots=["a"]), []
+        for each in (corpus, older):
+            server.requests.clear()
+            found.append([hit.to_dict() async for hit in each.traverse("", policy=policy)])
+            found.append([path for path, _ in server.requests])
+        here, paths, there, older_paths = found
+        assert there == here
+        assert paths == ["/traverse"]
+        assert older_paths == ["/store/read_step"]
 
 
 # --- errors that keep their type -------------------------------------------------------------------------------------
@@ -352,6 +407,41 @@ async def test_a_change_is_sent_once():
         with pytest.raises(RemoteError):
             await corpus.upsert({"c": "text"})
         assert len(server.requests) == 1
+
+
+async def test_a_change_waits_while_others_change_the_corpus(monkeypatch):
+    monkeypatch.setattr(corpus_module, "_PAUSE", 0.0)
+    busy = problem(409, "StoreBusy", "corpus 'notes' is being changed by others")
+    async with open_fickle() as (corpus, server):
+        server.planned = [busy, busy, (200, {}, {"added": 1, "updated": 0, "unchanged": 0})]
+        assert (await corpus.upsert({"c": "text"})).added == 1
+        server.planned = [busy, (200, {}, {"deleted": 1})]
+        assert await corpus.delete(["c"]) == 1
+        assert len(server.requests) == 5
+        server.planned = [busy, busy]
+        for change in (corpus.upsert({"c": "text"}, lock_timeout=0), corpus.delete(["c"], lock_timeout=0)):
+            with pytest.raises(StoreBusy, match="is being changed by others"):
+                await change
+        assert len(server.requests) == 7
+        with pytest.raises(ArgumentError, match="lock_timeout must be"):
+            await corpus.delete(["c"], lock_timeout=-1)
+
+
+async def test_an_item_that_cannot_be_indexed_ends_an_upsert_or_is_reported():
+    wrong, right = problem(400, "SourceError", "it has no title"), (200, {}, {"added": 0, "updated": 1, "unchanged": 0})
+    async with open_fickle() as (corpus, server):
+        server.planned = [wrong]
+        with pytest.raises(SourceError, match="it has no title"):
+            await corpus.upsert({"a": {}, "b": "text"})
+        server.planned = [wrong, right]
+        report = await corpus.upsert({"a": {}, "b": "text"}, on_error="skip")
+        assert (report.added, report.updated, [each.item for each in report.problems]) == (0, 1, ["a"])
+        assert report.problems[0].reason == "corpus 'notes' at http://localhost: it has no title"
+        server.planned = [problem(403, "AirwError")]
+        with pytest.raises(RemoteError):
+            await corpus.upsert({"a": {}}, on_error="skip")
+        with pytest.raises(ArgumentError, match="on_error must be one of"):
+            await corpus.upsert({"a": {}}, on_error="odd")
 
 
 async def test_all_attempts_together_take_no_longer_than_the_total():

@@ -1,5 +1,6 @@
 """A corpus on another machine is searched, walked and federated like one on this machine."""
 
+import inspect
 import json
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -184,7 +185,8 @@ async def test_a_search_on_the_server_is_one_request(mode):
     async with notes() as corpus, use_remotely(corpus) as ([remote], requests):
         options = {"k": 4, "mode": mode, "filter": {"none": {"$exists": False}}, "surfaces": ["document"]}
         assert as_dicts(await remote.search(QUERY, **options)) == as_dicts(await corpus.search(QUERY, **options))
-        assert requests.take() == ["/search"]
+        await remote.search(QUERY, rerank_text="surface", rerank_max_chars=99)  # for a reranker of the server
+        assert requests.take() == ["/search"] * 2
 
 
 async def test_a_search_with_a_function_is_ranked_here():
@@ -237,6 +239,38 @@ async def test_it_has_the_optional_capabilities_of_the_served_store():
             assert not isinstance(other.store, TermStatistics | SchemaReader)
             here, there = [await discover([each], QUERY, mode="lexical") for each in (plain, other)]
             assert without_times(there) == without_times(here)
+
+
+# --- the same members ------------------------------------------------------------------------------------------------
+
+OTHERWISE = {
+    "report": "a server builds its corpora itself",
+    "owns_store": "the connections are its own, unless a client is passed",
+    "strategy": "the server indexes what is upserted",
+    "edge_extractor": "the server indexes what is upserted",
+}
+"""The members of a corpus that one on another machine lacks, and why."""
+
+
+def parameters(method):
+    found = inspect.signature(method).parameters.values()
+    return [(each.name, each.kind, each.default) for each in found]
+
+
+def test_it_has_the_members_of_a_corpus_with_the_same_parameters():
+    members = {name for name in dir(Corpus) if not name.startswith("_")}
+    assert members - set(dir(RemoteCorpus)) - {"name"} == OTHERWISE.keys()
+    for name in ("search", "upsert", "delete", "aclose", "__aenter__", "__aexit__"):
+        assert parameters(getattr(RemoteCorpus, name)) == parameters(getattr(Corpus, name)), name
+    walk = [each for each in parameters(traverse) if each[0] != "store"]
+    assert parameters(RemoteCorpus.traverse)[1:] == walk
+    assert parameters(RemoteCorpus.open) == parameters(RemoteCorpus)
+
+
+async def test_it_tells_what_a_change_survives():
+    async with notes(count=2) as corpus, use_remotely(corpus) as ([remote], _):
+        assert remote.store.durability == "memory"
+        assert remote.embedder_id == corpus.embedder_id
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------

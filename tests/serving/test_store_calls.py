@@ -207,8 +207,10 @@ async def test_a_corpus_that_the_caller_may_not_read_does_not_exist():
 
 async def test_a_description_names_what_a_client_must_know():
     async with serve_notes() as (client, _):
-        told = (await ask(client, "describe", {})).json()
-    assert told["api"] == [1]
+        answer = await ask(client, "describe", {})
+    told = answer.json()
+    assert answer.headers["airw-api"] == "1"
+    assert "width" in told["policies"]["beam"]
     assert told["embedder"] == {"id": EMBEDDER.id, "dim": 8}
     assert {"read_step", "first_surfaces", "search_vectors"} <= {*told["methods"]}
     assert told["limits"]["max_ids"] == ServingLimits().max_ids
