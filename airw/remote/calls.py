@@ -23,7 +23,7 @@ from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy
-from airw.remote.wire import API_VERSIONS, EVENT_STREAM, JSON_TYPE, VERSION_HEADER, WireFault
+from airw.protocols.wire import API_VERSIONS, EVENT_STREAM, JSON_TYPE, VERSION_HEADER, WireFault
 
 T = TypeVar("T")
 

@@ -23,11 +23,11 @@ from airw.corpora import BuildReport, OnError, Opening
 from airw.errors import ArgumentError, EmbedderMismatch, RemoteError, SourceError, StoreBusy
 from airw.policies.specs import policy_spec
 from airw.protocols import Embedder
+from airw.protocols.wire import COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
 from airw.remote.store import CallLimits, RemoteStore, make_store
 from airw.remote.walk import RemoteWalk
-from airw.remote.wire import COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
 from airw.traversal import traverse
 from airw.values import ItemProblem, Limits, SearchHit
@@ -322,9 +322,7 @@ class RemoteCorpus:
             )
         limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
         self._policies = found.policies
-        store = make_store(
-            self._server, self.name, limits, found.methods, dim=found.dim, durability=found.durability
-        )
+        store = make_store(self._server, self.name, limits, found.methods, dim=found.dim, durability=found.durability)
         return store, embedder
 
 

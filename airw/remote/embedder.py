@@ -9,8 +9,8 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.checks import check_query, check_texts
 from airw.errors import EmbedderError, EmbedderMismatch
+from airw.protocols.wire import WireFault, unpack_array
 from airw.remote.calls import CorpusServer, encode_json
-from airw.remote.wire import WireFault, unpack_array
 
 
 class RemoteEmbedder:

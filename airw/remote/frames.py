@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from airw.remote.wire import WireFault
+from airw.protocols.wire import WireFault
 
 _LARGEST_FRAME = 1 << 26  # bytes
 

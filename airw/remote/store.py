@@ -12,8 +12,8 @@ from airw._base.concurrency import map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols import ArtifactVectors, BestRecords, FirstSurfaces, StepAnswer, Store, methods_of
+from airw.protocols.wire import ID_ARGUMENTS, STORE_CALLS, join_answers, pack_call, scatter_answer, unpack_answer
 from airw.remote.calls import CorpusServer, TooMuchAtOnce, encode_json
-from airw.remote.wire import ID_ARGUMENTS, STORE_CALLS, join_answers, pack_call, scatter_answer, unpack_answer
 from airw.stores.steps import compose_step
 from airw.values import (
     Direction,

@@ -15,9 +15,7 @@ from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import AirwError, ArgumentError, RemoteError
-from airw.remote.calls import CorpusServer, close_response, encode_json, error_of_problem, leave_stream
-from airw.remote.frames import Frame, FrameReader
-from airw.remote.wire import (
+from airw.protocols.wire import (
     COUNT,
     FLAG,
     NODE,
@@ -31,6 +29,8 @@ from airw.remote.wire import (
     optional,
     unpack_hit,
 )
+from airw.remote.calls import CorpusServer, close_response, encode_json, error_of_problem, leave_stream
+from airw.remote.frames import Frame, FrameReader
 from airw.values import STOP_REASONS, Edge, SearchHit, StopReason
 from airw.walking import LostCorpus, Walk, WalkBatches, WalkPolicy, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent, WalkEvents

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from airw._base.json import dump_json, iter_json
-from airw.remote.wire import JSON_TYPE
+from airw.protocols.wire import JSON_TYPE
 from airw.serving.limits import ServingLimits
 from airw.serving.metrics import Metrics
 from airw.serving.problems import AnswerTooLarge, TooManyRequests, problem

@@ -10,7 +10,7 @@ from airw import errors
 from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import STRATEGIES
 from airw.policies.specs import list_policies
-from airw.remote.wire import JSON_TYPE
+from airw.protocols.wire import JSON_TYPE
 from airw.retrieval import Fusion, Mode
 from airw.serving.limits import ServingLimits
 from airw.values import Limits, StopReason

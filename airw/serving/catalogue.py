@@ -24,7 +24,7 @@ from airw.protocols import (
     VectorSearch,
     methods_of,
 )
-from airw.remote.wire import API_VERSIONS
+from airw.protocols.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
 from airw.serving.service import ApiCall

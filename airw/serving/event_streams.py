@@ -17,7 +17,7 @@ from airw._base.json import iter_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
-from airw.remote.wire import EVENT_STREAM
+from airw.protocols.wire import EVENT_STREAM
 from airw.serving.answers import PIECE, ClientGone, send_within
 from airw.serving.ending import Ending
 from airw.serving.logs import RequestRecord, record_of

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airw._base.concurrency import in_thread
 from airw.errors import AirwError
-from airw.remote.wire import API_VERSIONS, VERSION_HEADER
+from airw.protocols.wire import API_VERSIONS, VERSION_HEADER
 from airw.serving.access import ALL
 from airw.serving.hosts import Border, HostRule, OriginRule
 from airw.serving.logs import LOGGER, record_of

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from airw._base.json import dump_json
-from airw.remote.wire import EVENT_STREAM, JSON_TYPE, STORE_CALLS
+from airw.protocols.wire import EVENT_STREAM, JSON_TYPE, STORE_CALLS
 from airw.serving import artifacts, catalogue, finding, links, store_calls, walks
 from airw.serving.api_schemas import ApiSchema, describe_answers, describe_fields, refer_to
 from airw.serving.bodies import FieldKinds

@@ -16,7 +16,7 @@ from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
 from airw.policies.specs import list_policies, parameters_of
 from airw.protocols import FirstSurfaces, OpenCorpus
-from airw.remote.wire import (
+from airw.protocols.wire import (
     ID_ARGUMENTS,
     STORE_CALLS,
     WireFault,
@@ -109,8 +109,6 @@ async def embed(call: ApiCall) -> Response:
     vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
     value = {"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))}
     return call.answer_pieces(await offload_if(len(texts or ()) > _FEW, call.encode, value, _dump))
-
-
 
 
 def _offers(corpus: OpenCorpus[Any], method: str) -> bool:

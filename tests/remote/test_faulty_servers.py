@@ -23,8 +23,8 @@ from airw.errors import (
     StoreError,
 )
 from airw.policies import LinkWalk
+from airw.protocols.wire import pack_array
 from airw.remote import RemoteCorpus, Timeouts
-from airw.remote.wire import pack_array
 from airw.remote import corpus as corpus_module
 from airw.serving import app
 from airw.stores import MemoryStore

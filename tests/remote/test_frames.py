@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airw.protocols.wire import WireFault
 from airw.remote.frames import Frame, FrameReader
-from airw.remote.wire import WireFault
 
 
 @given(

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 import httpx
 import numpy as np
 import pytest
+from airw.remote.steps import compose_step
 
 from airw.corpora import Corpus
 from airw.embedders import MissingEmbedder
 from airw.errors import ArgumentError, EmbedderError, RemoteError
 from airw.remote import RemoteCorpus
-from airw.remote.steps import compose_step
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
 from airw.testing.changes import put

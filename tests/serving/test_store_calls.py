@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airw import Corpus
 from airw.embedders import HashingEmbedder
-from airw.remote.wire import STORE_CALLS, pack_array
+from airw.protocols.wire import STORE_CALLS, pack_array
 from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore

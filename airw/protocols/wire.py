@@ -98,7 +98,7 @@ def list_of(form: WireForm) -> WireForm:
         >>> list_of(TEXT).unpack(["a", 1])
         Traceback (most recent call last):
             ...
-        airw.remote.wire.WireFault: 1 is not a string
+        airw.protocols.wire.WireFault: 1 is not a string
     """
     is_plain = form.pack is _keep
 
@@ -434,7 +434,7 @@ def unpack_answer(method: str, value: Any, count: int | None, *, dim: int) -> An
         >>> unpack_answer("resolve", [["a"]], 2, dim=8)
         Traceback (most recent call last):
             ...
-        airw.remote.wire.WireFault: resolve answered about 1 of 2
+        airw.protocols.wire.WireFault: resolve answered about 1 of 2
     """
     answer = STORE_CALLS[method].answer.unpack(value)
     if method == "read_step":
