@@ -297,7 +297,8 @@ class CorpusServer:
         if status == _TOO_MUCH:
             kind = TooMuchAtOnce
         if kind is None:
-            error: AirwError = RemoteError(f"{label} answered {status}: {detail}")
+            advice = "; pass a token that it accepts as token=..." if status == 401 else ""
+            error: AirwError = RemoteError(f"{label} answered {status}: {detail}{advice}")
         else:
             error = kind(f"{label}: {detail}")
         pause = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))

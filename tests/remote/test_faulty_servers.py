@@ -100,6 +100,10 @@ def problem(status, error, detail="no", **headers):
             "answered 302 and points to 'http://elsewhere.example/x'",
         ),
         ((404, {}, b"<html>"), "answered 404: an HTML page"),
+        (
+            (401, {}, {"detail": "send a token", "error": "AirwError"}),
+            "answered 401: send a token; pass a token that it accepts as token=...",
+        ),
         ((500, {}, {"detail": "one\nline \x1b[2J\u202e"}), r"answered 500: one line \u001b[2J\u202e"),
     ],
 )

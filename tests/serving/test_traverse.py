@@ -83,6 +83,18 @@ async def test_edges_are_sent_when_they_are_asked_for():
     assert "edge" in {event.kind for event in with_edges}
 
 
+async def test_nodes_without_a_hit_are_sent_when_they_are_asked_for():
+    policy = {"name": "link-walk", "params": {"start_k": 2, "scope": {"keep": {"none": 1}}}}
+    async with serve_notes() as asking:
+        fields = {"corpus": "notes", "query": "keys", "policy": policy}
+        kinds = [
+            {event.kind for event in await events_of(asking, {**fields, **more})}
+            for more in ({}, {"routers": True}, {"edges": True}, {"edges": True, "routers": False})
+        ]
+    rest = {"progress", "summary"}
+    assert kinds == [rest, rest | {"router"}, rest | {"router", "edge"}, rest | {"edge"}]
+
+
 async def test_a_query_string_does_the_same_as_a_body():
     policy = {"name": "beam", "params": {"width": 2}}
     async with serve_notes() as asking:
