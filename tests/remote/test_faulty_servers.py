@@ -360,6 +360,29 @@ async def test_a_walk_is_read_as_hits_or_as_events():
         assert walk.summary.stop == "closed"
 
 
+async def test_hits_that_arrived_with_a_failure_come_before_it():
+    failing = stream(("hit", HIT), ("error", {"error": "StoreCorrupt", "detail": "damaged"}))
+    async with open_fickle() as (corpus, server):
+        for form in ("batches", "events"):
+            server.planned = [failing]
+            walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
+            reader = walk.batches() if form == "batches" else walk.events()
+            first = await (anext(reader) if form == "batches" else reader.read_batch())
+            assert len(first) == 1
+            assert walk.summary is None
+            with pytest.raises(StoreCorrupt, match="damaged"):
+                await anext(reader)
+            assert walk.summary.stop == "failed"
+            assert [each async for each in reader] == []
+
+
+async def test_a_node_whose_parent_was_not_sent_is_refused():
+    async with open_fickle() as (corpus, server):
+        server.planned = [stream(("hit", {**HIT, "depth": 1, "parent": "z"}))]
+        with pytest.raises(RemoteError, match="the node 'a' has the parent 'z', which was not sent"):
+            await anext(corpus.traverse("", policy=LinkWalk(roots=["a"])))
+
+
 async def test_a_walk_with_wrong_arguments_is_refused_by_the_call():
     async with open_fickle() as (corpus, _):
         for options in ({"node_budget": -1}, {"policy": "beam"}, {"timeout": -1}, {"limits": 5}, {"max_depth": 0.5}):
