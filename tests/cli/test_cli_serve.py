@@ -10,18 +10,12 @@ import pytest
 
 from airw.cli import main
 from airw.cli.serving import is_loopback
-from tests.support.serve_command import run_serve
+from tests.support.serve_command import build_notes, run_serve
 
 
 @pytest.fixture
-def notes(tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    (folder / "keys.md").write_text("# Keys\nRotate the signing keys. See [the vault](vault.md).", encoding="utf-8")
-    (folder / "vault.md").write_text("# Vault\nThe vault is locked.", encoding="utf-8")
-    assert main(["build", str(folder), "--embedder", "light"]) == 0
-    return folder
+def notes(tmp_path):
+    return build_notes(tmp_path)
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw import Limits, build, from_mapping, traverse
+from airw import build, from_mapping, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
 from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
 from airw.stores import MemoryStore, SqliteStore
 from airw.walking import Policy
+from tests.support.drawn_walks import draw_limits
 from tests.support.internals.step_stores import StepStore
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
@@ -77,17 +78,6 @@ def draw_policy(draw):
             Beam(width=choose([1, 3]), seed_k=2, **options),
             PersonalizedPageRank(seed_k=2, width=3, degree_exponent=choose([0, 1]), **options),
         ]
-    )
-
-
-def draw_limits(draw):
-    choose = draw.choice
-    return Limits(
-        max_hits=choose([None, 4]),
-        max_fanout=choose([1_000, 2]),
-        max_edges=choose([1_000, 9]),
-        max_frontier=choose([1_000, 6]),
-        count_beyond_limits=choose([True, False]),
     )
 
 

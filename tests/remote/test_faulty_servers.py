@@ -29,6 +29,7 @@ from airw.remote import corpus as corpus_module
 from airw.serving import app
 from airw.stores import MemoryStore
 from airw.testing.changes import put
+from tests.support.waiting import PATIENCE
 
 TOKEN = "correct-horse-battery"
 EMBEDDER = MissingEmbedder("e", 4, EmbedderError("nothing embeds here"))
@@ -474,5 +475,5 @@ async def test_an_item_that_cannot_be_indexed_ends_an_upsert_or_is_reported():
 async def test_all_attempts_together_take_no_longer_than_the_total():
     async with open_fickle(timeouts=Timeouts(total=0.2)) as (corpus, server):
         server.planned = [(503, {"retry-after": "3600"}, b"")]
-        with anyio.fail_after(5), pytest.raises(RemoteError, match=r"did not answer within total=0\.2 s"):
+        with anyio.fail_after(PATIENCE), pytest.raises(RemoteError, match=r"did not answer within total=0\.2 s"):
             await corpus.store.counts()

@@ -10,6 +10,7 @@ from airw.serving import ServingLimits, app
 from airw.serving.access import Caller, client_of
 from airw.serving.admission import Admission
 from airw.serving.problems import TooManyRequests
+from tests.support.waiting import PATIENCE
 
 
 class Crowd:
@@ -240,11 +241,11 @@ async def test_a_request_whose_client_leaves_while_it_waits_is_dropped():
     admission, client = application.state.service.admission, Client(application)
     async with admission.request("ada"), anyio.create_task_group() as tasks:
         tasks.start_soon(client.ask)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while not admission.waiting:
                 await checkpoint()
         client.has_left.set()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while admission.waiting:
                 await checkpoint()
     assert admission.running == 0

@@ -9,10 +9,10 @@ import pytest
 
 from airw import build, from_mapping
 from airw.serving import Token, app
+from tests.support.event_streams import parse_events
 from tests.support.malformed import ENDPOINTS, encode, query_of
 from tests.support.served_corpora import make_corpus
 from tests.support.serving import exchange, request_bytes, serve
-from tests.support.sse_clients import parse_events
 
 ADA, EVE = "a-token-of-ada-0123456789", "e-token-of-eve-0123456789"
 SECRET = "midnight-ledger"  # the name of a corpus that Eve must not learn
@@ -198,7 +198,7 @@ def test_hostile_texts_begin_no_frame_of_a_stream(open_server):
         body = {"corpus": "notes", "query": "keys", **fields}
         answer = httpx.post(f"{open_server.url}/traverse", json=body)
         assert answer.status_code == 200
-        events = parse_events(answer.text)  # each frame has one line of JSON
+        events = parse_events(answer.content)  # each frame has one line of JSON
         assert [event.id for event in events if event.kind == "summary"] == ["end"]
         assert "/etc/secret" not in answer.text
         assert len(answer.text.splitlines()) == answer.text.count("\n")  # no other character ends a line

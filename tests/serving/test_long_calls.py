@@ -1,7 +1,5 @@
 """One long call holds up no short one: the connections of a file, through the server."""
 
-import time
-
 import anyio
 import httpx
 import pytest
@@ -23,23 +21,18 @@ async def test_short_searches_are_answered_while_a_slow_scan_runs(tmp_path):
     async with build(source, store=file):
         pass
     short = {"corpus": "notes", "query": "keys", "k": 5}
-    seconds, long_seconds = [], []
+    short_answers, long_answers = [], []
     with serve(app({"notes": file})) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as asking:
 
             async def ask_long():
-                start = time.perf_counter()
-                answer = await asking.post("/search", json={**short, "mode": "lexical", "filter": SLOW})
-                assert answer.status_code == 200
-                long_seconds.append(time.perf_counter() - start)
+                long_answers.append(await asking.post("/search", json={**short, "mode": "lexical", "filter": SLOW}))
 
             await asking.post("/search", json=short)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ask_long)
-                await anyio.sleep(0.05)
-                while not long_seconds:
-                    start = time.perf_counter()
-                    assert (await asking.post("/search", json=short)).status_code == 200
-                    seconds.append(time.perf_counter() - start)
-    assert len(seconds) >= 5
-    assert max(seconds[:-1]) < long_seconds[0] / 3
+                while not long_answers:
+                    short_answers.append(await asking.post("/search", json=short))
+    # Had they waited for the long one, all but those sent before it would have come after it.
+    assert len(short_answers) >= 10
+    assert {answer.status_code for answer in [*short_answers, *long_answers]} == {200}

@@ -14,7 +14,8 @@ from airw.serving import app
 from airw.stores import MemoryStore
 from tests.support.drawing import examples
 from tests.support.malformed import KINDS, SEARCH, draw_request, send_malformed
-from tests.support.serving import MEGABYTE, Wire, exchange, request_bytes, serve, serve_in_process, wait_until
+from tests.support.serving import MEGABYTE, Wire, exchange, request_bytes, serve, serve_in_process
+from tests.support.waiting import wait_until
 
 NOTES = {"a": "signing keys [[b]]", "b": "cake and keys", "c": "doors"}
 GOOD = request_bytes("POST", "/search", SEARCH)
@@ -113,7 +114,6 @@ def test_requests_that_never_end_hold_up_no_other_client(corpus_file):
     head = request_bytes("POST", "/search", content_length="1000", content_type="application/json")
     with serve_in_process("tests.support.serving:serve_files", [corpus_file]) as server:
         assert exchange(server.port, GOOD).status == 200  # the corpus is open
-        other = {"seconds": 5, "source": "127.0.0.2"}
         slow = [Wire(server.port) for _ in range(400)]
         try:
             for at, wire in enumerate(slow):
@@ -121,7 +121,7 @@ def test_requests_that_never_end_hold_up_no_other_client(corpus_file):
             for round in range(5):
                 for at, wire in enumerate(slow):
                     wire.send(head[20 + round : 21 + round] if at < 300 else b" ")
-                assert [exchange(server.port, GOOD, **other).status for _ in range(5)] == [200] * 5
+                assert [exchange(server.port, GOOD, source="127.0.0.2").status for _ in range(5)] == [200] * 5
         finally:
             for wire in slow:
                 wire.abort()

@@ -4,12 +4,13 @@ The server is real, too, and the store takes its time.
 """
 
 import json
-import time
+import math
 from contextlib import contextmanager
 from dataclasses import replace
 from urllib.parse import urlencode
 
 import anyio
+import httpx
 import pytest
 from selenium.webdriver import Keys
 from selenium.webdriver.common.by import By
@@ -17,14 +18,13 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from airw import build, from_mapping
 from airw.errors import StoreError
-from airw.links import extractor_from
 from airw.serving import ServingLimits, Token, app
-from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 from tests.support.browser import chromium, complaints, requests, visit
+from tests.support.served_corpora import make_corpus
 from tests.support.serving import serve
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -88,35 +88,20 @@ def _fresh(browser):
     assert [each for each in complaints(browser) if "Failed to load resource" not in each] == []
 
 
-def make_corpus(texts, links, *, name="notes", delay=0.0, titles=None):
-    """Return a corpus in memory.
-
-    Its store takes `delay` seconds a call and counts its calls.
-    """
-    names = titles or {}
-
-    async def run():
-        source = from_mapping(
-            texts,
-            name=name,
-            embedder="light",
-            edge_extractor=extractor_from(lambda _, fields: fields["links"], id="links"),
-            metadata_of=lambda each, _: {"title": names.get(each, f"Title of {each}"), "links": links.get(each, {})},
-        )
-        corpus = await build(source, store=MemoryStore())
-        return replace(corpus, store=ScriptedStore(corpus.store, delays=delay))
-
-    return anyio.run(run)
+def make_titled(texts, links, *, titles=None, **options):
+    """Return a corpus in memory of artifacts with titles."""
+    titles = {id: f"Title of {id}" for id in texts} | (titles or {})
+    return make_corpus(texts, links, titles=titles, **options)
 
 
-def make_chain(size=30, **options):
+def make_notes(size=30, **options):
     """Return a corpus of artifacts, each with a link to the next.
 
     They contain more or fewer words of a query.
     """
     texts = {f"n{number}": f"artifact {number} about keys " + "keys " * (number % 7) for number in range(size)}
     links = {f"n{number}": {"next": [f"n{number + 1}"]} for number in range(size - 1)}
-    return make_corpus(texts, links, **options)
+    return make_titled(texts, links, **options)
 
 
 @contextmanager
@@ -148,8 +133,8 @@ def start(browser, link):
     visit(browser, link)
 
 
-def await_that(browser, script, *args, seconds=20):
-    WebDriverWait(browser, seconds, poll_frequency=0.01).until(lambda _: browser.execute_script(script, *args))
+def await_that(browser, script, *args):
+    WebDriverWait(browser, PATIENCE, poll_frequency=0.01).until(lambda _: browser.execute_script(script, *args))
 
 
 def await_end(browser):
@@ -176,7 +161,7 @@ def titles(browser):
 
 
 def test_the_first_hit_is_visible_before_the_walk_ends(browser):
-    corpus = make_chain(delay=0.02)
+    corpus = make_notes(seconds=0.02)
     with page_of(browser, corpus) as address:
         follow(browser, link_to(address, policy="beam"))
         assert browser.execute_script("return firstHit") == "walking"
@@ -187,7 +172,7 @@ def test_the_first_hit_is_visible_before_the_walk_ends(browser):
 
 
 def test_paths_lead_from_a_root_and_the_drawing_has_each_artifact(browser):
-    with page_of(browser, make_chain(6)) as address:
+    with page_of(browser, make_notes(6)) as address:
         follow(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=4))
         assert titles(browser) == [f"Title of n{number}" for number in range(5)]
         assert texts(browser, "#hits .path")[-1] == " \u203a next \u203a ".join(titles(browser))
@@ -196,20 +181,17 @@ def test_paths_lead_from_a_root_and_the_drawing_has_each_artifact(browser):
 
 
 def test_stop_ends_the_calls_of_the_store(browser):
-    corpus = make_chain(delay=0.1)
+    corpus = make_notes(seconds={"neighbors": [0, 0, math.inf]})  # it hangs after three hits
     slow_link = {"policy": "link-walk", "params": '{"roots": ["n0"]}', "max_depth": 25, "node_budget": 30}
     with page_of(browser, corpus) as address:
         start(browser, link_to(address, **slow_link))
-        await_that(browser, "return document.querySelectorAll('#hits > li').length >= 2")
+        await_that(browser, "return document.querySelectorAll('#hits > li').length === 3")
         browser.find_element(By.ID, "stop").click()
         await_end(browser)
         listed = titles(browser)
-        time.sleep(0.3)  # one call that had begun may still end
-        calls = corpus.store.calls.total()
-        time.sleep(0.6)
-        assert corpus.store.calls.total() == calls
-        assert corpus.store.running == 0
-        assert 2 <= len(listed) < 10
+        wait_until(lambda: 'airw_walks_total{stop="disconnected"} 1' in httpx.get(f"{address}metrics").text)
+        assert (corpus.store.running, corpus.store.calls["neighbors"]) == (0, 3)
+        assert len(listed) == 3
         assert titles(browser) == listed
         assert text_of(browser, "#status").startswith("Stopped after")
         assert browser.switch_to.active_element.get_attribute("id") == "query"
@@ -219,7 +201,7 @@ def test_scripts_in_documents_stay_text(browser):
     ids = [f"a{number}" for number in range(len(HOSTILE))]
     links = {one: {text[:20]: [other]} for one, other, text in zip(ids, ids[1:], HOSTILE, strict=False)}
     shown = [text.split("\u2028")[0] or text for text in HOSTILE]
-    corpus = make_corpus(dict(zip(ids, HOSTILE, strict=True)), links, titles=dict(zip(ids, HOSTILE, strict=True)))
+    corpus = make_titled(dict(zip(ids, HOSTILE, strict=True)), links, titles=dict(zip(ids, HOSTILE, strict=True)))
     with page_of(browser, corpus) as address:
         before = browser.execute_script("return document.scripts.length")
         follow(browser, link_to(address, HOSTILE[0], policy="link-walk", params='{"roots": ["a0"]}', max_depth=9))
@@ -232,7 +214,7 @@ def test_scripts_in_documents_stay_text(browser):
 
 
 def test_an_error_of_the_server_is_shown_as_text(browser):
-    with page_of(browser, make_chain(6)) as address:
+    with page_of(browser, make_notes(6)) as address:
         follow(browser, link_to(address, policy="beam", params='{"width": "<b>wide</b>"}'))
         problem = browser.find_element(By.ID, "problem")
         assert problem.get_attribute("role") == "alert"
@@ -242,7 +224,7 @@ def test_an_error_of_the_server_is_shown_as_text(browser):
 
 
 def test_a_failure_in_the_midst_of_a_walk_keeps_the_hits(browser):
-    corpus = make_chain()
+    corpus = make_notes()
     failing = ScriptedStore(corpus.store, failures={"neighbors": [None, None, None, OSError("the disk is gone")]})
     slow_link = {"policy": "link-walk", "params": '{"roots": ["n0"]}', "max_depth": 25}
     with page_of(browser, replace(corpus, store=failing)) as address:
@@ -254,7 +236,7 @@ def test_a_failure_in_the_midst_of_a_walk_keeps_the_hits(browser):
 
 def test_a_link_gives_the_same_list_and_no_query_in_an_address(browser):
     query = "keys of the unmistakable query"
-    with page_of(browser, make_chain(), make_chain(8, name="others")) as address:
+    with page_of(browser, make_notes(), make_notes(8, name="others")) as address:
         query_box = browser.find_element(By.ID, "query")
         await_that(browser, "return document.querySelectorAll('[name=corpus]').length === 2")
         query_box.send_keys(query)
@@ -277,7 +259,7 @@ def test_a_link_gives_the_same_list_and_no_query_in_an_address(browser):
 
 
 def test_a_link_to_an_unknown_corpus_starts_nothing(browser):
-    with page_of(browser, make_chain(6)) as address:
+    with page_of(browser, make_notes(6)) as address:
         start(browser, link_to(address, corpora=["notes", "<i>gone</i>"]))
         await_that(browser, "return !document.getElementById('problem').hidden")
         assert "<i>gone</i>" in browser.find_element(By.ID, "problem").text
@@ -285,7 +267,7 @@ def test_a_link_to_an_unknown_corpus_starts_nothing(browser):
 
 
 def test_everything_can_be_done_with_the_keyboard(browser):
-    with page_of(browser, make_chain()):
+    with page_of(browser, make_notes()):
         await_that(browser, "return document.querySelectorAll('[name=corpus]').length === 1")
         browser.execute_script("document.activeElement.blur()")
         browser.find_element(By.TAG_NAME, "body").send_keys("/")
@@ -308,7 +290,7 @@ def test_everything_can_be_done_with_the_keyboard(browser):
 
 
 def test_each_control_has_a_name_and_news_are_polite(browser):
-    with page_of(browser, make_chain()) as address:
+    with page_of(browser, make_notes()) as address:
         browser.execute_script("""
             window.spoken = [];
             new MutationObserver(() => spoken.push(document.getElementById("spoken").textContent))
@@ -328,13 +310,13 @@ def test_each_control_has_a_name_and_news_are_polite(browser):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_colours_follow_the_system_and_are_easy_to_read(browser, scheme):
-    with page_of(browser, make_chain()) as address:
+    with page_of(browser, make_notes()) as address:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         follow(browser, link_to(address, policy="beam"))
         browser.execute_script("document.getElementById('problem').hidden = false; "
                                "document.getElementById('problem').textContent = 'a problem'")  # fmt: skip
-        time.sleep(0.6)  # the hits have appeared
+        await_that(browser, "return document.getAnimations().length === 0")  # the hits have appeared
         elements, least, where = browser.execute_script(CONTRAST)
         assert elements > 50
         assert least >= 4.5, where
@@ -347,7 +329,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     long_id = "a/" + "very-long-name-" * 20
     texts_by_id = {long_id: "keys " * 99 + "k" * 900, "b": "keys"}
-    corpus = make_corpus(texts_by_id, {"b": {"t" * 90: [long_id]}}, titles={"b": ""})
+    corpus = make_titled(texts_by_id, {"b": {"t" * 90: [long_id]}}, titles={"b": ""})
     with page_of(browser, corpus) as address:
         widths = "return [document.documentElement.scrollWidth, innerWidth]"
         assert browser.execute_script(widths) == [360, 360]
@@ -363,7 +345,7 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser):
 
 
 def test_the_final_ranking_replaces_the_order_of_arrival(browser):
-    with page_of(browser, make_chain(delay=0.05)) as address:
+    with page_of(browser, make_notes(seconds=0.05)) as address:
         start(browser, link_to(address, policy="personalized-page-rank"))
         await_that(browser, "return document.querySelectorAll('#hits > li').length >= 5")
         arrived = titles(browser)[:5]
@@ -375,7 +357,7 @@ def test_the_final_ranking_replaces_the_order_of_arrival(browser):
 
 @pytest.mark.parametrize("place", [0, 9, 29])
 def test_a_new_order_keeps_the_focus_and_its_place_on_the_screen(browser, place):
-    with page_of(browser, make_chain()) as address:
+    with page_of(browser, make_notes()) as address:
         follow(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=30, node_budget=30))
         listed = titles(browser)
         assert len(listed) == 30
@@ -406,7 +388,7 @@ def test_a_new_order_keeps_the_focus_and_its_place_on_the_screen(browser, place)
 
 def test_a_hit_that_the_ranking_replaces_shows_what_the_ranking_has(browser):
     """The walk's policy may have found a better passage; the focus stays where it is."""
-    with page_of(browser, make_chain(4)) as address:
+    with page_of(browser, make_notes(4)) as address:
         follow(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=3))
         kept = browser.execute_async_script("""
             const { hits } = await import("./page/page.js"), button = document.querySelectorAll("#hits .title")[1];
@@ -426,7 +408,7 @@ def test_nothing_moves_for_people_who_want_less_motion(browser):
     browser.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
     )
-    with page_of(browser, make_chain(delay=0.02)) as address:
+    with page_of(browser, make_notes(seconds=0.02)) as address:
         start(browser, link_to(address, policy="beam"))
         await_that(browser, "return document.querySelectorAll('#hits > li').length >= 3")
         assert browser.execute_script("return document.getAnimations().length") == 0
@@ -440,7 +422,7 @@ def test_nothing_moves_for_people_who_want_less_motion(browser):
 
 
 def test_a_token_is_asked_for_kept_in_the_tab_and_sent_as_a_header(browser):
-    with page_of(browser, make_chain(6), tokens=[Token(value=SECRET)]) as address:
+    with page_of(browser, make_notes(6), tokens=[Token(value=SECRET)]) as address:
         await_that(browser, "return document.activeElement.id === 'token'")
         press(browser, "a-wrong-token-of-tests", Keys.ENTER)
         await_that(browser, "return document.getElementById('problem').textContent.includes('does not accept')")
@@ -462,7 +444,7 @@ def test_a_token_is_asked_for_kept_in_the_tab_and_sent_as_a_header(browser):
 
 
 def test_a_page_below_a_prefix_works(browser):
-    with page_of(browser, make_chain(6), prefix="/find") as address:
+    with page_of(browser, make_notes(6), prefix="/find") as address:
         follow(browser, link_to(address))
         assert len(titles(browser)) == 6
         assert all(each.startswith(address) for each in requests(browser) if each.startswith("http"))
@@ -490,7 +472,7 @@ def test_a_walk_that_breaks_off_goes_on_where_it_was(browser):
 
         return breaking
 
-    with page_of(browser, make_chain(delay=0.02), wrap=wrap) as address:
+    with page_of(browser, make_notes(seconds=0.02), wrap=wrap) as address:
         link = link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=12)
         follow(browser, link)
         broken = titles(browser)
@@ -522,7 +504,7 @@ def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(br
 
         return silent
 
-    with page_of(browser, make_chain(delay=0.02), wrap=wrap, limits=ServingLimits(heartbeat=0.2)) as address:
+    with page_of(browser, make_notes(seconds=0.02), wrap=wrap, limits=ServingLimits(heartbeat=0.2)) as address:
         start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=5))
         await_end(browser)
         assert "the connection was lost: nothing came for" in browser.find_element(By.ID, "problem").text
@@ -536,7 +518,7 @@ def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(br
 
 
 def test_heartbeats_keep_a_walk_that_takes_its_time(browser):
-    with page_of(browser, make_chain(3, delay=2.0), limits=ServingLimits(heartbeat=0.5)) as address:
+    with page_of(browser, make_notes(3, seconds=2.0), limits=ServingLimits(heartbeat=0.5)) as address:
         start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=1))
         await_end(browser)
         assert text_of(browser, "#status").startswith("Ended")
@@ -547,7 +529,7 @@ def test_events_are_read_in_pieces_of_any_size(browser, end):
     """A piece may end within a character, a line break or an event. The last event is cut off."""
     lines = [": \n", "id: 1", "event: hit", 'data: {"text": "schlo\u00df \U0001f511"}', "", ":", "event: other", ""]
     lines += ["data: 0", "", "id: 2", "event:summary", 'data: {"a":', "data:1}", "", "id: 3", "data: {}"]
-    with page_of(browser, make_chain(3)):
+    with page_of(browser, make_notes(3)):
         read = browser.execute_async_script("""
             const [text, done] = arguments, bytes = new TextEncoder().encode(text), found = new Set();
             const { readEvents } = await import("./page/stream.js");
@@ -571,7 +553,7 @@ def test_events_are_read_in_pieces_of_any_size(browser, end):
 
 
 def test_a_server_that_is_gone_is_reported(browser):
-    with page_of(browser, make_chain(6)) as address:
+    with page_of(browser, make_notes(6)) as address:
         await_that(browser, "return document.querySelectorAll('[name=corpus]').length === 1")
         browser.execute_cdp_cmd(
             "Network.emulateNetworkConditions",
@@ -592,7 +574,7 @@ def test_a_server_that_is_gone_is_reported(browser):
 
 def test_large_walks_are_listed_and_drawn_within_bounds(browser):
     ids = [f"a{number}" for number in range(900)]
-    corpus = make_corpus({"hub": "keys", **dict.fromkeys(ids, "keys and doors")}, {"hub": {"part": ids}})
+    corpus = make_titled({"hub": "keys", **dict.fromkeys(ids, "keys and doors")}, {"hub": {"part": ids}})
     with page_of(browser, corpus) as address:
         link = {"policy": "link-walk", "params": '{"roots": ["hub"]}', "node_budget": 700}
         follow(browser, link_to(address, **link))
@@ -606,7 +588,7 @@ def test_large_walks_are_listed_and_drawn_within_bounds(browser):
 def test_a_burst_of_hits_leaves_frames_between(browser):
     """A thousand hits arrive at once; the page goes on painting, and answers to what its reader does."""
     ids = [f"a{number}" for number in range(1_000)]
-    corpus = make_corpus({"hub": "keys", **dict.fromkeys(ids, "keys and doors " * 50)}, {"hub": {"part": ids}})
+    corpus = make_titled({"hub": "keys", **dict.fromkeys(ids, "keys and doors " * 50)}, {"hub": {"part": ids}})
     with page_of(browser, corpus) as address:
         await_that(browser, "return document.querySelectorAll('[name=corpus]').length === 1")
         browser.execute_async_script("""
@@ -626,8 +608,8 @@ def test_a_burst_of_hits_leaves_frames_between(browser):
 
 
 def test_several_corpora_are_walked_as_one_graph(browser):
-    notes = make_corpus({"n": "keys"}, {"n": {"cites": [["books", "b"]]}}, titles={"n": "A note"})
-    books = make_corpus({"b": "doors"}, {}, name="books", titles={"b": "A book"})
+    notes = make_titled({"n": "keys"}, {"n": {"cites": [["books", "b"]]}}, titles={"n": "A note"})
+    books = make_titled({"b": "doors"}, {}, name="books", titles={"b": "A book"})
     with page_of(browser, notes, books) as address:
         link = {"policy": "link-walk", "params": '{"roots": [["notes", "n"]]}'}
         follow(browser, link_to(address, corpora=["notes", "books"], **link))
@@ -638,7 +620,7 @@ def test_several_corpora_are_walked_as_one_graph(browser):
 
 
 def test_a_corpus_that_fails_is_named_and_the_others_go_on(browser):
-    notes, books = make_chain(4), make_chain(5, name="books")
+    notes, books = make_notes(4), make_notes(5, name="books")
     failing = ScriptedStore(books.store, failures={"search_vectors": StoreError("the disk is gone")})
     with page_of(browser, notes, replace(books, store=failing)) as address:
         follow(browser, link_to(address, corpora=["notes", "books"], policy="eager"))
@@ -647,7 +629,7 @@ def test_a_corpus_that_fails_is_named_and_the_others_go_on(browser):
 
 
 def test_back_returns_to_the_walk_before(browser):
-    with page_of(browser, make_chain()) as address:
+    with page_of(browser, make_notes()) as address:
         follow(browser, link_to(address, node_budget=3))
         before = titles(browser)
         budget = browser.find_element(By.ID, "node_budget")

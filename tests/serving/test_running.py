@@ -4,43 +4,23 @@ import os
 import pathlib
 import re
 import signal
-import time
 
 import anyio
 import httpx
 import pytest
 
 from airw.cli import main
-from tests.support.serve_command import run_serve
+from tests.support.serve_command import build_notes, refuses, run_serve
+from tests.support.waiting import PATIENCE, wait_for, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 BODY = {"corpus": "notes", "query": "signing keys"}
-PATIENCE = 60  # seconds
 
 
 @pytest.fixture
-def notes(tmp_path, monkeypatch):
-    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    (folder / "keys.md").write_text("# Keys\nRotate the signing keys. See [the vault](vault.md).", encoding="utf-8")
-    (folder / "vault.md").write_text("# Vault\nThe vault is locked.", encoding="utf-8")
-    assert main(["build", str(folder), "--embedder", "light"]) == 0
-    return folder
-
-
-async def wait_for(condition):
-    with anyio.fail_after(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - a process has no event
-            await anyio.sleep(0.02)
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def notes(tmp_path):
+    return build_notes(tmp_path)
 
 
 def children_of(pid):
@@ -243,7 +223,7 @@ def test_a_stream_is_told_when_the_server_stops(many_notes):
             pieces = answer.iter_text()
             text = next(pieces)
             server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.5)  # the walk waits for this client, which reads nothing
+            wait_until(lambda: refuses(server.url))  # the walk waits for this client, which reads nothing
             text += "".join(pieces)
         *_, last = [frame for frame in text.split("\n\n") if "event: " in frame]
         assert "event: hit" in text

@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 
+import httpx
+
+from airw.cli import main
+from tests.support.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -40,6 +45,27 @@ def run_serve(*options):
     finally:
         process.kill()
         process.wait()
-        reader.join(5)
+        reader.join(PATIENCE)
         process.stdout.close()
         process.stderr.close()
+
+
+def build_notes(parent):
+    """Build a corpus of two notes in the home of the test, and return their folder."""
+    folder = parent / "notes"
+    folder.mkdir()
+    (folder / "keys.md").write_text("# Keys\nRotate the signing keys. See [the vault](vault.md).", encoding="utf-8")
+    (folder / "vault.md").write_text("# Vault\nThe vault is locked.", encoding="utf-8")
+    assert main(["build", str(folder), "--embedder", "light"]) == 0
+    return folder
+
+
+def refuses(url):
+    """Return whether nobody listens at an address any more."""
+    try:
+        httpx.get(url)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        pass
+    return False

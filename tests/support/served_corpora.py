@@ -29,28 +29,29 @@ def name_at(at):
     return f"n{at:05}"
 
 
-def make_corpus(texts, *, name="notes", links=None):
-    """Return an open corpus in memory, which any event loop may use."""
+def make_corpus(texts, links=None, *, name="notes", titles=None, seconds=0.0):
+    """Return an open corpus in memory, which any event loop may use.
+
+    `links` has the targets of each artifact by their type. The store takes `seconds` for each call, and counts them.
+    """
 
     async def make():
-        following = None if links is None else extractor_from(lambda name, _: {"NEXT": links.get(name, [])}, id="chain")
-        options = {} if following is None else {"edge_extractor": following}
-        return await build(from_mapping(texts, name=name, embedder="light", **options), store=MemoryStore())
+        extractor = extractor_from(lambda each, _: (links or {}).get(each, {}), id="links")
+        fields_of = titles and (lambda each, _: {"title": titles[each]})
+        source = from_mapping(texts, name=name, embedder="light", edge_extractor=extractor, metadata_of=fields_of)
+        return await build(source, store=MemoryStore())
 
-    return anyio.run(make)
-
-
-def make_chain(count, *, seconds=0.0, text="keys"):
-    """Return a corpus of artifacts that are linked in a chain.
-
-    Its store takes `seconds` for each call of a walk.
-    """
-    names = [name_at(at) for at in range(count)]
-    links = {source: [target] for source, target in pairwise(names)}
-    corpus = make_corpus(dict.fromkeys(names, text), name="chain", links=links)
+    corpus = anyio.run(make)
     store = ScriptedStore(corpus.store, delays=seconds)
     store.log = deque(maxlen=100)  # else it grows with each walk
     return replace(corpus, store=store)
+
+
+def make_chain(count, *, seconds=0.0, text="keys"):
+    """Return a corpus of artifacts in a chain; its store takes `seconds` for each call."""
+    names = [name_at(at) for at in range(count)]
+    links = {source: {"NEXT": [target]} for source, target in pairwise(names)}
+    return make_corpus(dict.fromkeys(names, text), links, name="chain", seconds=seconds)
 
 
 def calls_of(corpus):

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +24,9 @@ import uvicorn
 
 from airw.serving import app
 from airw.serving.running import listen
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30  # seconds until a server counts as hanging; long enough for a busy machine
 MEGABYTE = 1 << 20
 _SETTINGS = {"log_level": "critical", "access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
 
@@ -335,16 +334,6 @@ def request_bytes(method, path, body=b"", **headers) -> bytes:
         fields = {"content_type": "application/json", "content_length": str(len(content)), **fields}
     lines = [f"{method} {path} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in fields.items())]
     return "\r\n".join([*lines, "", ""]).encode() + content
-
-
-def wait_until(is_true, *, seconds=PATIENCE):
-    """Wait until a function returns a true value, and return that."""
-    end = time.monotonic() + seconds
-    while not (value := is_true()):
-        if time.monotonic() > end:
-            raise TimeoutError("it did not become true")
-        time.sleep(0.005)
-    return value
 
 
 def serve_files(paths, options=None):

@@ -1,32 +1,12 @@
 """Clients of streams of events: one that reads a stream to its end, and many at once."""
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
 from itertools import chain
 
+from tests.support.event_streams import parse_events
 from tests.support.serving import request_bytes
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event: its kind, its id and its data."""
-
-    kind: str
-    id: str
-    data: dict
-
-
-def parse_events(text):
-    """Return the events of a stream; comments are left out."""
-    events = []
-    for frame in text.split("\n\n"):
-        lines = [line.partition(": ") for line in frame.split("\n") if line and not line.startswith(":")]
-        if lines:
-            fields = {name: value for name, _, value in lines}
-            events.append(Event(fields.get("event", "message"), fields.get("id", ""), json.loads(fields["data"])))
-    return events
 
 
 @dataclass
@@ -41,7 +21,7 @@ class Reading:
 
     @property
     def events(self):
-        return parse_events(self.data.decode())
+        return parse_events(self.data)
 
     @property
     def is_complete(self):
