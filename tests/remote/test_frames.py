@@ -35,3 +35,13 @@ def test_lines_of_data_are_joined_and_an_event_without_data_is_none():
 def test_a_stream_that_is_no_text_is_refused():
     with pytest.raises(WireFault, match="not UTF-8"):
         FrameReader().feed(b"data: \xff\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("piece", [b"x" * (1 << 20), b"data: " + b"x" * (1 << 20) + b"\n"])
+def test_an_event_that_never_ends_is_refused_and_heartbeats_are_not(piece):
+    reader = FrameReader()
+    with pytest.raises(WireFault, match="an event of its stream has more than 67,108,864 bytes"):
+        [reader.feed(piece) for _ in range(65)]
+    reader = FrameReader()
+    assert [reader.feed(b": " + piece[6:] + b"\n\n") for _ in range(65)] == [[]] * 65

@@ -8,9 +8,10 @@ from contextlib import AsyncExitStack, ExitStack
 import anyio
 import pytest
 
-from airw import build, discover, from_mapping, traverse
+from airw import Corpus, build, discover, from_mapping, traverse
 from airw.discovery import FederatedCorpus
-from airw.errors import RemoteError
+from airw.embedders import MissingEmbedder
+from airw.errors import EmbedderError, RemoteError
 from airw.links import extractor_from
 from airw.policies import LinkWalk
 from airw.remote import RemoteCorpus, Timeouts
@@ -204,6 +205,24 @@ async def test_a_walk_that_is_closed_or_cancelled_stops_on_its_server():
                 await wait_for(lambda: server.connections == 0 and not store.running)
                 assert store.calls["neighbors"] <= 2  # one of each walk
         assert (server.connections_left, server.tasks_left) == (0, [])
+
+
+async def test_no_proxy_of_the_environment_sees_a_request(monkeypatch):
+    requests = []
+
+    async def watch(scope, receive, send):
+        requests.append(scope)
+
+    corpus = Corpus("notes", MemoryStore(), MissingEmbedder("e", 4, EmbedderError("nothing embeds here")))
+    with serve(app([corpus])) as server, serve(watch, lifespan="off") as proxy:
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+            monkeypatch.setenv(name.upper(), proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        async with RemoteCorpus(server.url, "notes", token="correct-horse-battery") as remote:
+            assert (await remote.store.counts())["artifacts"] == 0
+    assert requests == []
 
 
 async def test_another_task_can_close_a_walk():

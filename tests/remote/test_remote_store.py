@@ -123,3 +123,12 @@ async def test_ids_that_are_no_texts_are_refused_by_name():
     async with serve_store(None) as store:
         with pytest.raises(ArgumentError, match="artifact_ids must be ids"):
             await store.records_of([["a"]])
+
+
+async def test_a_call_with_more_bytes_than_a_server_takes_is_split():
+    ids = [f"{'x' * 100}{number:02}" for number in range(50)]
+    async with serve_store(None, limits=ServingLimits(max_body=2_000)) as store:
+        await store.apply([put(id, "keys") for id in ids])
+        assert [[record.artifact_id for record in records] for records in await store.records_of(ids)] == [
+            [id] for id in ids
+        ]

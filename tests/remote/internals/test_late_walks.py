@@ -12,6 +12,7 @@ from airw.serving import app
 from airw.stores import MemoryStore
 from airw.testing.changes import put
 from tests.support.serving import serve
+from tests.support.waiting import PATIENCE
 
 HEARTBEAT = b": \n\n"
 PROGRESS = b'event: progress\ndata: {"type": "progress", "step": 1, "committed": 0, "edges": 0, "waiting": 0}\n\n'
@@ -52,7 +53,7 @@ async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(even
         with serve(EndlessServer(app([corpus]), event)) as server:
             async with RemoteCorpus(server.url, "notes") as remote:
                 endless = remote.traverse("", policy=LinkWalk(roots=["a"]), timeout=0.1)
-                with anyio.fail_after(10), pytest.raises(RemoteError, match="walks on after the deadline"):
+                with anyio.fail_after(PATIENCE), pytest.raises(RemoteError, match="walks on after the deadline"):
                     await anext(endless)
                 assert endless.summary.stop == "failed"
         assert server.connections_left == 0
