@@ -56,6 +56,8 @@ settings.load_profile("quick")
 def pytest_generate_tests(metafunc):
     if "anyio_backend" in metafunc.fixturenames:
         asyncio_only = metafunc.definition.get_closest_marker("asyncio_only")
+        if metafunc.config.option.markexpr == "not slow":  # thousands need not be made, to be deselected
+            asyncio_only = asyncio_only or _package_of(metafunc.definition) in PASSIVE
         backends = ["asyncio"] if asyncio_only else ["asyncio", "trio"]
         metafunc.parametrize("anyio_backend", backends, indirect=True, scope="module")
 

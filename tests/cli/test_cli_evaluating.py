@@ -75,6 +75,7 @@ class TestEval:
         file.write_text('{"query": "salt", "gold": ["bread.md", "gone.md"]}', encoding="utf-8")
         output_of("eval", notes, file, err="airw: answers of 1 cases are not in the corpus: 'gone.md'\n")
 
+    @pytest.mark.slow
     def test_draws_curves(self, notes, cases, output_of, tmp_path):
         pytest.importorskip("matplotlib")
         output_of("eval", notes, cases, "--plot", tmp_path / "curves.svg")

@@ -650,6 +650,7 @@ def free_url():
         yield f"http://127.0.0.1:{silent_socket.getsockname()[1]}/v1"
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_the_presets_work_on_a_machine_with_only_this_library(home, tmp_path, monkeypatch):
     """F46: skills come from the folder of agents, packages from Python; reports need a folder."""

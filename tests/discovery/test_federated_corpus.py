@@ -63,8 +63,7 @@ async def whole_story(split, policy, store=None, **options):
 SOONER = ("Eager", "LinkWalk", "Mmr", "PathCoverage", "PersonalizedPageRank")  # the others are left to the slow part
 WALKED = [
     *(pytest.param("asyncio", name, marks=[pytest.mark.slow] * (name not in SOONER)) for name in POLICIES),
-    pytest.param("trio", "LinkWalk"),
-    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in ("Eager", "Mmr", "PersonalizedPageRank")),
+    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in SOONER if name != "PathCoverage"),
 ]
 
 

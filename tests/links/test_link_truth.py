@@ -7,6 +7,7 @@ import gzip
 import re
 import tarfile
 from collections import Counter, defaultdict
+from functools import cache
 
 import pytest
 
@@ -22,8 +23,8 @@ COLLECTIONS = ["md-dendron", "md-eips", "md-notes"]
 
 @pytest.fixture(scope="module")
 def trees(data, tmp_path_factory):
-    """The folder, texts, extractions and edges of the other resolver for each collection."""
-    return {name: read_collection(data / name, tmp_path_factory.mktemp("notes")) for name in COLLECTIONS}
+    """Return the folder, texts, extractions and edges of the other resolver of a collection."""
+    return cache(lambda name: read_collection(data / name, tmp_path_factory.mktemp("notes")))
 
 
 def read_collection(source, folder):
@@ -86,11 +87,12 @@ def why_extra(text, link, tier):
 @pytest.mark.parametrize(
     ("name", "reasons"),
     [
-        (
+        pytest.param(
             "md-dendron",
             {"it is in a comment": 9, "it names a title or an alias": 6, "it is a wiki link that ends with .md": 4},
+            marks=pytest.mark.slow,
         ),
-        ("md-eips", {}),
+        pytest.param("md-eips", {}, marks=pytest.mark.slow),
         (
             "md-notes",
             {"it names a title or an alias": 2, "three backticks before it are taken for code that goes on": 2},
@@ -98,7 +100,7 @@ def why_extra(text, link, tier):
     ],
 )
 def test_links_agree_with_an_independent_extraction_except_for_known_reasons(trees, name, reasons):
-    _, notes, extractions, expected = trees[name]
+    _, notes, extractions, expected = trees(name)
     edges = resolve_links(extractions)
     common = edges.keys() & expected
     assert len(common) / len(edges) >= 0.98
@@ -112,7 +114,7 @@ def test_links_agree_with_an_independent_extraction_except_for_known_reasons(tre
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COLLECTIONS)
 async def test_a_built_corpus_contains_exactly_these_edges_and_the_line_of_each_unresolved_link(trees, name):
-    root, notes, extractions, _ = trees[name]
+    root, notes, extractions, _ = trees(name)
     corpus = await build(from_notes(root), store=MemoryStore(), embedder="light")
     found = {(edge.source, edge.target) for edges in await corpus.store.neighbors(list(notes)) for edge in edges}
     assert found == resolve_links(extractions).keys() | resolve_links(extractions, "typed").keys()
@@ -123,7 +125,8 @@ async def test_a_built_corpus_contains_exactly_these_edges_and_the_line_of_each_
     }
 
 
+@pytest.mark.slow
 def test_numbers_in_requires_resolve_to_the_notes_with_these_numbers(trees):
-    edges = resolve_links(trees["md-eips"][2], "typed")
+    edges = resolve_links(trees("md-eips")[2], "typed")
     assert ("EIPS/eip-1559.md", "EIPS/eip-2718.md") in edges
     assert len(edges) > 700

@@ -389,7 +389,7 @@ limits = st.none() | st.integers(1, 3)
 depths = st.none() | st.integers(0, 3)
 
 
-@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scorer", [None, by_rank])
 @given(data=st.data())
 @settings(max_examples=examples(100))

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from airw.cli import main
 from tests.support.postgres import server_dsn
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-QUICK = {"agent_loop.py", "quickstart.py"}  # the others are left to the slow part
+QUICK = {"quickstart.py"}  # the others are left to the slow part
 LONGEST = {"own_store.py": 90}
 
 
@@ -36,6 +37,7 @@ def test_every_example_runs_and_prints(file):
     assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST.get(file.name, 60)
 
 
+@pytest.mark.slow
 def test_a_store_of_six_methods_is_searched_and_walked():
     done = run_example("own_store.py")
     searched, walked = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
@@ -54,6 +56,7 @@ def test_a_policy_of_under_sixty_lines_passes_the_whole_exam():
     assert exam.startswith("28 passed\n")
 
 
+@pytest.mark.slow
 def test_the_agent_stops_with_enough_hits_or_reports_the_limit_or_deadline():
     """A walk that it left reports no counts. In a hurry it keeps its first hits."""
     done = run_example("agent_loop.py")
@@ -79,18 +82,15 @@ def demo_commands():
     return [shlex.split(line.replace("$(BIN)/airw", "airw"))[1:] for line in recipe[1].strip().split("\n")]
 
 
-def test_the_demo_walks_to_depth_two_and_prints_why_it_stopped(home):
-    environment = {**os.environ, "AIRW_HOME": str(home)}
+def test_the_demo_walks_to_depth_two_and_prints_why_it_stopped(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
     printed = ""
     for arguments in demo_commands() * 2:
-        command = [sys.executable, "-m", "airw", *arguments]
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, cwd=ROOT, timeout=280, check=False
-        )
+        code, shown = main(arguments), capsys.readouterr()
         # A build that takes long, as on a busy machine, shows how far it is.
-        complaints = [line for line in done.stderr.splitlines() if not re.search(r"\d%, about .* left$", line)]
-        assert (done.returncode, complaints) == (0, [])
-        printed += done.stdout
+        complaints = [line for line in shown.err.splitlines() if not re.search(r"\d%, about .* left$", line)]
+        assert (code, complaints) == (0, [])
+        printed += shown.out
     walks = re.findall(r"^ *ms  depth .*\n((?: *\d.*\n)+)stopped: (\w+) .*\nleft out: (.+)$", printed, re.MULTILINE)
     assert len(walks) == 2, printed
     for hits, stop, left_out in walks:

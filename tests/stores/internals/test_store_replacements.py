@@ -25,7 +25,7 @@ from tests.support.stored import change, check_file, fill
 pytestmark = pytest.mark.asyncio_only
 
 BACKUP, OTHER, LATER, KILLED = (
-    [f"{name}{number:02}" for number in range(40)] for name in ("backup", "other", "later", "killed")
+    [f"{name}{number:02}" for number in range(20)] for name in ("backup", "other", "later", "killed")
 )
 
 KILLED_PROCESS = """
@@ -37,13 +37,13 @@ async def main():
         folder = path / name
         folder.mkdir()
         file = folder / "notes.airw"
-        await fill(file, *[change(f"backup{at:02}", "word " * 300) for at in range(40)])
+        await fill(file, *[change(f"backup{at:02}", "word " * 300) for at in range(20)])
         shutil.copy(file, folder / "backup.airw")
         if name.startswith("older"):
-            await fill(file, *[change(f"later{at:02}", "word " * 300) for at in range(40)])
+            await fill(file, *[change(f"later{at:02}", "word " * 300) for at in range(20)])
         store = await SqliteStore(file).__aenter__()
         stores.append(store)
-        for at in range(40):
+        for at in range(20):
             await store.apply([change(f"killed{at:02}", "word " * 300)], removals=[f"backup{at:02}"])
     os.kill(os.getpid(), signal.SIGKILL)
 anyio.run(main)
@@ -54,7 +54,7 @@ anyio.run(main)
 def folder_of_killed(tmp_path_factory):
     """Return a folder of folders, each with a corpus whose writer was killed, and a backup.
 
-    The writer had added 40 artifacts and removed those of the backup; all of that is in the log.
+    The writer had added 20 artifacts and removed those of the backup; all of that is in the log.
     """
     folder = tmp_path_factory.mktemp("killed")
     names = ["older", "older renamed", "same", "same renamed", "other", "whole", "moved", "power", "empty", "blocked"]

@@ -49,6 +49,7 @@ def _forget(stores):
     gc.collect()
 
 
+@pytest.mark.slow
 async def test_a_corpus_is_made_found_listed_and_removed():
     dsn, name = server_dsn(), fresh_name("Found")
     store = PostgresStore(dsn, name)
