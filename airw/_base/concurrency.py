@@ -10,12 +10,16 @@ from typing import TypeVar, TypeVarTuple, cast
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+from anyio.lowlevel import RunVar
 
 from airw._base.fairness import note_work
 
 T = TypeVar("T")
 R = TypeVar("R")
 Args = TypeVarTuple("Args")
+
+_MOST_AT_ONCE = 8  # turns; with half a millisecond each, all else on the event loop waits for a few milliseconds
+_TURNS: RunVar[anyio.Semaphore] = RunVar("_TURNS")  # of each event loop
 
 
 async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
@@ -104,6 +108,22 @@ async def map_bounded(function: Callable[[T], Awaitable[R]], items: Sequence[T],
             for _ in range(min(limit, len(items))):
                 group.start_soon(work)
     return cast("list[R]", results)
+
+
+async def take_turn() -> None:
+    """Pass a checkpoint before a short piece of work, in turn with others that are ready.
+
+    An event loop runs everything that is ready before it looks at timers and sockets again. If a hundred walks were
+    ready, all else would wait for a hundred pieces of work. Therefore few take their turn at once, and the others
+    queue.
+    """
+    turns = _TURNS.get(None)
+    if turns is None:
+        turns = anyio.Semaphore(_MOST_AT_ONCE, fast_acquire=True)
+        _TURNS.set(turns)
+    # It is free again before the work begins: what has its turn may wait for anything, such as another walk.
+    async with turns:
+        await anyio.lowlevel.checkpoint()
 
 
 class Pacer:

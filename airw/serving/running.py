@@ -4,6 +4,7 @@ A server that stops takes no new connections, answers the requests it has, and t
 """
 
 import asyncio
+import gc
 import logging
 import socket
 import warnings
@@ -114,6 +115,19 @@ def listen(host: str, port: int, *, max_stall: float = 60.0) -> socket.socket:
     return listener
 
 
+def spare_collector() -> None:
+    """Make Python's collector of cycles stop this process seldom, and not for long.
+
+    A full collection looks at every object while all requests wait: 60 ms for the modules that are loaded. With a
+    thousand walks, a third of the time went there. Yet requests and walks leave almost no cycles.
+
+    The settings are those of the whole process, so an application that others run does not change them.
+    """
+    gc.collect()
+    gc.freeze()  # what is there now stays, and need not be looked at again
+    gc.set_threshold(10_000, 5, 10)
+
+
 class GracefulServer(uvicorn.Server):
     """A server of uvicorn that loses no request when it stops.
 
@@ -137,6 +151,7 @@ class GracefulServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and set the event `has_started`."""
         await super().startup(sockets)
+        spare_collector()
         self.has_started.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

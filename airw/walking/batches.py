@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from types import TracebackType
 from typing import Any
 
-import anyio.lowlevel
-
+from airw._base.concurrency import take_turn
 from airw.values import SearchHit
 from airw.walking.run import WalkRun, to_exception
 
@@ -66,7 +65,7 @@ class WalkBatches(AsyncGenerator[Sequence[SearchHit], None]):
         return batch
 
     async def _work(self) -> Sequence[SearchHit] | None:
-        await anyio.lowlevel.checkpoint()
+        await take_turn()
         while await self._steps.advance():
             batch = self._pop_batch()
             if batch:

@@ -6,8 +6,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, TypeAlias
 
-import anyio.lowlevel
-
+from airw._base.concurrency import take_turn
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
 from airw.walking.committed import CommittedNode
@@ -221,7 +220,7 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         return None
 
     async def _work(self) -> bool:
-        await anyio.lowlevel.checkpoint()
+        await take_turn()
         return await self._steps.advance()
 
     def _events_of_step(self) -> Iterator[WalkEvent]:

@@ -8,10 +8,10 @@ from itertools import islice
 from types import EllipsisType, TracebackType
 from typing import Any, Self
 
-import anyio.lowlevel
 import numpy as np
 
 from airw._base.checks import check_count, check_query
+from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import Limits, SearchHit
@@ -346,7 +346,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     async def _work(self) -> SearchHit | None:
         # Trio and asyncio check for cancellation at checkpoints only, and a policy may never wait.
-        await anyio.lowlevel.checkpoint()
+        await take_turn()
         while await self._steps.advance():
             hit = self._steps.pop_hit()
             if hit is not None:

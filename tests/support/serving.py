@@ -23,7 +23,7 @@ from pathlib import Path
 import uvicorn
 
 from airw.serving import app
-from airw.serving.running import listen
+from airw.serving.running import listen, spare_collector
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -346,6 +346,7 @@ def _main():
     listener = socket.socket(fileno=descriptor)
     module, _, name = plan["factory"].partition(":")
     application = getattr(importlib.import_module(module), name)(*plan["arguments"])
+    spare_collector()  # as `airw serve` does
     server = _Server(uvicorn.Config(application, **plan["settings"]), lambda: print("started", flush=True))
     with suppress(KeyboardInterrupt):  # uvicorn raises the signal again that has ended it
         asyncio.run(server.serve(sockets=[listener]))
