@@ -1,11 +1,11 @@
 """What HTTP adds to a walk, how soon its first event comes, and many walks at once.
 
 The servers run in processes of their own, on the loopback. The peer is an endpoint of Starlette that walks the same
-walk and sends each event as it comes, without limits, rights, heartbeats and final ranking.
+walk and sends the same events, without limits, rights, heartbeats, a log, and a watch for clients that leave.
 """
 
 import asyncio
-import json
+import re
 import statistics
 import time
 
@@ -18,8 +18,14 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 import airw
+from airw.cli import main as run_airw
 from airw.policies.specs import policy_from_spec
+from airw.serving.event_streams import encode_event, to_messages
+from airw.serving.stream_budgets import StreamBudget
 from tests.benchmarks.results import run_in_turn
+from tests.support.malformed import attack
+from tests.support.restarts import Load, restart, wait_for
+from tests.support.serve_command import run_serve
 from tests.support.served_corpora import CHAIN_POLICY, CHAIN_WALK, make_chain
 from tests.support.serving import MEGABYTE, memory_of, serve_in_process
 from tests.support.sse_clients import read_stream, read_streams
@@ -28,29 +34,34 @@ QUESTION = "What does a walk over HTTP cost?"
 LIMITS = {"max_streams": 4_000, "max_streams_per_client": 4_000, "max_waiting": 4_000, "max_wait": 120, "max_hops": 999}
 ROUNDS, WALKS = 5, 20
 CALL, STEPS = 0.010, 24
+WORKERS = 8
+MALFORMED = 10_000
+_SECONDS = re.compile(rb'"seconds": [^,]+')  # of a summary; all other bytes of a walk are the same each time
 
 
 def bare_app(count, nodes):
-    """Return a short application that walks, and sends each event as it comes.
+    """Return a short application that walks, and sends the events that airw sends.
 
-    `/traverse` walks; `/same` sends the bytes of its first walk again, without one.
+    `/traverse` walks; `/same` sends the pieces of its first walk again, without one.
     """
     corpus = make_chain(count)
     kept = []
 
     async def walk():
-        policy, frames = policy_from_spec(CHAIN_POLICY), []
-        async for event in airw.traverse("keys", corpus, policy=policy, node_budget=nodes).events(edges=False):
-            value = event.to_dict()
-            frames.append(f"id: {len(frames)}\nevent: {value['type']}\ndata: {json.dumps(value)}\n\n")
-            yield frames[-1]
-        yield "id: end\nevent: end\ndata: {}\n\n"
-        kept[:] = frames
+        policy, pieces, first, is_last = policy_from_spec(CHAIN_POLICY), [], 1, False
+        stream = airw.traverse("keys", corpus, policy=policy, node_budget=nodes)
+        messages = to_messages(stream, edges=False, best=None, budget=StreamBudget())
+        while not is_last:
+            ready = await messages.read()
+            numbered = enumerate(ready, first)
+            pieces.append("".join(encode_event(number, each, each.make_data()) for number, each in numbered))
+            first, is_last = first + len(ready), ready[-1].is_last
+            yield pieces[-1]
+        kept[:] = pieces
 
     async def again():
-        for frame in kept:
-            yield frame
-        yield "id: end\nevent: end\ndata: {}\n\n"
+        for piece in kept:
+            yield piece
 
     def answer(make):
         async def send(request: Request):
@@ -84,11 +95,12 @@ def test_what_http_adds_to_a_walk(results, nodes):
 
     def read_from(server, path="/traverse"):
         seconds, readings = read_streams(server.port, fields, WALKS, at_once=1, path=path)
-        assert all(reading.is_complete for reading in readings)
+        assert {_SECONDS.sub(b"", reading.data) for reading in readings} == {expected}
         return seconds
 
     bare_server = serve_in_process("tests.benchmarks.bench_serving:bare_app", 500, nodes)
     with chain_server(count=500) as served, bare_server as bare:
+        expected = _SECONDS.sub(b"", read_streams(served.port, fields, 1, at_once=1)[1][0].data)
         ways = {
             "airw": lambda: read_from(served),
             "library": walk_here,
@@ -189,3 +201,73 @@ def test_gap_of_the_loop_under_load(results, count):
         idle, busy = asyncio.run(main(server))
     print(f"\nlongest gap of the loop: {1e3 * idle:.1f} ms idle, {1e3 * busy:.1f} ms beside {count} walks")
     results.amount(QUESTION, f"longest gap of the loop beside {count} walks", [1e3 * (busy - idle)], unit="ms", goal=50)
+
+
+@pytest.fixture
+def notes(tmp_path, monkeypatch):
+    """The file of a corpus of 1,000 linked notes, which `airw serve` knows as `notes`."""
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for at in range(1_000):
+        (folder / f"n{at:03}.md").write_text(f"Signing keys of door {at}. See [[n{at + 1:03}]].", encoding="utf-8")
+    assert run_airw(["build", str(folder), "--embedder", "light"]) == 0
+    return tmp_path / "home" / "corpora" / "notes.airw"
+
+
+def test_8_workers_on_one_file(results, notes):
+    """64 walks of 16 clients, answered by one process or by eight."""
+    fields = {"corpus": "notes", "query": "signing keys", "node_budget": 50}
+    plan = ["tests.support.serving:serve_files", [str(notes)], {}]
+
+    def walk_at(server):
+        seconds, readings = read_streams(server.port, fields, 64, at_once=16)
+        assert all(reading.is_complete for reading in readings)
+        return seconds
+
+    with serve_in_process(*plan) as alone, serve_in_process(*plan, workers=WORKERS) as crew:
+        ways = {"airw": lambda: walk_at(crew), "1 worker": lambda: walk_at(alone)}
+        for way in ways.values():
+            way()
+            way()
+        rounds = run_in_turn(ways, rounds=ROUNDS, scale=1e3 / 64)
+    results.compare(QUESTION, f"a walk of 50 notes, {WORKERS} workers on one file", rounds, {"1 worker": None})
+
+
+def test_requests_lost_by_rolling_restarts(results, notes):
+    """Five clients, one of which writes, while both workers are replaced again and again."""
+
+    async def main(server):
+        load, restarts = Load(server.url), 0
+        async with anyio.create_task_group() as tasks:
+            for send in [load.search_with_new_connections, load.search_with_one_connection] * 2:
+                tasks.start_soon(send)
+            tasks.start_soon(load.write, "new")
+            while load.answers < 1_000:
+                at_least = load.answers + 100
+                await wait_for(lambda: load.answers >= at_least)  # noqa: B023 - it is called here
+                await restart(server)
+                restarts += 1
+            load.is_over = True
+        return load, restarts
+
+    options = ["notes", "--workers", 2, "--write", "notes", "--limit", "max_wait=30"]
+    with run_serve(*options) as server:
+        load, restarts = anyio.run(main, server)
+    print(f"\n{restarts} restarts: {load.answers} requests answered, {len(load.failures)} lost or refused")
+    lost = [float(len(load.failures))]
+    results.amount(QUESTION, "lost of 1,000 requests beside rolling restarts", lost, unit="requests", goal=0)
+
+
+def test_malformed_requests(results, notes):
+    """10,000 malformed requests of 16 clients, and 1,000 correct ones among them."""
+    with serve_in_process("tests.support.serving:serve_files", [str(notes)], {"writable": ["notes"]}) as server:
+        answers = attack(server.port, 0, MALFORMED)
+    errors, correct = len(answers.failures), answers.correct
+    print(f"\n{answers.statuses.total():,} answers to malformed requests: {dict(sorted(answers.statuses.items()))}")
+    print(f"{correct.total():,} correct requests among them: {dict(correct)}")
+    refused = correct.total() - correct[200]
+    results.amount(QUESTION, "5xx answers to 10,000 malformed requests", [float(errors)], unit="answers", goal=0)
+    results.amount(
+        QUESTION, "1,000 correct requests among them: not answered 200", [float(refused)], unit="requests", goal=0
+    )

@@ -1,9 +1,5 @@
 """Malformed requests on a socket: no error of the server, and correct ones are answered."""
 
-import threading
-from collections import Counter
-from random import Random
-
 import anyio
 import pytest
 from hypothesis import given, settings
@@ -13,13 +9,11 @@ from airw import build, from_mapping
 from airw.serving import app
 from airw.stores import MemoryStore
 from tests.support.drawing import examples
-from tests.support.malformed import KINDS, SEARCH, draw_request, send_malformed
+from tests.support.malformed import CORRECT, KINDS, attack, send_malformed
 from tests.support.serving import MEGABYTE, Wire, exchange, request_bytes, serve, serve_in_process
 from tests.support.waiting import wait_until
 
 NOTES = {"a": "signing keys [[b]]", "b": "cake and keys", "c": "doors"}
-GOOD = request_bytes("POST", "/search", SEARCH)
-THREADS = 16
 
 
 @pytest.fixture(scope="module")
@@ -55,37 +49,15 @@ def test_a_malformed_request_is_not_an_error_of_the_server(server, kind, random)
 
 @pytest.mark.slow
 def test_10_000_malformed_requests_fail_nothing_and_hold_no_memory(corpus_file):
-    """Requests are sent by 16 threads; after each tenth, the same thread sends a correct one."""
-    statuses, wrong, valid, lock = Counter(), [], Counter(), threading.Lock()
-
-    def attack(port, start, end):
-        random = Random(f"malformed {start}")
-        for at in range(start, end, THREADS):
-            kind, pieces = draw_request(random)
-            answers = send_malformed(port, pieces, random, seconds=0.02 if kind == "cut" else 0.3)
-            answer = exchange(port, GOOD).status if at % 10 == 0 else None
-            with lock:
-                statuses.update(answers)
-                wrong.extend((status, kind, b"".join(pieces)[:500]) for status in answers if status >= 500)
-                if answer is not None:
-                    valid[answer] += 1
-
-    def attack_all(port, start, end):
-        threads = [threading.Thread(target=attack, args=(port, start + at, end)) for at in range(THREADS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
     with serve_in_process("tests.support.serving:serve_files", [corpus_file], {"writable": ["notes"]}) as server:
-        attack_all(server.port, 0, 2_000)
+        answers = attack(server.port, 0, 2_000)
         after_some = server.memory()
-        attack_all(server.port, 2_000, 10_000)
+        answers.add(attack(server.port, 2_000, 10_000))
         growth = server.memory() - after_some
-        assert exchange(server.port, GOOD).status == 200
-    assert wrong == []
-    assert valid == {200: 1_000}
-    assert set(statuses) <= {
+        assert exchange(server.port, CORRECT).status == 200
+    assert answers.failures == []
+    assert answers.correct == {200: 1_000}
+    assert set(answers.statuses) <= {
         100,
         200,
         204,
@@ -104,7 +76,7 @@ def test_10_000_malformed_requests_fail_nothing_and_hold_no_memory(corpus_file):
         421,
         422,
         431,
-    }, statuses
+    }, answers.statuses
     assert growth < 30 * MEGABYTE
 
 
@@ -113,7 +85,7 @@ def test_requests_that_never_end_hold_up_no_other_client(corpus_file):
     """300 clients send headers, and 100 send bodies, one byte at a time."""
     head = request_bytes("POST", "/search", content_length="1000", content_type="application/json")
     with serve_in_process("tests.support.serving:serve_files", [corpus_file]) as server:
-        assert exchange(server.port, GOOD).status == 200  # the corpus is open
+        assert exchange(server.port, CORRECT).status == 200  # the corpus is open
         slow = [Wire(server.port) for _ in range(400)]
         try:
             for at, wire in enumerate(slow):
@@ -121,8 +93,8 @@ def test_requests_that_never_end_hold_up_no_other_client(corpus_file):
             for round in range(5):
                 for at, wire in enumerate(slow):
                     wire.send(head[20 + round : 21 + round] if at < 300 else b" ")
-                assert [exchange(server.port, GOOD, source="127.0.0.2").status for _ in range(5)] == [200] * 5
+                assert [exchange(server.port, CORRECT, source="127.0.0.2").status for _ in range(5)] == [200] * 5
         finally:
             for wire in slow:
                 wire.abort()
-        wait_until(lambda: exchange(server.port, GOOD).status == 200)
+        wait_until(lambda: exchange(server.port, CORRECT).status == 200)

@@ -6,10 +6,13 @@
 import json
 import random as randomness
 import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from tests.support.serving import Wire, request_bytes
+from tests.support.serving import Wire, exchange, request_bytes
 
 SEARCH = {"corpus": "notes", "query": "signing keys", "k": 3}
 WALK = {"corpus": "notes", "query": "signing keys", "node_budget": 5}
@@ -46,6 +49,8 @@ ENDPOINTS = [
         }.items()
     ),
 ]
+CORRECT = request_bytes("POST", "/search", SEARCH)
+_THREADS = 16
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 _NEVER = b"\x00never\x00"  # a mark that no answer contains
 
@@ -430,3 +435,48 @@ def send_malformed(port, pieces, random, *, seconds):
 
 def _statuses(data):
     return [int(status) for status in _STATUS.findall(data)]
+
+
+@dataclass
+class Answers:
+    """The answers to many malformed requests, and to the correct ones among them.
+
+    Attributes:
+        statuses: The number of answers to malformed requests, by their status.
+        failures: Those that are errors of the server, each with its request.
+        correct: The number of answers to correct requests, by their status.
+    """
+
+    statuses: Counter[int] = field(default_factory=Counter)
+    failures: list = field(default_factory=list)
+    correct: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other):
+        self.statuses += other.statuses
+        self.failures += other.failures
+        self.correct += other.correct
+
+
+def attack(port, start, end):
+    """Send malformed requests with 16 threads; return the `Answers`.
+
+    The requests have the numbers from `start` to `end`. After each tenth, the same thread sends a correct one.
+    """
+    answers = Answers()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for some in threads.map(lambda first: _attack_alone(port, first, end), range(start, start + _THREADS)):
+            answers.add(some)
+    return answers
+
+
+def _attack_alone(port, start, end):
+    """Send every sixteenth of the requests."""
+    random, answers = randomness.Random(f"malformed {start}"), Answers()
+    for at in range(start, end, _THREADS):
+        kind, pieces = draw_request(random)
+        statuses = send_malformed(port, pieces, random, seconds=0.02 if kind == "cut" else 0.3)
+        answers.statuses.update(statuses)
+        answers.failures += [(status, kind, b"".join(pieces)[:500]) for status in statuses if status >= 500]
+        if at % 10 == 0:
+            answers.correct[exchange(port, CORRECT).status] += 1
+    return answers

@@ -1,7 +1,6 @@
 """Corpora that a test serves: a chain of artifacts whose store counts its calls."""
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import replace
 from itertools import pairwise
@@ -15,14 +14,12 @@ from airw.links import extractor_from
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
+from tests.support.heartbeat import Heartbeat
 
 # Each step of this walk commits one more artifact of the chain, at the cost of two calls.
 CHAIN_POLICY = {"name": "personalized-page-rank", "params": {"roots": ["n00000"], "width": 1}}
 CALLS_A_STEP = 2
 CHAIN_WALK = {"corpus": "chain", "query": "keys", "policy": CHAIN_POLICY, "node_budget": 1_000}
-
-
-_TICK = 0.001  # seconds
 
 
 def name_at(at):
@@ -63,29 +60,22 @@ def chain_app(options):
     """Return the application of a chain, for `serve_in_process`.
 
     `limits` are those of the server. `GET /gap` returns the longest time in which the event loop was held up since the
-    last such request, in seconds.
+    last such request, in seconds; see `Heartbeat`.
     """
     limits = ServingLimits(**options.pop("limits", {}))
-    text = "keys " * options.pop("words", 1)
+    text = " ".join(["keys"] * options.pop("words", 1))
     application = app([make_chain(**options, text=text)], limits=limits)
     application.router.routes.append(Route("/gap", _Ticker().answer))
     return application
 
 
 class _Ticker:
-    """Measures how long the event loop is held up."""
+    """Measures how long the event loop is held up, by a heartbeat on it."""
 
     def __init__(self):
-        self._task, self._longest = None, 0.0
+        self._heart, self._task = Heartbeat(), None
 
     async def answer(self, request):
-        if self._task is None:
-            self._task = asyncio.create_task(self._tick())
-        longest, self._longest = self._longest, 0.0
+        self._task = self._task or asyncio.create_task(self._heart.beat())
+        longest, self._heart.lag = self._heart.lag, 0.0
         return JSONResponse(longest)
-
-    async def _tick(self):
-        while True:
-            start = time.perf_counter()
-            await asyncio.sleep(_TICK)
-            self._longest = max(self._longest, time.perf_counter() - start - _TICK)
