@@ -12,7 +12,7 @@ from starlette.types import Message as ASGIMessage
 from starlette.types import Receive, Scope, Send
 
 from airw._base.checks import check_count, check_seconds
-from airw._base.concurrency import first_error, offload_if
+from airw._base.concurrency import first_error, offload_if, take_turn
 from airw._base.json import iter_json
 from airw._base.messages import short_repr
 from airw.discovery.discovery import DiscoveryStream
@@ -291,6 +291,7 @@ class _Sending:
                 ready = await messages.read()
             is_last = bool(ready) and ready[-1].is_last
             first = self._count + 1
+            await take_turn()  # encoding and sending are work, too
             await self.send(await self._encode_all(ready), more=not is_last)
             self._count_hits(ready, first)
             if is_last:
