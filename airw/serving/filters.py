@@ -55,7 +55,7 @@ def is_shown(field: str, value: Any, folders: Sequence[PurePath] = ()) -> bool:
 
 
 def _names_of(field: str) -> set[str]:
-    """Return the names that a dotted field may have: it is a way into nested fields, or one name."""
+    """Return the names that a field may have: with dots, a way into nested fields or one."""
     return {field, field.rpartition(".")[2]}
 
 

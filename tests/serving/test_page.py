@@ -586,7 +586,7 @@ def test_large_walks_are_listed_and_drawn_within_bounds(browser):
 
 
 def test_a_burst_of_hits_leaves_frames_between(browser):
-    """A thousand hits arrive at once; the page goes on painting, and answers to what its reader does."""
+    """A page that receives a thousand hits at once goes on painting, and answers its reader."""
     ids = [f"a{number}" for number in range(1_000)]
     corpus = make_titled({"hub": "keys", **dict.fromkeys(ids, "keys and doors " * 50)}, {"hub": {"part": ids}})
     with page_of(browser, corpus) as address:
