@@ -32,7 +32,7 @@ def test_each_command_of_the_page_answers_as_the_page_says(tmp_path, monkeypatch
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
     assert main(["build", str(ROOT / "examples/data/eips"), "--embedder", "light"]) == 0
     blocks = BLOCK.findall(PAGE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     with run_serve("eips", "--write", "eips") as server:
         for command, expected in blocks:
             here = command.replace("http://127.0.0.1:8000/", server.url)
