@@ -152,7 +152,7 @@ class TestBudget:
         texts = [text.split("---\n")[-1].strip() for text in NOTES.values()]
         passage = {"text": "only a passage of it", "json": '"content_truncated": true', "records": " truncated=true\n"}
         seen = set()
-        for most in range(900, len(whole) + 1_000, 499):
+        for most in range(900, len(whole) + 1_000, 997):
             text = output_of("--walk", "index.md", "--note", "long.md", "--format", form, "--max-chars", most)
             assert len(text) <= most
             content = "\n".join(note["content"] for note in json.loads(text)["notes"]) if form == "json" else text

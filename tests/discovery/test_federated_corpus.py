@@ -60,10 +60,13 @@ async def whole_story(split, policy, store=None, **options):
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
-SOONER = ("Eager", "LinkWalk", "Mmr", "PathCoverage", "PersonalizedPageRank")  # the others are left to the slow part
+SOONER = ("PathCoverage", "PersonalizedPageRank")  # the others are left to the slow part
 WALKED = [
     *(pytest.param("asyncio", name, marks=[pytest.mark.slow] * (name not in SOONER)) for name in POLICIES),
-    *(pytest.param("trio", name, marks=pytest.mark.slow) for name in SOONER if name != "PathCoverage"),
+    *(
+        pytest.param("trio", name, marks=pytest.mark.slow)
+        for name in ("Eager", "LinkWalk", "Mmr", "PersonalizedPageRank")
+    ),
 ]
 
 

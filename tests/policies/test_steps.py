@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.drawn_walks import compare_with_and_without_steps
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(draw=st.randoms(use_true_random=False))
 async def test_they_are_equal(draw):
     await compare_with_and_without_steps(draw)

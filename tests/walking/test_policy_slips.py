@@ -240,6 +240,7 @@ class Stubborn(Exception):
         raise OSError("no notes")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("notes", [None, 5, "note", ("note",), ["note", None]], ids=repr)
 @pytest.mark.parametrize("method", ["seed", "score", "expand", "to_hits", "node_id", "edge_of", "stop", "rank"])
 async def test_an_error_with_strange_notes_is_raised_unchanged(method, notes):

@@ -669,6 +669,7 @@ async def test_infinite_scores_are_allowed_and_null_in_json():
 STAGES = ["seed", "score", "select", "expand", "node_id", "stop", "to_hits", "edge_of"]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("what", STAGES)
 @pytest.mark.parametrize("kind", [KeyError, RuntimeError, TypeError, TimeoutError, StopIteration, StopAsyncIteration])
 async def test_an_error_of_a_policy_ends_the_walk_as_itself_with_a_note(what, kind):
