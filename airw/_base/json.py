@@ -109,7 +109,10 @@ _LIGHT = 8_000  # characters
 
 
 def _weigh(value: Any) -> int:
-    """Return about how many characters the JSON of a value has; if it is not light, perhaps too few."""
+    """Return about how many characters the JSON of a value has.
+
+    It stops counting once the value is not light.
+    """
     if isinstance(value, str):
         return len(value) + 4
     if not isinstance(value, dict | list | tuple):

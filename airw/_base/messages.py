@@ -84,9 +84,9 @@ def short_repr(value: object) -> str:
 
 
 def _cut(value: object, places: Iterator[int]) -> object:
-    """Return a value without what the beginning of its `repr` does not show: that of megabytes takes long.
+    """Return a value without what the beginning of its `repr` does not show.
 
-    Each item of a list takes a place, and is at least a character.
+    The `repr` of megabytes takes long. Each item of a list takes a place, and is at least a character.
     """
     if isinstance(value, str | bytes | bytearray):
         return value[:_MAX_REPR] if len(value) > _MAX_REPR else value

@@ -336,7 +336,9 @@ class RemoteStore:
 
 
 def _without_duplicates(name: str, ids: Sequence[T]) -> tuple[Sequence[T], list[int] | None]:
-    """Return the different ids, and for each id its place among them; `None` if all are different.
+    """Return the different ids, and for each id its place among them.
+
+    Without duplicates there are no places: `None`.
 
     Raises:
         ArgumentError: If one is a list or an object.

@@ -1,4 +1,4 @@
-"""Answers in JSON: encoded in a thread, and sent in pieces under a budget of what clients have not taken yet."""
+"""Answers in JSON: encoded and sent in pieces, under a budget of unread bytes."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +91,7 @@ class _Held:
 
 
 class UnsentAnswers:
-    """Counts the bytes of long answers that clients have not taken yet, and refuses or cuts what is too much.
+    """Counts the bytes of long answers that clients have not taken yet.
 
     If an answer does not fit, those that were not read for longest are cut, once nothing of them was taken for a
     second. If that does not make room, the answer is refused. So clients that read nothing keep others waiting only

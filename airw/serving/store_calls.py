@@ -171,7 +171,9 @@ def _check_counts(method: str, arguments: list[Any], options: Mapping[str, Any],
 async def _call_in_slices(
     corpus: OpenCorpus[Any], method: str, arguments: list[Any], options: dict[str, Any], *, most: int
 ) -> Any:
-    """Call a method about some items at a time, so that an answer that is too long is seen before it is whole.
+    """Call a method about some items at a time.
+
+    So an answer that is too long is seen before it is whole.
 
     Raises:
         AnswerTooLarge: If the answer is known to have more than `most` bytes.

@@ -128,6 +128,7 @@ class Holding:
     search_vectors = search_text = get_records
 
 
+@pytest.mark.asyncio_only
 async def test_a_body_that_waits_for_its_turn_stays_bytes():
     """It is parsed once its request runs: what is wrong with it is told then, and not before."""
     async with notes() as corpus, anyio.create_task_group() as tasks:
