@@ -15,6 +15,7 @@ AirwError
 │   ├── StoreCorrupt:                          a file is damaged, foreign, or from a newer version
 │   └── RemoteError:                           a server of corpora cannot be reached, refuses or answers nonsense
 ├── PolicyError:                               a walk policy broke its contract
+├── WalkNotExtendable (RuntimeError):          a walk cannot go on from where it stands
 ├── RerankerError:                             a reranker failed or returned unusable scores
 │   └── RerankerUnavailable (ValueError):      a package or model that a reranker needs is missing
 ├── ChatError:                                 a language model's server failed or returned no text
@@ -59,6 +60,7 @@ __all__ = [
     "StoreCorrupt",
     "StoreError",
     "UnknownFieldWarning",
+    "WalkNotExtendable",
 ]
 
 
@@ -127,6 +129,10 @@ class RemoteError(StoreError):
 
 class PolicyError(AirwError):
     """A walk policy broke its contract with the walk."""
+
+
+class WalkNotExtendable(AirwError, RuntimeError):
+    """A walk cannot go on from where it stands; another walk with larger limits can."""
 
 
 class RerankerError(AirwError):

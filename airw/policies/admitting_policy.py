@@ -1,8 +1,9 @@
 """The base class of policies that admit only some neighbours in each step."""
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,9 +17,8 @@ from airw.policies._several_corpora import Id
 from airw.policies._shared_fields import ID, Edges, field_values, find_artifacts
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, to_nodes
-from airw.protocols import OpenCorpus
 from airw.values import Record
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import Columns, CommittedNode, Frontier, WalkState
 
 B = TypeVar("B", bound="AdmittingMemory")
 
@@ -46,6 +46,20 @@ class Node:
     embedding: Floats
     metadata: dict[str, Any] = field(default_factory=dict)
     extra_metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Admission(NamedTuple):
+    """The artifacts that a step admits.
+
+    Args:
+        positions: Their positions, nearest first.
+        reached_again: Those that were discovered before, and wait no more.
+        rest: With `edges`, the positions of artifacts that wait for another field value.
+    """
+
+    positions: NDArray[np.intp]
+    reached_again: Collection[Id] = ()
+    rest: Mapping[Id, int] = MappingProxyType({})
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +91,16 @@ class AdmittingMemory(ArtifactMemory):
         self.rows = reserve(old_rows, end)
         self.rows[self.row_count : end] = rows
         self.row_count = end
+
+    def keep_admission(self, admission: Admission) -> None:
+        """Note what a step admits.
+
+        Call it after the last `await` of `select`: a call that a deadline cancelled is repeated.
+        """
+        for id in admission.reached_again:
+            del self.not_admitted[id]
+        self.not_admitted.update(admission.rest)
+        self.last_neighbors = {}
 
     def to_node(self, id: Id, record: Record, depth: int, embedding: Floats) -> Node:
         """Return an artifact that was scored as a `Node`."""
@@ -129,12 +153,15 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         start = await self._find_start(state, store, self.start_k)
         return await self._to_seeds(state, start, store)
 
-    async def _keep_vectors(
-        self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: OpenCorpus[object], setting: str = ""
-    ) -> None:
-        """Store the vector of each artifact's best surface in memory, by position; one store call."""
+    async def _score_and_keep_vectors(
+        self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable, setting: str = ""
+    ) -> NDArray[np.float64]:
+        """Score artifacts, and keep the vector of each one's best surface by position; one store call."""
         vectors = require(store, "vectors_of", self._name, setting)
-        state.memory.add_rows(await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors))
+        rows = await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors)
+        scores = await super().score(state, nodes, store)
+        state.memory.add_rows(rows)
+        return scores
 
     @property
     @override
@@ -158,8 +185,16 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         to_expand = super()._filter_crossable(memory, committed)
         if self.max_traverse is not None:
             to_expand = to_expand[: self.max_traverse - memory.traverse_count]
-            memory.traverse_count += len(to_expand)
         return to_expand
+
+    @override
+    async def expand(
+        self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[Any]] | Columns:
+        neighbors = await super().expand(state, committed, store)
+        if self.max_traverse is not None:
+            state.memory.traverse_count += len(self._filter_crossable(state.memory, committed))
+        return neighbors
 
     @override
     async def _neighbors_by_fields(
@@ -169,14 +204,17 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         memory = state.memory
         by_depth = sorted(committed, key=lambda entry: entry.depth)
         values_of = await self._field_values(state, by_depth, store, edges)
+        followed: set[Any] = set()
         for id, values in values_of.items():
-            values_of[id] = [value for value in values if value.key not in memory.followed_values]
-            memory.followed_values.update(value.key for value in values_of[id])
+            new = [each for each in values if each.key not in followed and each.key not in memory.followed_values]
+            values_of[id] = new
+            followed.update(each.key for each in new)
         new_values = [value for values in values_of.values() for value in values]
         artifacts = await find_artifacts(new_values, require(store, "matching", self._name, "edges=..."))
         memory.last_neighbors = dict.fromkeys(id for ids in artifacts.values() for id in ids)
         neighbors = [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
         await self._read_found(state, committed, neighbors, store)
+        memory.followed_values |= followed
         return neighbors
 
     @override
@@ -197,17 +235,16 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if record is not None
         ]
 
-    def _admit(self, state: WalkState[B], frontier: Frontier) -> NDArray[np.intp]:
-        """Return the positions to admit: the whole start, or the `adjacent_k` nearest of a step."""
+    def _admit(self, state: WalkState[B], frontier: Frontier) -> Admission:
+        """Return what to admit: the whole start, or the `adjacent_k` nearest of a step."""
         live = self._selectable(state, frontier)
         fresh = live[live >= frontier.fresh.start].tolist()
         # 1. The start is admitted as the search ordered it.
         if not state.visited:
-            return np.array(fresh, np.intp)
-        memory = state.memory
-        last_neighbors, not_admitted, memory.last_neighbors = memory.last_neighbors, memory.not_admitted, {}
+            return Admission(np.array(fresh, np.intp))
+        memory, last_neighbors = state.memory, state.memory.last_neighbors
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
-        reached_again = {not_admitted.pop(id): id for id in last_neighbors if id in not_admitted}
+        reached_again = {memory.not_admitted[id]: id for id in last_neighbors if id in memory.not_admitted}
         id_of = dict(sorted(reached_again.items())) | dict(zip(fresh, memory.ids_at(frontier, fresh), strict=True))
         positions, ids = np.fromiter(id_of, np.intp, len(id_of)), list(id_of.values())
         # 3. The nearest are admitted, ties in order of discovery.
@@ -222,11 +259,10 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         rest = order[len(order) if limit is None else limit :].tolist()
         # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
         #    once more.
-        if self.edges is not None:
-            not_admitted.update((ids[index], int(positions[index])) for index in rest)
-        elif self.keeps_frontier:
+        waiting_on = {ids[row]: int(positions[row]) for row in rest} if self.edges is not None else {}
+        if self.edges is None and self.keeps_frontier:
             frontier.drop(positions[rest].tolist())
-        return positions[order[:limit]]
+        return Admission(positions[order[:limit]], list(reached_again.values()), waiting_on)
 
     def _admission_limit(self, state: WalkState[B], neighbors: Collection[Id], candidates: Container[Id]) -> int | None:
         """Return how many candidates `adjacent_k` admits; `None` for all.

@@ -46,7 +46,11 @@ class Eager(AdmittingPolicy[AdmittingMemory]):
 
     def select(self, state: State, frontier: Frontier) -> Sequence[int]:
         """Commit all admitted artifacts."""
-        admitted: list[int] = [] if self._has_enough(state) else self._admit(state, frontier).tolist()
+        if self._has_enough(state):
+            return self._select_nothing(state, frontier)
+        admission = self._admit(state, frontier)
+        state.memory.keep_admission(admission)
+        admitted: list[int] = admission.positions.tolist()
         return admitted or self._select_nothing(state, frontier)
 
     def stop(self, state: State) -> bool:

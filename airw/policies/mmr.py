@@ -181,22 +181,22 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         self, state: State, nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
     ) -> NDArray[np.float64]:
         """Score by the cosine of the best surface, and keep its vector; one store call."""
-        await self._keep_vectors(state, nodes, store)
-        return await super().score(state, nodes, store)
+        return await self._score_and_keep_vectors(state, nodes, store)
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Choose artifacts up to and including the first one above the depth cap.
 
         The neighbours of that one compete for the next choice.
         """
-        memory, admitted = state.memory, self._admit(state, frontier)
-        if len(admitted):
-            memory.pool.admit(admitted, frontier.scores[admitted], memory.rows[admitted])
         picks = 1 if state.max_depth is None else _MAX_PICKS
-        return await offload_if(memory.pool.size * picks > _OFFLOAD_ABOVE, self._choose, state, frontier)
+        return await offload_if(state.memory.pool.size * picks > _OFFLOAD_ABOVE, self._choose, state, frontier)
 
     def _choose(self, state: State, frontier: Frontier) -> list[int]:
-        memory = state.memory
+        memory, admission = state.memory, self._admit(state, frontier)
+        memory.keep_admission(admission)
+        admitted = admission.positions
+        if len(admitted):
+            memory.pool.admit(admitted, frontier.scores[admitted], memory.rows[admitted])
         room = memory.pool.count if self.select_k is None else self.select_k - len(state.results)
         chosen: list[int] = []
         for _ in range(min(room, _MAX_PICKS)):

@@ -181,7 +181,7 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         """Score by the cosine of the best surface, for admission; one store call."""
         if self._has_scorer:
             setting = "scorer=..." if self.path_scorer is None else "path_scorer=..."
-            await self._keep_vectors(state, nodes, store, setting)
+            return await self._score_and_keep_vectors(state, nodes, store, setting)
         return await super().score(state, nodes, store)
 
     async def select(self, state: State, frontier: Frontier) -> Sequence[int]:
@@ -191,10 +191,11 @@ class Scored(AdmittingPolicy[ScoredMemory]):
         """
         if self._has_enough(state):
             return self._select_nothing(state, frontier)
-        pool = state.memory.pool
-        admitted = np.sort(self._admit(state, frontier)).tolist()
+        pool, admission = state.memory.pool, self._admit(state, frontier)
+        admitted = np.sort(admission.positions).tolist()
         pool.update(zip(admitted, await self._scores(state, frontier, admitted), strict=True))
         best = await offload_if(len(pool) > _OFFLOAD_ABOVE, _sort_pool, pool)
+        state.memory.keep_admission(admission)
         selected = self._choose(state, frontier, best)
         ids = state.memory.ids_at(frontier, selected)
         state.memory.selected_scores.update(zip(ids, map(pool.pop, selected), strict=True))

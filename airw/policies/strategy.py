@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from airw._base.arrays import Floats, NDArray
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import ArgumentError, PolicyError
+from airw.errors import ArgumentError, PolicyError, WalkNotExtendable
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
 from airw.policies._seeding import Seeding
@@ -235,6 +235,7 @@ class StrategyMemory(AdmittingMemory):
         nodes: The nodes that were passed to `iteration`, by id.
         selected: The nodes that were selected in this step, by id.
         is_over: Whether enough nodes are selected, or no node is to be traversed.
+        is_iterating: Whether `iteration` was called and has not returned.
     """
 
     strategy: Strategy = field(init=False)
@@ -245,6 +246,7 @@ class StrategyMemory(AdmittingMemory):
     nodes: dict[Id, Node] = field(default_factory=dict)
     selected: dict[Id, Node] = field(default_factory=dict)
     is_over: bool = False
+    is_iterating: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,14 +280,17 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
     async def score(
         self, state: WalkState[StrategyMemory], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable
     ) -> NDArray[Any]:
-        await self._keep_vectors(state, nodes, store)
-        return await super().score(state, nodes, store)
+        return await self._score_and_keep_vectors(state, nodes, store)
 
     async def select(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[int]:
         """Call `iteration`, and return the positions of the nodes that it selects, then traverses."""
         memory = state.memory
         if memory.is_over or self.select_k == 0:
             return self._select_nothing(state, frontier)
+        if memory.is_iterating:
+            raise WalkNotExtendable(
+                f"this walk cannot go on: a deadline has cancelled {self.name}.iteration; start another walk"
+            )
         tracker = memory.tracker
         memory.strategy.query_embedding = memory.vector
         # 1. A waiting node may have been reached on a shorter path since it was passed to `iteration`.
@@ -296,7 +301,9 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
         memory.nodes.update((node.id, node) for node in nodes)
         answer = memory.strategy.iteration(nodes, tracker)
         if answer is not None:
+            memory.is_iterating = True
             await answer
+            memory.is_iterating = False
         # 3. Commit what it selected, then what it only traverses, which becomes a router.
         memory.selected = {node.id: node for node in tracker.selected[count_before:]}
         only_traversed = [id for id in tracker.to_traverse if id not in memory.selected]
@@ -307,10 +314,12 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
 
     async def _admit_nodes(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[Node]:
         """Return the artifacts with surfaces that this step admits; one store call."""
-        memory, positions = state.memory, self._admit(state, frontier).tolist()
+        memory, admission = state.memory, self._admit(state, frontier)
+        positions = admission.positions.tolist()
         ids: list[Id] = [frontier.ids[position] for position in positions]
-        nodes = []
-        for position, id, record in zip(positions, ids, await memory.best_records(ids, memory.corpus), strict=True):
+        nodes, records = [], await memory.best_records(ids, memory.corpus)
+        memory.keep_admission(admission)
+        for position, id, record in zip(positions, ids, records, strict=True):
             if record is not None:
                 memory.waiting[id] = position
                 nodes.append(memory.to_node(id, record, frontier.depths[position], memory.rows[position].copy()))

@@ -124,7 +124,6 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         self._steps.read_edges = [] if edges else None
         self._step_events: Iterator[WalkEvent] = iter(())
         self._event_count = 0
-        self._reported_steps = 0
 
     async def __anext__(self) -> WalkEvent:
         """Return the next event.
@@ -212,8 +211,8 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
             if event is not None:
                 return event
             more = await run.run_until_deadline(self._work()) or False
-            if steps.steps_done > self._reported_steps:
-                self._reported_steps = steps.steps_done
+            if steps.has_step_to_report:
+                steps.has_step_to_report = False
                 self._step_events = self._events_of_step()
                 return next(self._step_events)
         run.end(steps.stop_reason or "exhausted")
@@ -231,7 +230,7 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         steps, read_edges = self._steps, self._steps.read_edges or []
         steps.read_edges = None if steps.read_edges is None else []
         # The counts are those at the end of the step, whenever the consumer requests the event.
-        step_done = StepDone(steps.steps_done, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
+        step_done = StepDone(steps.counts.steps, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
         for sources, targets, are_known, nodes, edges in read_edges:
             columns = zip(sources, targets, are_known, nodes if edges is None else edges, strict=True)
             for source, target, is_known, node_or_edge in columns:

@@ -262,6 +262,9 @@ class WalkPolicy(Protocol):
     In each step the operator calls `expand`, `score` and `select` once, for all nodes of the step. `Policy` has
     defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have a method `begin`
     and an attribute `rescores_committed`; see `Policy`.
+
+    A deadline cancels the method that waits then. If the walk goes on (`Walk.extend`), the same call is repeated. So a
+    method changes the memory after its last `await`.
     """
 
     @property

@@ -230,11 +230,20 @@ class NeighborReader:
     async def read(self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         """Return the neighbours of each committed node, in the order of `entries`.
 
-        Async iterables are read concurrently.
+        Async iterables are read concurrently. If reading is cancelled, nothing counts as read.
 
         Raises:
             PolicyError: If an answer is no iterable of nodes.
         """
+        left, counts = self._edges_left, self._counts
+        edges, left_out, at_least = counts.edges, dict(counts.left_out), set(counts.at_least)
+        try:
+            return await self._read_all(sources, entries)
+        except anyio.get_cancelled_exc_class():
+            self._edges_left, counts.edges, counts.left_out, counts.at_least = left, edges, left_out, at_least
+            raise
+
+    async def _read_all(self, sources: Sequence[Neighbors], entries: Sequence[CommittedNode]) -> list[list[Any]]:
         are_lists = _LIST_TYPES.issuperset(map(type, sources))
         neighbors: list[list[Any]] = []
         pacer, width = Pacer(), self._limits.max_concurrency
@@ -325,12 +334,14 @@ def _read_sizes(answer: Columns, count: int, policy: object) -> tuple[Positions,
     return sizes, highest
 
 
-def split_columns(answer: Columns, count: int, policy: object) -> list[list[Any]]:
+def to_lists(answer: Columns | list[Neighbors], count: int, policy: object) -> Sequence[Neighbors]:
     """Return the neighbours of each of `count` committed nodes as a list.
 
     Raises:
-        PolicyError: If the offsets do not fit.
+        PolicyError: If the offsets of an answer in columns do not fit.
     """
+    if not isinstance(answer, Columns):
+        return answer
     _read_sizes(answer, count, policy)
     offsets = answer.offsets.tolist()
     ids = answer.ids.tolist() if isinstance(answer.ids, np.ndarray) else answer.ids

@@ -23,6 +23,8 @@ _RUNNING: ContextVar[tuple["WalkRun", ...]] = ContextVar("_RUNNING", default=())
 class WalkRun:
     """The requests, the deadline and the end of a walk, for streams of hits and of events.
 
+    `has_started` is True from the first request on, and `timeout` are the seconds until the deadline.
+
     Nothing is open between two requests: no task, no cancel scope, no timer. A generator that keeps one open across a
     `yield` leaves it open when its consumer goes away. Python may then close it in another task, where a cancel scope
     must not be closed. Here each request closes what it opened before it returns.
@@ -33,15 +35,21 @@ class WalkRun:
         self.steps = steps
         self.summary: WalkSummary | None = None
         self.busy = self.closing = False
-        self._timeout = timeout
+        self.timeout = timeout
+        self.has_started = False
         self._start: float | None = None
+        self._seconds = 0.0  # until the walk ended, if it was extended
         self._scope: anyio.CancelScope | None = None
         self._request_ended: anyio.Event | None = None
 
-    @property
-    def has_started(self) -> bool:
-        """True if a request was made."""
-        return self._start is not None
+    def go_on(self, timeout: float) -> None:
+        """Take back the end of the walk.
+
+        Its clock has stood still since then, and runs on with the next request.
+        """
+        if self.summary is not None:
+            self._seconds = self.summary.seconds
+        self.summary, self._start, self.timeout, self.closing, self._request_ended = None, None, timeout, False, None
 
     async def serve(self, work: Callable[[], Awaitable[T | None]]) -> T:
         """Run the work of one request and return its result.
@@ -62,13 +70,13 @@ class WalkRun:
         _RUNNING.set((*outer_walks, self))
         try:
             if self._start is None:
-                self._start = anyio.current_time()
-                self.steps.start_span(self._timeout)
+                self._start, self.has_started = anyio.current_time() - self._seconds, True
+                self.steps.start_span(self.timeout)
             span = self.steps.span
             result = await (work() if span is None else _work_within(span, work))
         except GeneratorExit:
             # The coroutine of the request was dropped. The event loop may be closed, so its clock cannot be read.
-            self.summary = self.steps.summarize("closed", 0.0)
+            self.summary = self.steps.summarize("closed", self._seconds)
             self.steps.span = None  # it was dropped, too
             raise
         except BaseException as error:
@@ -108,9 +116,9 @@ class WalkRun:
         if self.summary is None:
             if self.closing and stop != "failed":
                 stop = "closed"
-            seconds = 0.0
+            seconds = self._seconds
             if self._start is not None:  # a walk closed in another event loop meets another clock
-                seconds = max(0.0, anyio.current_time() - self._start)
+                seconds = max(seconds, anyio.current_time() - self._start)
             self.summary = self.steps.summarize(stop, seconds)
             self.steps.set_idle(False)
             if self.steps.span is not None:
@@ -131,7 +139,7 @@ class WalkRun:
         `close` cancels the same scope. If it is cancelled, the walk has ended and the result is `None`.
         """
         answer = None
-        with anyio.CancelScope(deadline=(self._start or 0.0) + self._timeout) as self._scope:
+        with anyio.CancelScope(deadline=(self._start or 0.0) + self.timeout) as self._scope:
             answer = await work
         if self._scope.cancelled_caught:
             self._end_interrupted()

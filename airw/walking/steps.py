@@ -2,14 +2,15 @@
 
 import inspect
 from collections.abc import Awaitable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain, compress, pairwise
 from typing import Any, NamedTuple
 
+import anyio
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.concurrency import Pacer, in_thread, offload_if
+from airw._base.concurrency import Pacer, offload_if
 from airw._base.messages import short_repr
 from airw._base.telemetry import OpenSpan
 from airw.errors import PolicyError
@@ -20,7 +21,7 @@ from airw.walking.delivery import Delivery
 from airw.walking.found_again import FoundAgain, FoundPaths
 from airw.walking.listed import ListedNeighbors, ListedNodes
 from airw.walking.numbered import NumberedNeighbors, NumberedNodes, speaks_in_numbers
-from airw.walking.policy import LazyNeighbors, Neighbors, Policy, WalkPolicy, WalkState
+from airw.walking.policy import Frontier, Neighbors, Policy, WalkPolicy, WalkState
 from airw.walking.provenance import Provenance
 from airw.walking.reading import (
     SLICE_SIZE,
@@ -29,12 +30,13 @@ from airw.walking.reading import (
     read_exactly,
     read_seeds,
     read_selection,
-    split_columns,
+    to_lists,
 )
 from airw.walking.record import WalkRecord
 from airw.walking.slips import await_answer, find_edge, label_error, label_errors, require_plain
 from airw.walking.spans import note_step, start_walk_span
 from airw.walking.summary import LossyCorpus, WalkCounts, WalkSummary
+from airw.walking.unreached import UnreachedCount
 
 Positions = NDArray[np.intp]
 _NO_POSITIONS = np.empty(0, np.intp)
@@ -60,17 +62,34 @@ class ReadEdges(NamedTuple):
     edges: Sequence[Edge | None] | None
 
 
+@dataclass(slots=True)
+class _Arrivals:
+    """Nodes that were read, and enter the walk record.
+
+    Args:
+        found: The nodes themselves, or the numbers of those of a walk in columns.
+        parents: The position of the node that each follows; -1 for a seed.
+        entered: How many of them are in the record.
+    """
+
+    found: list[Any] | NumberedNeighbors
+    parents: Positions
+    entered: int = 0
+
+
 class Steps:
     """The work of one walk, in pieces that `WalkRun` requests one by one.
 
     The walk begins with its seeds. A step scores the discovered nodes, selects from the frontier, commits the selection
     in slices, and expands the committed nodes. The hits of a slice are delivered before the next slice is committed.
-    All state is in fields, so that nothing has to stay open while the consumer works.
+    All state is in fields, so that nothing has to stay open while the consumer works. A deadline may cancel a piece of
+    work. What it had finished stays in the fields; the call that was cancelled is repeated if the walk goes on.
 
     `is_idle` is set by `WalkRun`: True between two requests, until the walk ends. `stop_reason` is the reason found
-    here; `WalkRun` finds the others. `steps_done` is the number of steps whose expansion is done or was skipped.
-    `read_edges` collects the neighbours of a step for events; `None` if the walk is read as hits. `span` is the span of
-    the walk from its first request to its end; `None` if nobody wants spans.
+    here; `WalkRun` finds the others. `has_step_to_report` is True from the end of a step, or the limit that ends the
+    walk in it, until a reader of events has reported it. `read_edges` collects the neighbours of a step for events;
+    `None` if the walk is read as hits. `span` is the span of the walk from its first request to its end; `None` if
+    nobody wants spans.
     """
 
     def __init__(
@@ -81,9 +100,7 @@ class Steps:
         # The type is looked at, because a store that records its calls would take a look at itself for a call.
         self._corpora: LossyCorpus | None = store.begin_walk() if hasattr(type(store), "begin_walk") else None
         self._store = store if self._corpora is None else self._corpora
-        self._max_depth = max_depth
-        self._budget = node_budget
-        self._limits = limits
+        self.max_depth, self.node_budget, self.limits = max_depth, node_budget, limits
         self.counts = WalkCounts()
         self.record = WalkRecord(policy, limits.max_frontier, self.counts)
         self.asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
@@ -98,16 +115,35 @@ class Steps:
         self._pacer = Pacer()
         self.stop_reason: StopReason | None = None
         self.is_idle = False
-        self.steps_done = 0
+        self.has_step_to_report = False
         self.read_edges: list[ReadEdges] | None = None
         self.span: OpenSpan | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit
-        # The selection of this step, cut to the budget, and how much of it is committed.
+        # The piece of work of this step that is done next, and what it has finished.
+        self._has_discovered = self._has_scored = False
+        self._arrivals: _Arrivals | None = None
+        self._choice: tuple[Frontier, Any] | None = None  # the answer of `select`, which was not read yet
+        self._found_paths: FoundPaths | None = None  # paths to committed nodes that have no scores yet
+        self._better_paths: tuple[FoundPaths, NDArray[np.float64]] | None = None  # they have no edge types yet
+        self._committing: CommittedNodes | None = None  # they have no hits yet
+        # The selection of this step, where the budget ends it, and how much of it is committed.
         self._selected = _NO_POSITIONS
-        self._selected_done = 0
+        self._selected_end = self._selected_done = 0
         self._at_depth_cap: list[CommittedNodes] = []  # committed nodes that are not expanded because of the depth cap
         self._first_edge = 0  # the number of the first neighbour in the last answer in columns
-        self._has_discovered = False
+
+    def extend(self, *, max_depth: int | None, node_budget: int) -> None:
+        """Raise the limits of an ended walk, so that `advance` goes on where it stopped."""
+        self.counts.forget_end()
+        if self.stop_reason == "node_budget":
+            self.stop_reason, self._has_discovered = None, False
+        self._selected_end = min(len(self._selected), self._selected_end + node_budget - self.node_budget)
+        # Without a frontier that is kept, all nodes at the depth cap are of the last step, and nothing else followed.
+        if self._at_depth_cap and max_depth != self.max_depth:
+            self.delivery.to_expand, self._at_depth_cap = self._at_depth_cap, []
+            self.stop_reason, self._has_discovered = None, False
+        self.node_budget = self.state.node_budget = node_budget
+        self.max_depth = self.state.max_depth = max_depth
 
     # The hits of an ended walk.
 
@@ -131,7 +167,7 @@ class Steps:
 
     def start_span(self, timeout: float) -> None:
         """Start the span of the walk, if the program wants spans."""
-        limits: Any = {"max_depth": self._max_depth, "node_budget": self._budget, "timeout": timeout}
+        limits: Any = {"max_depth": self.max_depth, "node_budget": self.node_budget, "timeout": timeout}
         self.span = start_walk_span(self.state.query, self._store, self.policy, **limits)
 
     def set_idle(self, is_idle: bool) -> None:  # noqa: FBT001
@@ -199,6 +235,7 @@ class Steps:
         """
         answer = self.call_stop()
         if answer is not False:
+            self._stop_answer = None  # an answer cannot be awaited twice: if this is interrupted, ask again
             with label_errors("stop", self.policy):
                 answer = await answer if inspect.isawaitable(answer) else answer
             if not isinstance(answer, bool | np.bool_):
@@ -230,7 +267,7 @@ class Steps:
             await self._count_beyond_limits()
             return False
         # One slice at a time, so that the first hits of a large step leave before the others are created.
-        if self._selected_done < len(self._selected):
+        if self._committing is not None or self._selected_done < self._selected_end:
             await self._commit_slice()
         elif self._has_discovered:
             await self._score_and_select()
@@ -240,32 +277,34 @@ class Steps:
 
     async def _discover(self) -> None:
         """Seed the walk, or expand the nodes of the last step unless a limit is reached."""
-        if not self.counts.steps:
+        if self._arrivals is None and not self.counts.steps:
             self.record.begin_step()
-            await self._seed()
-        elif not self._has_reached_limit():
+            self._arrivals = await self._seed()
+        elif self._arrivals is None and not self._has_reached_limit():
             self.record.begin_step()
-            await self._expand()
-            self.delivery.to_expand = []
-        self.steps_done = self.counts.steps
-        if self.span is not None and self.steps_done:
-            note_step(self.span, self.steps_done, self.counts, self.record.waiting_count)
+            self._arrivals = await self._expand()
+        if self._arrivals is not None:
+            await self._admit(self._arrivals)
+            self._at_depth_cap += self._split_at_depth_cap()[1]
+            self.delivery.to_expand, self._arrivals = [], None
+        self.has_step_to_report = self.counts.steps > 0
+        if self.span is not None and self.has_step_to_report:
+            note_step(self.span, self.counts.steps, self.counts, self.record.waiting_count)
         self._has_discovered = True
 
-    async def _seed(self) -> None:
+    async def _seed(self) -> _Arrivals:
         self._create_memory()
         with label_errors("seed", self.policy):
             seeds = await await_answer("seed", self.policy, self.policy.seed(self.state, self._store))
             if speaks_in_numbers(self.policy, seeds):
                 nodes = self._numbers = self.record.nodes = NumberedNodes(self.policy)
                 numbers = nodes.check(seeds, "seed")
-                self.counts.refuse("max_frontier", len(numbers) - self._limits.max_frontier)
-                numbers = numbers[: self._limits.max_frontier]
+                self.counts.refuse("max_frontier", len(numbers) - self.limits.max_frontier)
+                numbers = numbers[: self.limits.max_frontier]
                 none = np.full(len(numbers), -1)
-                await self._admit_numbers(nodes, NumberedNeighbors(numbers, none, none))
-                return
-            listed = await read_seeds(seeds, self.policy, self._limits, self.counts)
-        await self._admit_listed(listed, np.full(len(listed), -1))
+                return _Arrivals(NumberedNeighbors(numbers, none, none), none)
+            listed = await read_seeds(seeds, self.policy, self.limits, self.counts)
+        return _Arrivals(listed, np.full(len(listed), -1))
 
     def _create_memory(self) -> None:
         """Store the memory that `begin` of the policy returns; a policy without `begin` has none."""
@@ -274,27 +313,26 @@ class Steps:
             with label_errors("begin", self.policy):
                 self.state.memory = require_plain("begin", self.policy, begin(self.state))
 
-    async def _expand(self) -> None:
-        below_cap, at_cap = self._split_at_depth_cap()
-        self._at_depth_cap += at_cap
+    async def _expand(self) -> _Arrivals:
+        below_cap, _ = self._split_at_depth_cap()
         if not below_cap:
-            return
+            return _Arrivals([], _NO_POSITIONS)
         committed = self._join(below_cap)
         positions = committed.positions
         with label_errors("expand", self.policy):
             answer = await self._call_expand(committed)
             if isinstance(answer, Columns) and self._numbers is not None:
-                await self._admit_numbers(self._numbers, self._read_columns(answer, positions, self._numbers))
-                return
-            nodes, counts = await self._reader.read_in_row(self._to_lists(answer, len(positions)), committed)
+                found = self._read_columns(answer, positions, self._numbers)
+                return _Arrivals(found, found.parents)
+            sources = to_lists(answer, len(positions), self.policy)
+            nodes, counts = await self._reader.read_in_row(sources, committed)
         parents = np.repeat(positions, counts)
         if self._numbers is not None:
             numbers = self._numbers.check_list(nodes)
-            await self._admit_numbers(self._numbers, NumberedNeighbors(numbers, np.full(len(nodes), -1), parents))
-            return
+            return _Arrivals(NumberedNeighbors(numbers, np.full(len(nodes), -1), parents), parents)
         with label_errors("node_id", self.policy):
             self._listed.require_stable(positions)
-        await self._admit_listed(nodes, parents)
+        return _Arrivals(nodes, parents)
 
     def _read_columns(self, answer: Columns, positions: Positions, nodes: NumberedNodes) -> NumberedNeighbors:
         """Return the neighbours from an answer in columns, as far as the limits allow."""
@@ -306,9 +344,6 @@ class Steps:
             return NumberedNeighbors(numbers, np.arange(start, start + len(numbers)), parents)
         return NumberedNeighbors(numbers[places], places + start, parents)
 
-    def _to_lists(self, answer: Columns | list[Neighbors], count: int) -> Sequence[Neighbors]:
-        return split_columns(answer, count, self.policy) if isinstance(answer, Columns) else answer
-
     def _join(self, parts: list[CommittedNodes]) -> CommittedNodes:
         """Return committed nodes as one sequence."""
         if len(parts) == 1:
@@ -317,7 +352,7 @@ class Steps:
 
     def _split_at_depth_cap(self) -> tuple[list[CommittedNodes], list[CommittedNodes]]:
         """Return the nodes to expand that are below the depth cap, and those at it."""
-        cap, nodes = self._max_depth, self.delivery.to_expand
+        cap, nodes = self.max_depth, self.delivery.to_expand
         if cap is None or not nodes:
             return nodes, []
         positions = self._join(nodes).positions
@@ -332,61 +367,85 @@ class Steps:
         answer = await await_answer("expand", self.policy, self.policy.expand(self.state, committed, self._store))
         return answer if isinstance(answer, Columns) else read_exactly(answer, len(committed), "expand", self.policy)
 
-    async def _admit_listed(self, nodes: list[Any], parents: Positions) -> None:
+    async def _admit(self, arrivals: _Arrivals) -> None:
+        """Enter nodes that were read in the walk record."""
+        if isinstance(arrivals.found, NumberedNeighbors):
+            if self._numbers is not None:
+                await self._admit_numbers(self._numbers, arrivals.found)
+        else:
+            await self._admit_listed(arrivals, arrivals.found)
+
+    async def _admit_listed(self, arrivals: _Arrivals, nodes: list[Any]) -> None:
         """Enter listed nodes in the walk record, in batches between which other tasks may run."""
         compares = self.read_edges is not None and self.counts.steps > 0  # seeds are not read from edges
-        for start in range(0, len(nodes), _NODES_PER_BATCH):
-            part = slice(start, start + _NODES_PER_BATCH)
+        while arrivals.entered < len(nodes):
+            part = slice(arrivals.entered, arrivals.entered + _NODES_PER_BATCH)
             with label_errors("node_id", self.policy):
                 batch = nodes[part]
-                found = ListedNeighbors(batch, self._listed.identify(batch), parents[part])
+                found = ListedNeighbors(batch, self._listed.identify(batch), arrivals.parents[part])
                 is_known = self.record.admit(found, compares=compares)
             if is_known is not None and self.read_edges is not None:
                 sources = self.record.ids_at(found.parents)
                 self.read_edges.append(ReadEdges(sources, found.ids, is_known.tolist(), batch, None))
+            arrivals.entered += len(batch)
             await self._pacer.pace()
 
     async def _admit_numbers(self, nodes: NumberedNodes, found: NumberedNeighbors) -> None:
         """Enter numbered nodes in the walk record, and note the edges for events."""
-        compares = self.read_edges is not None and self.counts.steps > 0
         is_long = len(found.numbers) > _LONG
-        admit = partial(self.record.admit, found, compares=compares)
-        is_known = await in_thread(admit) if is_long else admit()
-        if is_known is None or self.read_edges is None:
+        if self.read_edges is None or not self.counts.steps:  # seeds are not read from edges
+            await offload_if(is_long, partial(self.record.admit, found, compares=False))
             return
+        # What has to be awaited comes first, because nodes enter the record only once.
         if nodes.has_names:
             await nodes.name(found.numbers, self.state, self._store)
         sources = await offload_if(is_long, self.record.ids_at, found.parents)
         targets, edges = nodes.names_of(found.numbers), await nodes.edges(found.edges)
-        self.read_edges.append(ReadEdges(sources, targets, is_known.tolist(), (), edges))
+        is_known = await offload_if(is_long, partial(self.record.admit, found, compares=True))
+        self.read_edges.append(ReadEdges(sources, targets, [] if is_known is None else is_known.tolist(), (), edges))
 
     async def _score_and_select(self) -> None:
         """Score the nodes discovered in this step, and select from all that wait."""
-        self._has_discovered = False
         await self._score()
-        selected = await self._select() if self.record.waiting_count else _NO_POSITIONS
+        selected = _NO_POSITIONS
+        if self.record.waiting_count:
+            self._choice = self._choice or await self._call_select()
+            # This is short, and has no calls of the policy: only between two of them may a deadline end the work.
+            with anyio.CancelScope(shield=True):
+                selected = await self._read_choice(*self._choice)
+        self._has_discovered, self._has_scored, self._choice = False, False, None
         if len(selected):
             self.counts.steps += 1
-            await offload_if(len(selected) > _LONG, self.record.drop_unselected, selected)
             # The node budget cuts the selection, whatever the policy returned. The rest of it waits.
-            self._selected, self._selected_done = selected[: self._budget - self.counts.committed], 0
+            self._selected, self._selected_done = selected, 0
+            self._selected_end = min(len(selected), self.node_budget - self.counts.committed)
         elif self.record.waiting_count:
             self.stop_reason = "sufficient"  # the policy declined to select from the waiting nodes
         else:
             self.stop_reason = "exhausted"
 
     async def _score(self) -> None:
+        if not self._has_scored:
+            await self._score_new()
+            self._has_scored = True
+        if self._better_paths is not None and self.record.found_again is not None:
+            better, scores = self._better_paths
+            self.record.found_again.keep(better, scores, await self._edge_types(better))
+            self._better_paths = None
+        await self._pacer.pace()
+
+    async def _score_new(self) -> None:
         nodes, again = self.record.fresh_nodes(), self.record.found_again
-        paths = None if again is None else again.pop_new()
-        if again is not None and paths is not None:
-            await self._score_again(nodes, paths, again)
+        if again is not None and self._found_paths is None:
+            self._found_paths = again.pop_new()
+        if again is not None and self._found_paths is not None:
+            await self._score_again(nodes, self._found_paths, again)
         elif len(nodes):
             if self._numbers is not None and self.counts.steps:
                 self.state.fresh_edges = self.record.fresh_edges(self._numbers) - self._first_edge
             with label_errors("score", self.policy):
                 answer = self.policy.score(self.state, nodes, self._store)
                 self.record.score_fresh(await await_answer("score", self.policy, answer))
-            await self._pacer.pace()
 
     async def _score_again(self, fresh: Any, paths: FoundPaths, again: FoundAgain) -> None:
         """Score the nodes discovered in this step and, in the same call, paths to committed nodes."""
@@ -400,11 +459,9 @@ class Steps:
             scores = record.check_scores(answer, nodes)
             if count:
                 record.score_fresh(scores[:count])
-        is_better = again.are_better(paths, scores[count:])
+        is_better, self._found_paths = again.are_better(paths, scores[count:]), None
         if is_better.any():
-            better = paths.take(is_better)
-            again.keep(better, scores[count:][is_better], await self._edge_types(better))
-        await self._pacer.pace()
+            self._better_paths = paths.take(is_better), scores[count:][is_better]
 
     async def _edge_types(self, paths: FoundPaths) -> list[str | None]:
         """Return the types of the last edges of paths."""
@@ -413,23 +470,34 @@ class Steps:
         edges = [find_edge(self.policy, node) for node in paths.nodes]
         return [None if edge is None else edge.type for edge in edges]
 
-    async def _select(self) -> Positions:
+    async def _call_select(self) -> tuple[Frontier, Any]:
+        """Return the frontier that the policy saw, and its answer."""
         with label_errors("select", self.policy):
             frontier = self.record.frontier()
             answer = self.policy.select(self.state, frontier)
             # Arrays are usual, and asking whether one is awaitable takes time.
-            positions = answer if isinstance(answer, np.ndarray) or not inspect.isawaitable(answer) else await answer
-            selected = await read_selection(positions, self.record, self.policy)
+            if not isinstance(answer, np.ndarray) and inspect.isawaitable(answer):
+                answer = await answer
+        return frontier, answer
+
+    async def _read_choice(self, frontier: Frontier, answer: Any) -> Positions:
+        """Return the positions that the policy selected, and drop those that leave the frontier."""
+        with label_errors("select", self.policy):
+            selected = await read_selection(answer, self.record, self.policy)
             if frontier.dropped:
                 await offload_if(len(frontier.dropped) > _NODES_PER_BATCH, self.record.drop, frontier.dropped, selected)
-            return selected
+        if len(selected):
+            await offload_if(len(selected) > _LONG, self.record.drop_unselected, selected)
+        return selected
 
     async def _commit_slice(self) -> None:
         """Commit the next slice of the selection, and ask the policy for its hits."""
-        positions = self._selected[self._selected_done : self._selected_done + SLICE_SIZE]
-        self._selected_done += len(positions)
-        with label_errors("node_id", self.policy):
-            nodes = self.record.commit(positions)
+        if self._committing is None:
+            positions = self._selected[self._selected_done : min(self._selected_end, self._selected_done + SLICE_SIZE)]
+            self._selected_done += len(positions)
+            with label_errors("node_id", self.policy):
+                self._committing = self.record.commit(positions)
+        nodes, positions = self._committing, self._committing.positions
         edge_types = None
         if self._numbers is not None:
             # A number does not say which edge led to it, so `edge_of` is asked in walks of lists only.
@@ -448,8 +516,9 @@ class Steps:
                 hits = read_exactly(answer, len(nodes), "to_hits", self.policy)
                 self._provenance.annotate(nodes, hits, edge_types)
         self.delivery.start_slice(nodes, hits)
-        if self._limits.max_hits is not None:
-            self.delivery.end_within(self._limits.max_hits - self.counts.emitted)
+        self._committing = None
+        if self.limits.max_hits is not None:
+            self.delivery.end_within(self.limits.max_hits - self.counts.emitted)
 
     # Limits on hits and committed nodes.
 
@@ -464,8 +533,8 @@ class Steps:
 
         If so, set the stop reason and count the nodes that still wait.
         """
-        is_spent = self.counts.committed >= self._budget
-        if self.counts.emitted == self._limits.max_hits:  # `max_hits` precedes `node_budget` in `STOP_REASONS`
+        is_spent = self.counts.committed >= self.node_budget
+        if self.counts.emitted == self.limits.max_hits:  # `max_hits` precedes `node_budget` in `STOP_REASONS`
             self.stop_reason = "max_hits"
         elif is_spent:
             self.stop_reason = "node_budget"
@@ -492,60 +561,19 @@ class Steps:
         # After `sufficient` nothing is counted: the policy did not want more.
         if self.stop_reason == "sufficient" or not unexpanded:
             return
-        if not self._limits.count_beyond_limits:
+        if not self.limits.count_beyond_limits:
             self.counts.unknown.update(unexpanded)
             return
         # 1. One call for the nodes of all limits.
         committed = self._join(list(unexpanded.values()))
         counts = WalkCounts()  # its own counts: this is not part of the walk
-        reader = NeighborReader(self.policy, self._limits, counts)
+        reader = NeighborReader(self.policy, self.limits, counts)
+        unreached = UnreachedCount(self.policy, self.record.nodes, reader)
         sizes = list(map(len, unexpanded.values()))
         with label_errors("expand", self.policy):
-            answer = await self._call_expand(committed)
-            if isinstance(answer, Columns) and self._numbers is not None:
-                unreached = await self._count_columns(answer, sizes, reader, self._numbers)
-            else:
-                unreached = await self._count_lists(self._to_lists(answer, len(committed)), committed, sizes, reader)
+            numbers = await unreached.count(await self._call_expand(committed), committed, sizes)
         # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
-        for limit, count in zip(unexpanded, unreached, strict=True):
+        for limit, count in zip(unexpanded, numbers, strict=True):
             self.counts.refuse(limit, count)
             if counts.left_out:
                 self.counts.at_least.add(limit)
-
-    async def _count_columns(
-        self, answer: Columns, sizes: Sequence[int], reader: NeighborReader, nodes: NumberedNodes
-    ) -> list[int]:
-        """Return how many nodes behind each limit were not reached, from an answer in columns."""
-        numbers = nodes.check(answer.ids, "expand")
-        counts, places = reader.read_columns(answer, sum(sizes))
-        numbers = numbers if places is None else numbers[places]
-        ends = np.cumsum(counts)[np.cumsum(sizes) - 1].tolist()
-        parts = [numbers[start:end] for start, end in pairwise([0, *ends])]
-        return [await offload_if(len(part) > _LONG, nodes.count_unreached, part) for part in parts]
-
-    async def _count_lists(
-        self, sources: Sequence[Neighbors], committed: CommittedNodes, sizes: Sequence[int], reader: NeighborReader
-    ) -> list[int]:
-        """Return how many nodes behind each limit were not reached, from an answer in lists."""
-        # The ids of lazy neighbours are enough: no nodes are created.
-        are_ids = [isinstance(source, LazyNeighbors) for source in sources]
-        plain = [source.ids if isinstance(source, LazyNeighbors) else source for source in sources]
-        neighbors = await reader.read(plain, committed)
-        unreached, start = [], 0
-        for size in sizes:
-            part = slice(start, start := start + size)
-            unreached.append(await self._count_listed(neighbors[part], are_ids[part]))
-        return unreached
-
-    async def _count_listed(self, neighbors: Sequence[Sequence[Any]], are_ids: Sequence[bool]) -> int:
-        """Return how many nodes the walk has not reached, among nodes and ids."""
-        if self._numbers is not None:
-            return self._numbers.count_unreached(self._numbers.check_list(list(chain.from_iterable(neighbors))))
-        unreached: set[Hashable] = set()
-        for as_ids in (False, True):
-            nodes = list(chain.from_iterable(compress(neighbors, (is_ids is as_ids for is_ids in are_ids))))
-            for start in range(0, len(nodes), _NODES_PER_BATCH):
-                with label_errors("node_id", self.policy):
-                    unreached |= self._listed.find_unreached(nodes[start : start + _NODES_PER_BATCH], are_ids=as_ids)
-                await self._pacer.pace()
-        return len(unreached)

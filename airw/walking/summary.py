@@ -132,6 +132,13 @@ class WalkCounts:
         """The number of nodes committed so far."""
         return self.emitted + self.routed
 
+    def forget_end(self) -> None:
+        """Forget what was counted when the walk ended: the nodes that these limits left out."""
+        for limit in ("max_depth", "max_hits", "node_budget"):
+            self.left_out.pop(limit, None)
+            self.at_least.discard(limit)
+            self.unknown.discard(limit)
+
     def refuse(self, limit: str, count: int, *, at_least: bool = False) -> None:
         """Add nodes to those that a limit left out; with `at_least`, `count` is a lower bound."""
         if count > 0:  # it is negative if an iterable reports a smaller length than it has

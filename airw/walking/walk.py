@@ -13,7 +13,7 @@ import numpy as np
 from airw._base.checks import check_count, check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, PolicyError
+from airw.errors import ArgumentError, PolicyError, WalkNotExtendable
 from airw.values import Limits, SearchHit
 from airw.walking.batches import WalkBatches
 from airw.walking.events import WalkEvents
@@ -55,11 +55,7 @@ def start_walk(
         )
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth
-    if depth is not None:
-        check_count("max_depth", depth)
-    check_count("node_budget", node_budget)
-    if timeout is not None and not _is_seconds(timeout):
-        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
+    _check_bounds(depth, node_budget, timeout)
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
@@ -96,6 +92,22 @@ def _check_policy(policy: object) -> None:
         )
 
 
+def _check_bounds(max_depth: int | None, node_budget: int, timeout: float | None) -> None:
+    if max_depth is not None:
+        check_count("max_depth", max_depth)
+    check_count("node_budget", node_budget)
+    if timeout is not None and not _is_seconds(timeout):
+        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
+
+
+def _check_raised(name: str, value: float | None, before: float | None) -> None:
+    """Check that a limit of a walk that goes on is not lower than before; `None` is no limit."""
+    least = math.inf if before is None else before
+    if value is not None and value < least:
+        allowed = "None" if least == math.inf else f"at least {least:,}"
+        raise ArgumentError(f"{name} must be {allowed}, as before, not {value:,}; limits are totals of the whole walk")
+
+
 def _is_seconds(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -120,6 +132,80 @@ class Walk(AsyncGenerator[SearchHit, None]):
         self._ranking: list[SearchHit] | None = None
         self._positions: dict[Hashable, int] = {}  # by the identity of a hit: see `path`
         self._indexed_hits = 0
+
+    def extend(
+        self,
+        *,
+        node_budget: int | EllipsisType = ...,
+        max_depth: int | EllipsisType | None = ...,
+        timeout: float | EllipsisType | None = ...,
+    ) -> Self:
+        """Raise limits of a walk that has ended, and return the walk, which goes on.
+
+        Limits are totals, and one that is left out stays. The hits before and after are those of one walk with the
+        larger limits from the start, and nothing is asked of the store again but the call that a deadline cancelled. If
+        the walk ended for another reason than these limits, it has no more hits. Events and batches go on, too.
+
+        Args:
+            node_budget: The number of nodes to commit at most, those before included.
+            max_depth: The depth cap; `None` for no cap. It can be raised only if the policy does not keep its frontier.
+            timeout: The seconds until the deadline, those before included; `None` for none. The time between the end of
+                the walk and the next request does not count.
+
+        Raises:
+            ArgumentError: If an argument cannot be used, or lowers a limit.
+            WalkNotExtendable: If the walk has not ended, was closed before its end, failed or reached `max_hits`. Also
+                if it counts beyond its limits, or if a higher depth cap would have changed the hits that it yielded.
+
+        Example:
+            >>> import anyio
+            >>> from airw import build, from_mapping, traverse
+            >>> from airw.embedders import HashingEmbedder
+            >>> from airw.stores import MemoryStore
+            >>> async def main():
+            ...     notes = {"a": "signing keys", "b": "keys", "c": "cake"}
+            ...     source = from_mapping(notes, name="docs", embedder=HashingEmbedder())
+            ...     async with build(source, store=MemoryStore()) as corpus:
+            ...         walk = traverse("signing keys", corpus, node_budget=1)
+            ...         print([hit.artifact_id async for hit in walk])
+            ...         print([hit.artifact_id async for hit in walk.extend(node_budget=3)])
+            >>> anyio.run(main)
+            ['a']
+            ['b', 'c']
+        """
+        steps = self._steps
+        budget = steps.node_budget if node_budget is ... else node_budget
+        depth = steps.max_depth if max_depth is ... else max_depth
+        seconds = self._run.timeout if timeout is ... else timeout
+        _check_bounds(depth, budget, seconds)
+        _check_raised("node_budget", budget, steps.node_budget)
+        _check_raised("max_depth", depth, steps.max_depth)
+        _check_raised("timeout", seconds, self._run.timeout)
+        self._check_extendable(raises_depth=depth != steps.max_depth)
+        steps.extend(max_depth=depth, node_budget=budget)
+        self._run.go_on(math.inf if seconds is None else seconds)
+        self._ranking = None
+        return self
+
+    def _check_extendable(self, *, raises_depth: bool) -> None:
+        """Raise a `WalkNotExtendable` if the walk cannot go on as one with larger limits would."""
+        summary, steps = self.summary, self._steps
+        reason, remedy = None, "start another walk"
+        if summary is None:
+            reason, remedy = "it has not ended", "request its hits"
+        elif summary.stop in ("closed", "failed"):
+            reason = f"it {'was closed' if summary.stop == 'closed' else 'failed'}"
+        elif summary.emitted == steps.limits.max_hits:
+            reason = f"it has reached max_hits={summary.emitted:,}, and only its other limits can be raised"
+        elif steps.limits.count_beyond_limits:
+            reason = "it has read what lies beyond its limits, for the count"
+            remedy = "leave count_beyond_limits out"
+        elif raises_depth and self.policy.keeps_frontier:
+            name = type(self.policy).__name__
+            reason = f"nodes below max_depth={steps.max_depth:,} would have competed with the hits of {name}"
+            remedy = "start another walk with the higher max_depth"
+        if reason is not None:
+            raise WalkNotExtendable(f"this walk cannot go on: {reason}; {remedy}")
 
     # The methods of an async generator and context manager.
 
