@@ -48,7 +48,7 @@ class Node:
     extra_metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class Admission(NamedTuple):
+class StepAdmission(NamedTuple):
     """The artifacts that a step admits.
 
     Args:
@@ -92,7 +92,7 @@ class AdmittingMemory(ArtifactMemory):
         self.rows[self.row_count : end] = rows
         self.row_count = end
 
-    def keep_admission(self, admission: Admission) -> None:
+    def keep_admission(self, admission: StepAdmission) -> None:
         """Note what a step admits.
 
         Call it after the last `await` of `select`: a call that a deadline cancelled is repeated.
@@ -156,7 +156,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     async def _score_and_keep_vectors(
         self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable, setting: str = ""
     ) -> NDArray[np.float64]:
-        """Score artifacts, and keep the vector of each one's best surface by position; one store call."""
+        """Score artifacts, and keep the vectors of their best surfaces; one store call."""
         vectors = require(store, "vectors_of", self._name, setting)
         rows = await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors)
         scores = await super().score(state, nodes, store)
@@ -235,13 +235,13 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if record is not None
         ]
 
-    def _admit(self, state: WalkState[B], frontier: Frontier) -> Admission:
+    def _admit(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
         """Return what to admit: the whole start, or the `adjacent_k` nearest of a step."""
         live = self._selectable(state, frontier)
         fresh = live[live >= frontier.fresh.start].tolist()
         # 1. The start is admitted as the search ordered it.
         if not state.visited:
-            return Admission(np.array(fresh, np.intp))
+            return StepAdmission(np.array(fresh, np.intp))
         memory, last_neighbors = state.memory, state.memory.last_neighbors
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
         reached_again = {memory.not_admitted[id]: id for id in last_neighbors if id in memory.not_admitted}
@@ -262,7 +262,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         waiting_on = {ids[row]: int(positions[row]) for row in rest} if self.edges is not None else {}
         if self.edges is None and self.keeps_frontier:
             frontier.drop(positions[rest].tolist())
-        return Admission(positions[order[:limit]], list(reached_again.values()), waiting_on)
+        return StepAdmission(positions[order[:limit]], list(reached_again.values()), waiting_on)
 
     def _admission_limit(self, state: WalkState[B], neighbors: Collection[Id], candidates: Container[Id]) -> int | None:
         """Return how many candidates `adjacent_k` admits; `None` for all.

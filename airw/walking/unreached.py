@@ -20,7 +20,7 @@ _LONG = 20_000  # handling an array of this length takes about a millisecond
 
 
 class UnreachedCount:
-    """Counts the nodes that one expansion leads to, and that are neither committed nor waiting."""
+    """Counts the nodes behind one expansion that are neither committed nor waiting."""
 
     def __init__(self, policy: WalkPolicy, nodes: ListedNodes | NumberedNodes, reader: NeighborReader) -> None:
         """Prepare the count; `nodes` are those that the walk has reached."""

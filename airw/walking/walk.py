@@ -143,8 +143,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
         """Raise limits of a walk that has ended, and return the walk, which goes on.
 
         Limits are totals, and one that is left out stays. The hits before and after are those of one walk with the
-        larger limits from the start, and nothing is asked of the store again but the call that a deadline cancelled. If
-        the walk ended for another reason than these limits, it has no more hits. Events and batches go on, too.
+        larger limits from the start. Nothing is asked of the store again, except by the call that a deadline cancelled.
+        If the walk ended for another reason than these limits, it has no more hits. Events and batches go on, too.
 
         Args:
             node_budget: The number of nodes to commit at most, those before included.

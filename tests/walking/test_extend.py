@@ -78,7 +78,7 @@ def draw_bounds(draw, budget, depth):
 
 
 async def walk_in_parts(walk, further, *, in_batches):
-    """Return all that a walk tells which goes on with each of the further limits; `None` if it refuses."""
+    """Return all that a walk tells that goes on with further limits; `None` if it refuses."""
     stream = walk.batches() if in_batches else walk
 
     async def read():
@@ -388,8 +388,6 @@ class Waiting(Strategy):
 
 
 def test_a_strategy_that_a_deadline_cancelled_cannot_go_on():
-    """What it had changed before is unknown."""
-
     async def main():
         async with MemoryStore() as store:
             await store.apply(draw_changes(Random(1)))
