@@ -120,8 +120,8 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_says_so(planned, t
 
 
 async def test_an_answer_that_is_too_long_is_cut_and_refused(monkeypatch):
-    monkeypatch.setattr("airw.remote.calls._LARGEST_ANSWER", 1_000)  # not 128 MB
     async with open_fickle() as (corpus, server):
+        monkeypatch.setattr("airw.remote.calls._LARGEST_ANSWER", 1_000)  # not 128 MB
         server.planned = [answer(["x" * 1_000])]
         with pytest.raises(RemoteError, match="answered with more than 1,000 bytes; ask for less at once"):
             await corpus.store.resolve(["a"])

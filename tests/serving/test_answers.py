@@ -17,7 +17,8 @@ from tests.support.event_streams import StreamClient
 from tests.support.heartbeat import no_collector, watch_lag
 from tests.support.served import notes, serve_notes
 from tests.support.served_corpora import make_corpus
-from tests.support.serving import MEGABYTE, Wire, exchange, memory_of, request_bytes, serve, wait_until
+from tests.support.serving import MEGABYTE, Wire, exchange, memory_of, request_bytes, serve
+from tests.support.waiting import wait_until
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 LONG = {"texts": ["x" * 1_000] * 100}
