@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from airw.corpora import (
         BuildReport,
         Corpus,
+        adapt,
         as_retriever,
         build,
         build_corpus,
@@ -82,6 +83,7 @@ else:
             "corpora": [
                 "BuildReport",
                 "Corpus",
+                "adapt",
                 "as_retriever",
                 "build",
                 "build_corpus",
@@ -155,6 +157,7 @@ __all__ = [  # noqa: RUF022 - in sections, for the reader
     # Verbs
     "build",
     "open_corpus",
+    "adapt",
     "search",
     "as_retriever",
     "traverse",

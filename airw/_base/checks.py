@@ -288,4 +288,37 @@ def name_missing_method(verb: str, store: object) -> Iterator[None]:
 
 
 def _missing_method(verb: str, store: object, method: str) -> ArgumentError:
-    return ArgumentError(f"{verb}() needs a store with {method}(), which {type(store).__name__} does not have")
+    return ArgumentError(f"{verb}() needs a store with {method}(), {describe_lack(store, method)}")
+
+
+def describe_lack(store: object, method: str) -> str:
+    """Return that a store lacks a method, and what would do if its class has advice.
+
+    Example:
+        >>> describe_lack([], "search_text")
+        'which list does not have'
+    """
+    advice = find_advice(store, method)
+    return f"which {type(store).__name__} does not have{f'; {advice}' if advice else ''}"
+
+
+def offers(store: object, method: str) -> bool:
+    """Return whether a store has a method. A store that passes calls on has a method `offers`.
+
+    The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
+
+    Example:
+        >>> offers([], "append"), offers([], "search_text")
+        (True, False)
+    """
+    kind = type(store)
+    if hasattr(kind, "offers"):
+        return bool(kind.offers(store, method))
+    is_own = getattr(kind, method, None) is not None or method in getattr(store, "__dict__", ())
+    return is_own or (not hasattr(kind, method) and hasattr(kind, "__getattr__"))
+
+
+def find_advice(store: object, method: str) -> str | None:
+    """Return what would add a method to a store, or `None`; its class has a mapping `ADVICE`."""
+    advice: str | None = getattr(type(store), "ADVICE", {}).get(method)
+    return advice

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.corpora.adapting import adapt
     from airw.corpora.building import BuildOptions, build
     from airw.corpora.copying import check_corpus_file, copy_corpus, restore_corpus
     from airw.corpora.definitions import Definition, Maintenance
@@ -38,6 +39,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "adapting": ["adapt"],
             "building": ["BuildOptions", "build"],
             "copying": ["check_corpus_file", "copy_corpus", "restore_corpus"],
             "definitions": ["Definition", "Maintenance"],
@@ -96,6 +98,7 @@ __all__ = [
     "Place",
     "Retrievers",
     "SourcePages",
+    "adapt",
     "as_retriever",
     "build",
     "build_corpus",

@@ -62,7 +62,8 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
         corpus: An open corpus, which stays open; or a name, path or address, which is opened and closed again.
         query: The text to search for; it must not be blank.
         k: The largest number of hits; 10 by default, at most 1,000,000.
-        mode: `"dense"`, `"lexical"` or `"hybrid"` (the default).
+        mode: `"dense"`, `"lexical"` or `"hybrid"` (the default). If the store has only one of the two channels, a
+            hybrid search is one in that channel, with its scores.
         filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
         per_artifact: Rank artifacts, each by its best surface, instead of surfaces; true by default.

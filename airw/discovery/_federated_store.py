@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw._base.checks import offers
 from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._federated_answers import (
     FederatedEdge,
@@ -120,8 +121,9 @@ class FederatedStore:
 
         Order: score descending, then `(artifact_id, surface_index)`.
         """
-        answers = await self._call_all(
-            lambda store: store.search_vectors(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact)
+        answers = await self._call_able(
+            "search_vectors",
+            lambda store: store.search_vectors(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact),
         )
         return [
             merge_by_score({name: rankings[row] for name, rankings in answers.items()}, k)
@@ -149,7 +151,7 @@ class FederatedStore:
         merge = merge_by_rank if pooled is None else merge_by_score
         if pooled is not None:
             options["statistics"] = pooled
-        answers = await self._call_all(lambda store: store.search_text(queries, k, **options))
+        answers = await self._call_able("search_text", lambda store: store.search_text(queries, k, **options))
         return [merge({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))]
 
     async def pool_counts(self, queries: Sequence[str]) -> TermCounts | None:
@@ -367,9 +369,14 @@ class FederatedStore:
         self, ids: Sequence[NodeIdLike], direction: Direction, link_filter: Mapping[str, Any]
     ) -> list[FederatedEdge]:
         """Return the edges that the store of each artifact contains."""
-        positions, answers = await self._route(
-            ids, lambda store, own: store.neighbors(own, direction=direction, **link_filter)
-        )
+        able = self._able("neighbors")
+
+        async def read(store: Store, own: list[str]) -> list[list[Edge]]:
+            if able and not offers(store, "neighbors"):
+                return [[] for _ in own]
+            return await store.neighbors(own, direction=direction, **link_filter)
+
+        positions, answers = await self._route(ids, read)
         return await offload_if(_count_items(answers) > _OFFLOAD_ABOVE, collect_own_edges, positions, answers)
 
     async def _read_edges_by_pair(
@@ -381,7 +388,8 @@ class FederatedStore:
             return []
         # First the artifacts that link here, then their edges: stores cannot be asked for incoming edges of an
         # artifact that is not theirs.
-        answers = await self._call_all(lambda store: store.referrers(nodes, types=link_filter["types"]))
+        types = link_filter["types"]
+        answers = await self._call_able("referrers", lambda store: store.referrers(nodes, types=types))
         referrers = {name: sorted({id for ids in id_lists for id in ids}) for name, id_lists in answers.items()}
         requests = {name: own for name, own in referrers.items() if own}
         edges = await self._call(requests, lambda store, own: store.neighbors(own, direction="out", **link_filter))
@@ -420,6 +428,14 @@ class FederatedStore:
         """
         positions, requests = await offload_if(len(ids) > _OFFLOAD_ABOVE, group_by_corpus, ids, self._stores)
         return positions, await self._call(requests, call) or await self._call(default(), call)
+
+    async def _call_able(self, method: str, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
+        """Call the stores that have a method. If none has it, call all: the error then names it."""
+        return await self._call(self._able(method) or self._empty_requests(), lambda store, _: call(store))
+
+    def _able(self, method: str) -> dict[str, list[str]]:
+        """Return an empty request for each store that has a method; a store may have few."""
+        return {name: [] for name, store in self._stores.items() if offers(store, method)}
 
     async def _call_all(self, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
         return await self._call(self._empty_requests(), lambda store, _: call(store))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from airw._base.arrays import Floats
+from airw._base.checks import offers
 from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._federated_answers import (
     FederatedRecord,
@@ -28,7 +29,7 @@ from airw.embedders import first_usable
 from airw.protocols import Embedder, OpenCorpus, SearchStore, TermStatistics
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
-from airw.retrieval.query import PassageReader, default_alpha, rank_weights
+from airw.retrieval.query import PassageReader, can_rank, default_alpha, rank_weights
 from airw.retrieval.searching import Channel, run_search
 from airw.values import ArtifactRef, NodeIdLike, Ranking, Record, SearchHit, TermCounts
 from airw.values.filters import Filter
@@ -66,6 +67,10 @@ class RememberingStore:
     def __getattr__(self, name: str) -> Any:
         # `None` is how a class tells that it lacks a method of a protocol.
         return self._count_terms if name == "term_statistics" and self.can_count else getattr(self._store, name)
+
+    def offers(self, method: str) -> bool:
+        """Return whether the store has a method."""
+        return offers(self._store, method)
 
     @property
     def can_count(self) -> bool:
@@ -220,12 +225,13 @@ class UnionSearch:
     def _channels(self, store: "_UnionStore", search: SearchQuery) -> list[Channel]:
         """Return a dense channel for each embedder, and a lexical one for each formula.
 
-        A store that cannot count words has a lexical channel of its own.
+        A store that cannot count words has a lexical channel of its own. One that lacks a channel has no part in it.
         """
         split_by: dict[Mode, Callable[[UnionMember], object]] = {"dense": _embedder_id, "lexical": _formula}
         channels = []
         for kind in search.channels:
-            for part in _group(store.members.items(), lambda item: split_by[kind](item[1])).values():  # noqa: B023
+            able = [item for item in store.members.items() if can_rank(item[1].corpus.store, kind)]
+            for part in _group(able, lambda item: split_by[kind](item[1])).values():  # noqa: B023
                 members = dict(part)
                 first = part[0][1]
                 pooled = None if first.counts is None else self.pooled.get(first.counts.formula)

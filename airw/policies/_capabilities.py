@@ -3,6 +3,7 @@
 from typing import Any, Literal, TypeAlias, overload
 
 from airw._base.arrays import Floats
+from airw._base.checks import describe_lack, offers
 from airw.errors import ArgumentError
 from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, TextSearch, VectorSearch, WalkStore
 from airw.retrieval import check_corpus, embed_text
@@ -20,7 +21,7 @@ async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
 @overload
 def require(
     corpus: OpenCorpus[object],
-    method: Literal["matching", "resolve", "fan_in", "max_fan_in", "referrers"],
+    method: Literal["neighbors", "matching", "resolve", "fan_in", "max_fan_in", "referrers"],
     policy: str,
     setting: str = "",
 ) -> LinkReader: ...
@@ -54,14 +55,10 @@ def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str =
     store = check_corpus(corpus).store
     if not has_method(corpus, method):
         needs = f"{policy}({setting})" if setting else policy
-        raise ArgumentError(f"{needs} needs a store with a method {method}, which {type(store).__name__} does not have")
+        raise ArgumentError(f"{needs} needs a store with a method {method}, {describe_lack(store, method)}")
     return store
 
 
 def has_method(corpus: OpenCorpus[object], method: str) -> bool:
     """Return whether the store of a corpus has a method."""
-    store = check_corpus(corpus).store
-    # The type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
-    return (
-        hasattr(type(store), method) or hasattr(type(store), "__getattr__") or method in getattr(store, "__dict__", ())
-    )
+    return offers(check_corpus(corpus).store, method)

@@ -68,7 +68,7 @@ async def find_start(
         corpus: The open corpus.
         policy: The name of the policy, for errors.
         k: The number of artifacts that each way of the seeding finds at most; they come best first.
-        seeding: How to find them; `None` for `"hybrid"`, or `"dense"` if the store cannot search texts. Of several ways
+        seeding: How to find them; `None` for `"hybrid"`, or the one channel that the store has. Of several ways
             the first comes first, then what the second adds, and so on.
         roots: Further artifacts to start from.
         filter: A filter that the found artifacts satisfy; roots are not filtered.
@@ -83,7 +83,7 @@ async def find_start(
     if not k:
         return start
     if seeding is None:
-        seeding = "hybrid" if has_method(check_corpus(corpus), "search_text") else "dense"
+        seeding = _default_seeding(check_corpus(corpus))
     found: list[Id] = []
     for way in (seeding,) if isinstance(seeding, str) else seeding:
         if way == "titles":
@@ -91,6 +91,13 @@ async def find_start(
         else:
             found += await _find_by_search(memory, corpus, policy, k=k, mode=way, filter=filter)
     return list(dict.fromkeys([*found, *start]))
+
+
+def _default_seeding(corpus: OpenCorpus[object]) -> Mode:
+    """Return `"hybrid"`, or the one channel that the store has."""
+    if not has_method(corpus, "search_text"):
+        return "dense"
+    return "hybrid" if has_method(corpus, "search_vectors") else "lexical"
 
 
 async def _find_by_titles(

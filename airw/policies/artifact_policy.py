@@ -50,8 +50,8 @@ class ArtifactPolicy(Policy[A]):
 
     Args:
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-            By default `"hybrid"`, or `"dense"` if the store cannot search texts. Of a tuple such as `("titles",
-            "hybrid")`, each way finds as many artifacts as the policy starts from; those of the first come first.
+            By default `"hybrid"`, or the one channel that the store has. Of a tuple such as `("titles", "hybrid")`,
+            each way finds as many artifacts as the policy starts from; those of the first come first.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
             `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links. A list of pairs such as `("keywords", "keywords")`: each value of the
@@ -231,7 +231,8 @@ class ArtifactPolicy(Policy[A]):
             await self._read_ahead(state, [entry for entry in committed if entry.id in missing], [], store)
 
         ids = [entry.node.id for entry in committed]
-        return await state.memory.ahead.read_edges(ids, store.store, self._links, read_step if reads_more else None)
+        edge_reader = require(store, "neighbors", self._name)
+        return await state.memory.ahead.read_edges(ids, edge_reader, self._links, read_step if reads_more else None)
 
     @property
     def _links(self) -> dict[str, Any]:

@@ -1,22 +1,26 @@
 """The policy of a walk whose caller names none."""
 
+from typing import cast
+
+from airw._base.checks import find_advice
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.policies._capabilities import has_method
 from airw.policies.path_coverage import PathCoverage
+from airw.protocols import OpenCorpus
 from airw.stores import hide_password
 from airw.walking import WalkPolicy
 
 DEFAULT_POLICY: WalkPolicy = PathCoverage()
 """The policy of `airw.traverse` and of `discover(walk=True)`, if their caller passes none."""
-_METHODS = ("search_vectors", "best_of", "get_records")
+_METHODS = ("best_of", "get_records")
 
 
 def default_policy(corpus: object) -> WalkPolicy:
     """Return the policy that `airw.traverse` takes if its caller names none, `PathCoverage()`.
 
-    It starts from a hybrid search, or a dense one if the store cannot search texts, and follows links. If there are
-    none, or the store cannot read them, `walk.ranking` has the hits of that search in their order.
+    It starts from a hybrid search, or by the one channel that the store has, and follows links. If there are none, or
+    the store cannot read them, `walk.ranking` has the hits of that search in their order.
 
     Args:
         corpus: What is to be walked: an open corpus, a `FederatedCorpus`, or a `CorpusGraph` of one.
@@ -41,10 +45,14 @@ def default_policy(corpus: object) -> WalkPolicy:
             f"policy must be given to walk {short_repr(corpus)}: the default, {name}, walks an open corpus; pass a "
             "policy of your own, a subclass of airw.Policy"
         )
-    missing = [method for method in _METHODS if not has_method(corpus, method)]  # type: ignore[arg-type]
+    opened = cast("OpenCorpus[object]", corpus)
+    channel = "search_text" if has_method(opened, "search_text") else "search_vectors"  # it seeds by either
+    missing = [method for method in (channel, *_METHODS) if not has_method(opened, method)]
     if missing:
+        advice = find_advice(opened.store, missing[0])
         raise ArgumentError(
             f"policy must be given to walk this corpus: its store has no method {missing[0]}, which the default, "
-            f"{name}, needs; pass airw.policies.LinkWalk(roots=[...]), which follows links alone, or one of your own"
+            f"{name}, needs; {f'{advice}, or ' if advice else ''}pass airw.policies.LinkWalk(roots=[...]), which "
+            "follows links alone, or one of your own"
         )
     return DEFAULT_POLICY

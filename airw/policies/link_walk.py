@@ -102,7 +102,7 @@ class LinkWalk(Policy[LinkMemory]):
         start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
             and 0 with roots.
         seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
-            default `"hybrid"`, or `"dense"` if the store cannot search texts. Several ways: see `ArtifactPolicy`.
+            default `"hybrid"`, or the one channel that the store has. Several ways: see `ArtifactPolicy`.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
@@ -285,7 +285,8 @@ class LinkWalk(Policy[LinkMemory]):
             await self._read_step(state, [], ids, store)
 
         ids: list[Id] = [entry.node.id for entry in crossable]
-        return await state.memory.ahead.read_edges(ids, store.store, self._links, read_step if reads_more else None)
+        edge_reader = require(store, "neighbors", "LinkWalk")
+        return await state.memory.ahead.read_edges(ids, edge_reader, self._links, read_step if reads_more else None)
 
     @property
     def _links(self) -> dict[str, Any]:

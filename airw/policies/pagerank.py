@@ -112,7 +112,7 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         title_weight: The mass of each name in the query. It is divided among the artifacts with that name. The part of
             each is divided by the number of artifacts that link to it.
         seeding: How to find the start: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query.
-            By default `"hybrid"`, or `"dense"` if the store cannot search texts. Several ways: see `ArtifactPolicy`.
+            By default `"hybrid"`, or the one channel that the store has. Several ways: see `ArtifactPolicy`.
         roots: Ids of further artifacts to start from; in several corpora, `(source, id)` pairs. The walk raises a
             `NoLedgerEntry` if one does not exist.
         edges: Fields to follow instead of links; see `ArtifactPolicy`. Ids without an artifact are no neighbours.

@@ -19,6 +19,7 @@ from airw._base.checks import (
     check_strings,
     check_text_query,
     check_weight,
+    offers,
 )
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
@@ -35,6 +36,8 @@ PassageReader: TypeAlias = Callable[[OpenCorpus[Any], Record], str | Awaitable[s
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 """The search modes: rank by cosine, by BM25, or by both fused."""
+
+_METHODS: Mapping[Mode, str] = {"dense": "search_vectors", "lexical": "search_text"}
 
 FUSIONS: tuple[Fusion, ...] = ("scores", "ranks", "blend", "rrf")
 """The fusions of a hybrid search.
@@ -158,6 +161,14 @@ class SearchQuery:
         """
         return self if self.alpha is not None else replace(self, alpha=default_alpha(embedder_id))
 
+    def for_store(self, store: object) -> Self:
+        """Return the query with a mode that a store can answer.
+
+        Without one of the channels, a hybrid search is one in the other channel.
+        """
+        own = [channel for channel in self.channels if can_rank(store, channel)]
+        return replace(self, mode=own[0]) if len(own) == 1 else self
+
     @property
     def rank_constant(self) -> int:
         """Return the rank constant of a fusion by rank.
@@ -265,11 +276,10 @@ class SearchQuery:
 
         A hit without evidence is no answer, whatever its score is.
         """
-        if self.mode == "hybrid":
-            return "lexical_score" in hit.metadata or bool(hit.metadata.get("dense_score"))
-        if self.mode == "dense":
-            return bool(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)))
-        return True
+        if self.mode == "lexical" or "lexical_score" in hit.metadata:
+            return True
+        # A store with one channel has ranked alone, and the score is all that there is.
+        return bool(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)))
 
 
 def with_fusion(options: Mapping[str, Any], default: Fusion) -> Any:
@@ -319,6 +329,11 @@ def channels_of(mode: object) -> tuple[Mode, ...]:
     """
     checked = check_choice("mode", mode, MODES)
     return ("dense", "lexical") if checked == "hybrid" else (checked,)
+
+
+def can_rank(store: object, channel: Mode) -> bool:
+    """Return whether a store has the method that ranks in a channel, `"dense"` or `"lexical"`."""
+    return offers(store, _METHODS[channel])
 
 
 def hybrid_depth(k: int) -> int:

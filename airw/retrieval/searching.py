@@ -188,7 +188,7 @@ async def _rank(
     with name_missing_method(query.verb, corpus.store):
         if queries is None:
             queries = await formulate_queries(query)
-        query = query.for_embedder(corpus.embedder.id)
+        query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
         channels = channels_in(corpus, query) if channels is None else channels
         candidates = await _FirstStage(corpus, query, queries, channels, weigh).run()
         if query.rerank is not None:

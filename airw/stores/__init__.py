@@ -1,10 +1,11 @@
-"""Stores of a corpus: in memory, in one SQLite file, and on a PostgreSQL server."""
+"""Stores of a corpus: in memory, in a file, on a PostgreSQL server, or made of functions."""
 
 from typing import TYPE_CHECKING
 
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from airw.stores.function_store import FunctionStore
     from airw.stores.memory.store import MemoryStore
     from airw.stores.postgres.addresses import (
         check_corpus_address,
@@ -24,6 +25,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "function_store": ["FunctionStore"],
             "memory.store": ["MemoryStore"],
             "postgres.addresses": [
                 "check_corpus_address",
@@ -45,6 +47,7 @@ else:
 __all__ = [
     "DURABILITIES",
     "Durability",
+    "FunctionStore",
     "MemoryStore",
     "PostgresDialect",
     "PostgresStore",

@@ -100,7 +100,7 @@ class WalkedOnly:
 
 LACKING = {
     "search": (lambda corpus: airw.search(corpus, "keys", mode="lexical"), "search_text"),
-    "discover": (lambda corpus: airw.discover(corpus, "keys"), "search_text"),
+    "discover": (lambda corpus: airw.discover(corpus, "keys", mode="lexical"), "search_text"),
     "upsert": (lambda corpus: corpus.upsert({"a": "keys"}), "writing"),
     "delete": (lambda corpus: corpus.delete(["a"]), "writing"),
     "records_for_artifact": (lambda corpus: airw.corpora.records_for_artifact(corpus, "a"), "records_of"),

@@ -1,0 +1,174 @@
+"""A read-only store whose content is what functions of the user return."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from airw._base.arrays import Floats
+from airw._base.checks import check_choice, check_limit
+from airw._base.concurrency import call_user_function, map_bounded, offload_if
+from airw._base.lru import LruCache
+from airw._base.messages import error_text
+from airw._base.vectors import exact_scores, unit_rows
+from airw.errors import AirwError, ArgumentError, StoreError
+from airw.protocols import ArtifactVectors, BestRecords, Embedder
+from airw.stores._function_answers import KIND, Name, read_found, read_items, read_neighbors
+from airw.values import DIRECTIONS, ORIGINS, Direction, Edge, Ranking, Record
+from airw.values.filters import Filter
+
+UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
+
+_MAX_CALLS = 16  # calls of `search` at once
+_MAX_FOUND = 10_000  # records that are remembered if there is no `get`
+_FEW = 200  # items; reading more takes longer than about a millisecond
+
+
+class FunctionStore:
+    """A store that asks functions: `airw.adapt` returns a corpus over one.
+
+    It has the methods that its functions allow: `search_text` with `search`, `neighbors` with `neighbors`. It is
+    read-only and keeps nothing, but without `get` the records that `search` has found last.
+
+    Args:
+        search: The ranking of a query.
+        get: The content of ids.
+        neighbors: The ids that ids lead to.
+        embedder: Compares the texts of artifacts with a query.
+    """
+
+    ADVICE: ClassVar[Mapping[str, str]] = {
+        "neighbors": "pass neighbors=... to airw.adapt",
+        "search_text": "pass search=... to airw.adapt",
+        "search_vectors": "pass search=... to airw.adapt, and search without a mode",
+    }
+
+    def __init__(
+        self, search: UserFunction | None, get: UserFunction | None, neighbors: UserFunction | None, embedder: Embedder
+    ) -> None:
+        self._search, self._get, self._find_neighbors = search, get, neighbors
+        self._embedder = embedder
+        self._found = LruCache[str, Record](_MAX_FOUND)
+        # Other code asks whether there is a method: it must not exist without its function.
+        if search is not None:
+            self.search_text = self._search_text
+        if neighbors is not None:
+            self.neighbors = self._neighbors
+
+    async def _search_text(
+        self,
+        queries: Sequence[str],
+        k: int,
+        *,
+        filter: Filter | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        if filter is not None:
+            raise ArgumentError("filter cannot be used: search of airw.adapt takes none; filter the hits instead")
+        if surfaces is not None and KIND not in surfaces:
+            return [Ranking([], [], np.zeros(0)) for _ in queries]
+
+        async def rank(query: str) -> Ranking:
+            if not k:
+                return Ranking([], [], np.zeros(0))
+            answer = await self._call("search", self._search, query, k)
+            found = await offload_if(k > _FEW, read_found, answer, k)
+            if self._get is None:
+                self._remember([record for record, _ in found])
+            ids = [record.id for record, _ in found]
+            return Ranking(ids, ids, np.array([score for _, score in found], np.float64))
+
+        return await map_bounded(rank, queries, limit=_MAX_CALLS)
+
+    def _remember(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._found.discard(record.id)
+            self._found.get_or_create(record.id, lambda _, record=record: record)  # type: ignore[misc]
+
+    async def _neighbors(
+        self,
+        ids: Sequence[str],
+        *,
+        direction: Direction = "out",
+        types: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
+        origins: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> list[list[Edge]]:
+        check_limit(limit)
+        for origin in origins or ():
+            check_choice("origins", origin, ORIGINS)
+        if check_choice("direction", direction, DIRECTIONS) == "in":
+            raise ArgumentError("direction must be 'out' or 'both': neighbors of airw.adapt only leads out, not 'in'")
+        if not ids:
+            return []
+        answer = await self._call("neighbors", self._find_neighbors, list(ids))
+        rows = await offload_if(len(ids) > _FEW, read_neighbors, ids, answer)
+
+        def is_selected(edge: Edge) -> bool:
+            has_type = (types is None or edge.type in types) and edge.type not in exclude
+            return has_type and (origins is None or edge.origin in origins)
+
+        return [[edge for edge in row if is_selected(edge)][:limit] for row in rows]
+
+    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
+        """Return the record of each artifact; its id is that of the artifact."""
+        if self._get is None:
+            return [self._found.get(id) or Record(id, id, KIND, 0, "") for id in ids]
+        distinct = list(dict.fromkeys(ids))
+        if not distinct:
+            return []
+        answer = await self._call("get", self._get, list(distinct))
+        records = dict(zip(distinct, await offload_if(len(ids) > _FEW, read_items, distinct, answer), strict=True))
+        return [records[id] for id in ids]
+
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[list[Record] | None]:
+        """Return the one record of each artifact in a list, or `None`."""
+        check_limit(limit)
+
+        def select(record: Record) -> list[Record]:
+            return [record][:limit] if kinds is None or record.surface_kind in kinds else []
+
+        return [None if record is None else select(record) for record in await self.get_records(artifact_ids)]
+
+    async def best_of(
+        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
+    ) -> BestRecords:
+        """Return the record of each artifact, with the cosine of its text."""
+        found = await self.records_of(artifact_ids, kinds=surfaces)
+        texts = [records[0].text if records else None for records in found]
+        rows = await self._embed([text for text in texts if text is not None], len(query))
+        scores = np.full(len(texts), np.nan, np.float32)
+        scores[[place for place, text in enumerate(texts) if text is not None]] = exact_scores(rows, query)
+        return BestRecords([records[0].id if records else None for records in found], scores)
+
+    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
+        """Return the vector of each artifact's text."""
+        records = await self.get_records(artifact_ids)
+        rows = await self._embed([record.text for record in records if record is not None], self._embedder.dim)
+        return ArtifactVectors([[] if record is None else [record.id] for record in records], rows)
+
+    async def _embed(self, texts: Sequence[str], dim: int) -> Floats:
+        """Return the vector of each text, `(texts, dim) float32`; that of an empty text is zero."""
+        distinct = list(dict.fromkeys(text for text in texts if text))
+        rows = np.zeros((len(distinct) + 1, dim), np.float32)
+        if distinct:
+            vectors = await self._embedder.embed_documents(distinct)
+            check = partial(unit_rows, vectors, count=len(distinct), dim=dim, of=f"embedder {self._embedder.id!r}")
+            rows[:-1] = await offload_if(len(distinct) > _FEW, check)
+        place_of = {text: place for place, text in enumerate(distinct)}
+        chosen: Floats = rows[[place_of.get(text, len(distinct)) for text in texts]]
+        return chosen
+
+    async def _call(self, name: Name, function: UserFunction | None, *arguments: object) -> object:
+        """Call a function, and turn its exceptions into `StoreError`."""
+        try:
+            return await call_user_function(function, *arguments)  # type: ignore[arg-type]
+        except AirwError:
+            raise
+        except Exception as error:
+            raise StoreError(f"{name} failed: {error_text(error)}") from error
