@@ -1,4 +1,4 @@
-"""`adapt`: a corpus made of functions, searched, walked, discovered and joined with others."""
+"""`adapt`: a corpus made of functions, searched, walked and joined with others."""
 
 import threading
 
