@@ -271,11 +271,12 @@ def assert_alike(ours, theirs, *, may_be_nearer):
         assert {name: mine[name] for name in names} == pytest.approx(expected, abs=1e-5)
 
 
-async def compare(graph, policy, strategy, *, store=None, is_async=False):
+async def compare(graph, policy, strategy, *, store=None, is_async=False, make_corpus=None):
+    """Walk a graph with both libraries and compare; `make_corpus` makes another corpus."""
     oracle = graph.oracle(strategy)
     with warnings.catch_warnings(action="ignore"):  # about values that are None
         nodes = await oracle.atraverse() if is_async else oracle.traverse()
-    async with corpus_of(graph.fields, graph.vectors, store) as corpus:
+    async with make_corpus(graph) if make_corpus else corpus_of(graph.fields, graph.vectors, store) as corpus:
         hits = await ranking_of(QUERY, corpus, policy)
     if strategy.max_depth is None or not oracle.nearer:
         ours, theirs = [our_fields(policy, hit) for hit in hits], [their_fields(node) for node in nodes]

@@ -1,0 +1,1 @@
+"""Other libraries' data as corpora of airw; one module per library."""
