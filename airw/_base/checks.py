@@ -305,7 +305,8 @@ def describe_lack(store: object, method: str) -> str:
 def offers(store: object, method: str) -> bool:
     """Return whether a store has a method.
 
-    A store that passes calls on has a method `offers`. Else the type is inspected, because a store that records its calls would take `hasattr(store, method)` for a call.
+    A store that passes calls on has a method `offers`. Otherwise the type is inspected, because a store that records
+    its calls would take `hasattr(store, method)` for a call.
 
     Example:
         >>> offers([], "append"), offers([], "search_text")
