@@ -1,7 +1,11 @@
-"""A store of your own with the six methods that walks and searches need: own_store.py."""
+"""A store of your own in four methods, read-only: own_store.py.
+
+`python -m airw.testing.exam own_store.py:open_store --capabilities graph,get_records --read-only` examines it.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,73 +14,95 @@ import numpy as np
 
 import airw
 from airw.embedders import resolve_embedder
-from airw.protocols import BestRecords, Embedder
-from airw.values import Direction, Edge, Floats, Ranking, Record
-from airw.values.filters import Filter, matches
+from airw.errors import ArgumentError
+from airw.policies import LinkWalk
+from airw.values import ArtifactChange, Direction, Edge, LinkFilter, NodeId, Ranking, Record
 
 
-class FolderStore:
-    """A store of Markdown files: one record per file, with links to the files it mentions."""
+class DictStore:
+    """A store of the records of each artifact, and of the edges between artifacts."""
 
-    def __init__(self, texts: Mapping[str, str], vectors: Floats) -> None:
-        self.records = {name: Record(name, name, "document", 0, text) for name, text in texts.items()}
-        self.vectors = dict(zip(texts, vectors, strict=True))
-        self.words = {name: _words(text) for name, text in texts.items()}
-        mentions = {name: sorted({*re.findall(r"eip-\d+\.md", text)} - {name}) for name, text in texts.items()}
-        self.edges = [Edge(name, other, "mentions") for name in texts for other in mentions[name] if other in texts]
-
-    @classmethod
-    async def read(cls, folder: Path, embedder: Embedder) -> "FolderStore":
-        files = sorted([file async for file in anyio.Path(folder).glob("*.md")])
-        texts = {file.name: await file.read_text() for file in files}
-        return cls(texts, await embedder.embed_documents([*texts.values()]))
+    def __init__(self, records: Mapping[str, list[Record]], edges: Iterable[Edge]) -> None:
+        self.records = records
+        self.edges: dict[NodeId, set[tuple[bool, NodeId, Edge]]] = {}
+        heaviest = {(edge.source, edge.target, edge.type, edge.origin): edge for edge in sorted(edges, key=_weight)}
+        for edge in heaviest.values():
+            is_foreign = not isinstance(edge.target, str)
+            if is_foreign or (edge.target in records and edge.target != edge.source):
+                self.edges.setdefault(edge.source, set()).add((False, edge.target, edge))
+                self.edges.setdefault(edge.target, set()).add((True, edge.source, edge))
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [self.records.get(id) for id in ids]
+        by_id = {record.id: record for records in self.records.values() for record in records}
+        return [by_id.get(id) for id in ids]
 
-    async def records_of(self, artifact_ids: Sequence[str], **_: Any) -> list[list[Record] | None]:
-        return [[self.records[id]] if id in self.records else None for id in artifact_ids]
+    async def records_of(
+        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
+    ) -> list[list[Record] | None]:
+        _check_limit(limit)
+        found = [self.records.get(id) for id in artifact_ids]
+        return [own and [each for each in own if kinds is None or each.surface_kind in kinds][:limit] for own in found]
 
-    async def search_vectors(self, queries: Floats, k: int, *, filter: Filter | None = None, **_: Any) -> list[Ranking]:
-        cosines = [{name: float(vector @ query) for name, vector in self.vectors.items()} for query in queries]
-        return [self._rank(scores, k, filter) for scores in cosines]
+    async def search_text(self, queries: Sequence[str], k: int, **_: Any) -> list[Ranking]:
+        return [self._rank(set(query.lower().split()), k) for query in queries]
 
-    async def search_text(
-        self, queries: Sequence[str], k: int, *, filter: Filter | None = None, **_: Any
-    ) -> list[Ranking]:
-        return [self._rank(self._count_shared_words(_words(query)), k, filter) for query in queries]
+    def _rank(self, words: set[str], k: int) -> Ranking:
+        rows = [(len(words & _words(own.text)), own) for records in self.records.values() for own in records]
+        best = sorted((row for row in rows if row[0]), key=lambda row: (-row[0], row[1].artifact_id))[:k]
+        ids = [record.id for _, record in best]
+        return Ranking(ids, [record.artifact_id for _, record in best], np.array([float(count) for count, _ in best]))
 
-    def _count_shared_words(self, query: set[str]) -> dict[str, float]:
-        return {name: len(query & words) for name, words in self.words.items() if query & words}
+    async def neighbors(
+        self, ids: Sequence[str], *, direction: Direction = "out", limit: int | None = None, **choice: Any
+    ) -> list[list[Edge]]:
+        _check_limit(limit)
+        if direction not in ("out", "in", "both"):
+            raise ArgumentError(f"direction must be 'out', 'in' or 'both', not {direction!r}")
+        links, left_out = LinkFilter(**choice), {"out": True, "in": False}.get(direction)
 
-    def _rank(self, scores: Mapping[str, float], k: int, filter: Filter | None) -> Ranking:
-        matching = [name for name in scores if matches(filter, self.records[name].metadata)]
-        names = sorted(matching, key=lambda name: (-scores[name], name))[:k]  # best first, ties by id
-        return Ranking(names, names, np.array([scores[name] for name in names], np.float64))
+        def edges_of(id: str) -> list[Edge]:
+            own = [each for each in self.edges.get(id, ()) if each[0] != left_out and links.accepts(each[2])]
+            own.sort(key=lambda each: (each[2].type, not isinstance(each[1], str), each[1], each[0], each[2].origin))
+            return [edge for _, _, edge in own][:limit]
 
-    async def best_of(self, query: Floats, artifact_ids: Sequence[str], **_: Any) -> BestRecords:
-        cosines = [self.vectors[id] @ query if id in self.vectors else np.nan for id in artifact_ids]
-        record_ids = [id if id in self.records else None for id in artifact_ids]
-        return BestRecords(record_ids, np.array(cosines, np.float32))
+        return [edges_of(id) for id in ids]
 
-    async def neighbors(self, ids: Sequence[str], *, direction: Direction = "out", **_: Any) -> list[list[Edge]]:
-        ends = {"out": ["source"], "in": ["target"], "both": ["source", "target"]}[direction]
-        return [[edge for edge in self.edges if any(getattr(edge, end) == id for end in ends)] for id in ids]
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise ArgumentError(f"limit must be at least 0, not {limit}")
+
+
+def _weight(edge: Edge) -> float:
+    return edge.weight
 
 
 def _words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
+def open_store(_: Path, artifacts: Sequence[ArtifactChange]) -> AbstractAsyncContextManager[DictStore]:
+    """Return a store with these artifacts, for the exam."""
+    edges = [
+        Edge(own.entry.artifact_id, (link.target_source, link.target_ref) if link.target_source else link.target_ref,
+             link.type, link.origin, link.weight)
+        for own in artifacts for link in own.extraction.links
+    ]  # fmt: skip
+    return nullcontext(DictStore({own.entry.artifact_id: list(own.records) for own in artifacts}, edges))
+
+
 async def main(question: str) -> None:
     """Search and walk a folder without building a corpus first."""
-    embedder = resolve_embedder("light")
-    store = await FolderStore.read(Path(__file__).parent / "data" / "eips", embedder)
-    corpus = airw.Corpus("eips", store, embedder)
-    for hit in await airw.search(corpus, question, mode="hybrid", k=3):
-        print(f"{hit.score:.3f}  {hit.artifact_id}")
-    for hit in await airw.top_k(airw.traverse(question, corpus, policy=airw.policies.Beam(width=2)), k=5):
-        print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}")
+    files = sorted([file async for file in anyio.Path(__file__).parent.joinpath("data", "eips").glob("*.md")])
+    records = [Record(file.name, file.name, "document", 0, await file.read_text()) for file in files]
+    edges = [Edge(own.id, other, "mentions") for own in records for other in re.findall(r"eip-\d+\.md", own.text)]
+    store: Any = DictStore({own.id: [own] for own in records}, edges)  # a search asks for what it has
+    corpus = airw.Corpus("eips", store, resolve_embedder("light"))
+    for hit in await airw.search(corpus, question, k=3):
+        print(f"{hit.score:.0f}  {hit.artifact_id}")
+    for hit in await airw.top_k(airw.traverse(question, corpus, policy=LinkWalk(start_k=2)), k=5):
+        print(f"{hit.score:.0f}  {' > '.join(hit.metadata['walk_path'])}")
 
 
-anyio.run(main, "how do wallets sign typed structured data")
+if __name__ == "__main__":
+    anyio.run(main, "how do wallets sign typed structured data")

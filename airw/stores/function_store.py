@@ -15,7 +15,7 @@ from airw._base.vectors import exact_scores, unit_rows
 from airw.errors import AirwError, ArgumentError, StoreError
 from airw.protocols import ArtifactVectors, BestRecords, Embedder
 from airw.stores._function_answers import KIND, Name, read_found, read_items, read_neighbors
-from airw.values import DIRECTIONS, ORIGINS, Direction, Edge, Ranking, Record
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, Ranking, Record
 from airw.values.filters import Filter
 
 UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
@@ -98,20 +98,14 @@ class FunctionStore:
         limit: int | None = None,
     ) -> list[list[Edge]]:
         check_limit(limit)
-        for origin in origins or ():
-            check_choice("origins", origin, ORIGINS)
+        links = LinkFilter(types=types, exclude=exclude, origins=origins)
         if check_choice("direction", direction, DIRECTIONS) == "in":
             raise ArgumentError("direction must be 'out' or 'both': neighbors of airw.adapt only leads out, not 'in'")
         if not ids:
             return []
         answer = await self._call("neighbors", self._find_neighbors, list(ids))
         rows = await offload_if(len(ids) > _FEW, read_neighbors, ids, answer)
-
-        def is_selected(edge: Edge) -> bool:
-            has_type = (types is None or edge.type in types) and edge.type not in exclude
-            return has_type and (origins is None or edge.origin in origins)
-
-        return [[edge for edge in row if is_selected(edge)][:limit] for row in rows]
+        return [[edge for edge in row if links.accepts(edge)][:limit] for row in rows]
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Return the record of each artifact; its id is that of the artifact."""

@@ -1,4 +1,4 @@
-"""The program `python -m airw.testing.exam`: the exam on a PostgreSQL server."""
+"""The program `python -m airw.testing.exam`: the exam on a server, or of a store of one's own."""
 
 import argparse
 import os
@@ -19,6 +19,7 @@ from airw.links import extractor_from
 from airw.protocols import Store
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, PostgresDialect, PostgresStore, refuse_password
+from airw.testing._own_exam import read_suite
 from airw.testing.exam import Case, Exam, Report, expect_equal
 from airw.testing.stores import CAPABILITIES, StoreSuite
 from airw.walking import WalkPolicy, start_walk
@@ -37,11 +38,14 @@ _OFFERED = CAPABILITIES.keys() - {"adjacency"}
 _QUERY = "rotate the signing keys of the vault"
 _ABOUT = """Run the exam of stores, and walks of all policies, on a PostgreSQL server that you have.
 
+Or run the exam of stores on one of your own: FUNCTION receives a folder, and with --read-only the artifacts.
+
 Each case works in a schema of its own, named airw_exam-…, which is dropped again. Other schemas are not touched. The
 role needs CREATE on the database, and the database the extension vector."""
 _EXAMPLES = """examples:
   python -m airw.testing.exam postgresql://ada@db.example/scratch
   python -m airw.testing.exam 'postgresql://ada:$PASSWORD@citus.example/scratch' --sharding rows
+  python -m airw.testing.exam own_store.py:open_store --capabilities graph --read-only
   python -m airw.testing.exam 'postgresql://yugabyte@yb.example:5433/scratch' --dialect yugabyte --only walk
 
 The exit code is 0 if no case failed, 1 if one failed, and 2 if the server cannot be examined."""
@@ -53,6 +57,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
     arguments = _parser().parse_args(argv)
     try:
+        if "://" not in arguments.address:
+            capabilities = arguments.capabilities and arguments.capabilities.split(",")
+            suite = read_suite(arguments.address, capabilities, read_only=arguments.read_only)
+            return _print_reports([anyio.run(_choose(suite, arguments.only).run)])
         refuse_password("the command line", arguments.address)
         dialect = _DIALECTS[arguments.dialect]
         make = partial(PostgresStore, arguments.address, sharding=arguments.sharding, dialect=dialect)
@@ -63,6 +71,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _print_error(str(error), 2)
     except Exception as error:  # noqa: BLE001 - a user of the program never sees a traceback
         return _print_error(error_text(error), 2)
+    return _print_reports(reports)
+
+
+def _print_reports(reports: Sequence[Report]) -> int:
     for report in reports:
         print(escape_controls(str(report), multiline=True))  # noqa: T201 - the output of a program
     return int(any(not report.passed for report in reports))
@@ -83,7 +95,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "address", metavar="ADDRESS", help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes"
+        "address",
+        metavar="ADDRESS",
+        help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes; or FILE.py:FUNCTION, which opens a store",
     )
     parser.add_argument(
         "--sharding", choices=("schema", "rows"), default="schema", help="rows: spread each corpus over all servers"
@@ -91,6 +105,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dialect", choices=tuple(_DIALECTS), default="pgvector", help="the SQL of the index of vectors"
     )
+    parser.add_argument("--capabilities", metavar="LIST", help="what the store in FILE.py offers, with commas; or all")
+    parser.add_argument("--read-only", action="store_true", help="the store in FILE.py has no method apply")
     parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")
     return parser
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from airw.cli import main
+from airw.testing import _server_exam as exam
 from tests.support.postgres import server_dsn
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 QUICK = {"quickstart.py"}  # the others are left to the slow part
-LONGEST = {"own_store.py": 90}
+LONGEST = {"own_store.py": 110}
 
 
 @cache
@@ -38,13 +39,43 @@ def test_every_example_runs_and_prints(file):
 
 
 @pytest.mark.slow
-def test_a_store_of_six_methods_is_searched_and_walked():
+def test_a_store_of_four_methods_is_searched_and_walked():
     done = run_example("own_store.py")
     searched, walked = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
-    assert all(re.fullmatch(r"0\.\d{3}  eip-\d+\.md", line) for line in searched)
-    assert [re.fullmatch(r"0\.\d{3}  eip-\d+\.md(?: > eip-\d+\.md)*", line) for line in walked].count(None) == 0
+    assert all(re.fullmatch(r"\d  eip-\d+\.md", line) for line in searched)
+    assert all(re.fullmatch(r"-?\d  eip-\d+\.md(?: > eip-\d+\.md)*", line) for line in walked)
     assert len(walked) == 5
     assert any(">" in line for line in walked)
+
+
+@pytest.mark.slow
+def test_that_store_passes_the_exam_of_its_capabilities():
+    command = [sys.executable, "-m", "airw.testing.exam", "examples/own_store.py:open_store", "--read-only"]
+    options = {"capture_output": True, "text": True, "timeout": 280, "cwd": ROOT}
+    done = subprocess.run([*command, "--capabilities", "graph,get_records"], check=False, **options)
+    assert done.returncode == 0, done.stdout
+    assert re.match(r"store: \d\d passed, \d+ left out\n", done.stdout)
+    # Its search counts words, and is not BM25.
+    failed = subprocess.run([*command, "--capabilities", "text"], check=False, **options)
+    assert failed.returncode == 1
+    assert "failed" in failed.stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("own_store", "FILE.py:FUNCTION"),
+        ("no.py:open_store", "no.py cannot be run"),
+        ("empty.py:no", "no function no"),
+    ],
+)
+def test_a_store_that_cannot_be_examined_is_an_error_of_one_line(target, named, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.py").write_text("")
+    assert exam.main([target]) == 2
+    error = capsys.readouterr().err
+    assert named in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.slow
