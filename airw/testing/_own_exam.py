@@ -1,4 +1,4 @@
-"""The exam of a store in a file of the user: `python -m airw.testing.exam FILE.py:FUNCTION`."""
+"""The exam of a store of one's own, which a function in a file opens."""
 
 import runpy
 from collections.abc import Callable, Sequence

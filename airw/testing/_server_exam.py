@@ -1,4 +1,4 @@
-"""The program `python -m airw.testing.exam`: the exam on a server, or of a store of one's own."""
+"""The program `python -m airw.testing.exam`: the exam of a server or of one's own store."""
 
 import argparse
 import os

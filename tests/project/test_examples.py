@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from airw.cli import main
-from airw.testing import _server_exam as exam
 from tests.support.postgres import server_dsn
 
 ROOT = Path(__file__).parents[2]
@@ -59,23 +58,6 @@ def test_that_store_passes_the_exam_of_its_capabilities():
     failed = subprocess.run([*command, "--capabilities", "text"], check=False, **options)
     assert failed.returncode == 1
     assert "failed" in failed.stdout
-
-
-@pytest.mark.parametrize(
-    ("target", "named"),
-    [
-        ("own_store", "FILE.py:FUNCTION"),
-        ("no.py:open_store", "no.py cannot be run"),
-        ("empty.py:no", "no function no"),
-    ],
-)
-def test_a_store_that_cannot_be_examined_is_an_error_of_one_line(target, named, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "empty.py").write_text("")
-    assert exam.main([target]) == 2
-    error = capsys.readouterr().err
-    assert named in error
-    assert error.count("\n") == 1
 
 
 @pytest.mark.slow
