@@ -23,7 +23,7 @@ def read_suite(target: str, capabilities: Sequence[str] | None, *, read_only: bo
     """
     file, _, name = target.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise ArgumentError(f"expected an address, or FILE.py:FUNCTION, not {short_repr(target)}")
+        raise ArgumentError(f"ADDRESS must be an address, or FILE.py:FUNCTION, not {short_repr(target)}")
     try:
         names: dict[str, Any] = runpy.run_path(file, run_name="examined")
     except Exception as error:
