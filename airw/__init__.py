@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airw import retrieval as retrieval
     from airw import sources as sources
     from airw import stores as stores
+    from airw import sync as sync
     from airw import testing as testing
     from airw import values as values
     from airw import views as views
@@ -124,6 +125,7 @@ else:
                 "from_skills",
             ],
             "stores": [],
+            "sync": [],
             "testing": [],
             "traversal": ["traverse"],
             "values": [

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar, TypeVarTuple, cast
+from typing import Protocol, TypeVar, TypeVarTuple, cast
 
 import anyio
 import anyio.lowlevel
@@ -20,6 +20,14 @@ Args = TypeVarTuple("Args")
 
 _MOST_AT_ONCE = 8  # turns; with half a millisecond each, all else on the event loop waits for a few milliseconds
 _TURNS: RunVar[anyio.Semaphore] = RunVar("_TURNS")  # of each event loop
+
+
+class Closable(Protocol):
+    """An object that its opener closes."""
+
+    async def aclose(self) -> None:
+        """Close the object."""
+        ...
 
 
 async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:

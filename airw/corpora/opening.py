@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
 
 import anyio
 
 from airw._base.checks import check_methods, check_number
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import Closable, in_thread
 from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
@@ -40,11 +40,7 @@ CUSTOM = "custom"
 """The embedder in the settings of a corpus that was built with an embedder object, not a specification."""
 
 
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=_Closable)
+Opened = TypeVar("Opened", bound=Closable)
 
 
 class Opening(Generic[Opened]):
@@ -197,7 +193,7 @@ class Corpus(Generic[StoreT_co]):
         """Close the store if the corpus owns it; closing twice is harmless."""
         if self.owns_store:
             with anyio.CancelScope(shield=True):
-                await cast("_Closable", self.store).aclose()
+                await cast("Closable", self.store).aclose()
 
     async def __aenter__(self) -> Self:
         return self

@@ -22,10 +22,12 @@ from airw import (
     merge,
     open_corpus,
     search,
+    sync,
     top_k,
     traverse,
 )
 from airw.corpora import BuildReport
+from airw.discovery import SourceAnswered
 from airw.embedders import HashingEmbedder
 from airw.policies import Beam, Eager
 from airw.protocols import BestRecords
@@ -137,6 +139,24 @@ async def stores_of_others() -> None:
     await search(searched, "keys")
     await searched.search("keys")
     await searched.upsert({"a": "text"})  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def scripts() -> None:
+    with sync.build(from_mapping({"a": "text"}, name="notes")) as built:
+        assert_type(built, sync.SyncCorpus)
+        assert_type(built.search("keys", k=3), list[SearchHit])
+        assert_type(sync.search(built, "keys", mode="lexical"), list[SearchHit])
+        assert_type(sync.discover([built, "other"], "keys"), DiscoveryResult)
+        assert_type(sync.run(built.store.counts), dict[str, int])
+        sync.search(built, "keys", limit=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    walk = sync.traverse("keys", built, policy=Beam(width=2), node_budget=8)
+    assert_type(walk, sync.SyncWalk)
+    assert_type([hit for hit in walk], list[SearchHit])  # noqa: C416 - what a loop sees
+    assert_type(walk.summary, WalkSummary | None)
+    with sync.merge(walk, walk) as pairs:
+        assert_type(next(pairs), tuple[sync.SyncWalk, SearchHit])
+    with sync.discover_stream(built, "keys") as updates:
+        assert_type(next(updates), SourceAnswered | DiscoveryResult)
 
 
 async def misspelt_options(corpus: Corpus) -> None:

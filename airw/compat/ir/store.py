@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any, NoReturn, Self
 
 from airw._base.arrays import Floats
-from airw.compat._sync import close, close_with_owner, run
+from airw._base.background import close, close_with_owner
+from airw.compat._sync import run
 from airw.compat.ir.base import Record, ledger_key
 from airw.corpora import find_location, open_store
 from airw.corpora.floors import is_built_key

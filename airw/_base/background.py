@@ -1,0 +1,135 @@
+"""Call async functions from sync code, on one event loop in a background thread."""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import ParamSpec, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+from anyio.from_thread import BlockingPortal
+
+from airw._base.concurrency import Closable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SECONDS_TO_STOP = 5.0
+"""How long an interrupted call may clean up before its caller goes on without it."""
+
+
+class LoopThread:
+    """An event loop in a background thread, with the objects that are open in it."""
+
+    def __init__(self) -> None:
+        self.started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
+        self.open: set[Closable] = set()
+        self.thread = threading.Thread(target=anyio.run, args=(self._serve,), name="airw")
+        self.thread.start()
+        self.portal, self.asyncio_loop = self.started.result()
+
+    async def _serve(self) -> None:
+        """Run until the main thread ends, then close all open objects."""
+        async with BlockingPortal() as portal:
+            self.started.set_result((portal, asyncio.get_running_loop()))
+            main = threading.main_thread()
+            # This wait lasts as long as the program. Its own limiter leaves all of anyio's worker threads to others.
+            await anyio.to_thread.run_sync(main.join, limiter=anyio.CapacityLimiter(1))
+            while self.open:
+                with suppress(Exception):  # the main program has ended, so no code can handle the error
+                    await self.open.pop().aclose()
+            await portal.stop(cancel_remaining=True)
+
+    def close_soon(self, thing: Closable) -> None:
+        """Start to close an object whose owner was garbage-collected; do not wait for it."""
+        if thing in self.open:
+            self.open.remove(thing)
+            # The garbage collector runs in any thread, even in that of the loop. There the portal would raise an error.
+            asyncio.run_coroutine_threadsafe(thing.aclose(), self.asyncio_loop)
+
+
+_START_LOCK = threading.Lock()
+_loops: list[LoopThread] = []  # empty, or the one loop of this process
+
+
+def _forget_loop() -> None:
+    _loops.clear()
+    _START_LOCK.release()
+
+
+# A forked child has no threads, so it starts a loop of its own. The lock is held meanwhile, or a child that is forked
+# while another thread starts the loop would wait for that thread, which it does not have.
+os.register_at_fork(before=_START_LOCK.acquire, after_in_parent=_START_LOCK.release, after_in_child=_forget_loop)
+
+
+def background_loop() -> LoopThread:
+    """Return the loop of this process; the first call starts it."""
+    with _START_LOCK:
+        if not _loops:
+            _loops.append(LoopThread())
+        return _loops[0]
+
+
+def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    """Call an async function from sync code and return its result.
+
+    If the caller is interrupted, as by Ctrl-C, the call is cancelled. The traceback of an error shows the function, and
+    no frames of the threads in between.
+
+    Raises:
+        RuntimeError: If the caller runs in the loop itself, which would wait for itself.
+
+    Example:
+        >>> async def double(number):
+        ...     return 2 * number
+        >>> run(double, 21)
+        42
+    """
+    loop = background_loop()
+    if threading.current_thread() is loop.thread:
+        name = getattr(function, "__name__", "the function")
+        raise RuntimeError(f"a sync call within airw's own event loop would wait for itself: await {name} instead")
+    ended = threading.Event()
+
+    async def call() -> tuple[T | None, BaseException | None]:
+        try:
+            return await function(*args, **options), None
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller raises it, even a SystemExit: it must not end the loop
+            return None, error
+        finally:
+            ended.set()
+
+    future = loop.portal.start_task_soon(call)
+    try:
+        result, error = future.result()
+    except BaseException:
+        if future.cancel():  # if this thread was interrupted, the call must not run on
+            ended.wait(_SECONDS_TO_STOP)
+        raise
+    if error is None:
+        return cast("T", result)
+    try:
+        trace = error.__traceback__
+        raise error.with_traceback(trace.tb_next if trace else None)
+    finally:
+        del error  # its traceback refers to this frame: a reference cycle
+
+
+def close_with_owner(owner: object, thing: Closable) -> None:
+    """Close an object when its owner is garbage-collected or the program ends."""
+    loop = background_loop()
+    loop.open.add(thing)
+    # At the end of the program the loop closes everything itself.
+    weakref.finalize(owner, loop.close_soon, thing).atexit = False
+
+
+def close(thing: Closable) -> None:
+    """Close an object now; closing it again does nothing."""
+    background_loop().open.discard(thing)
+    run(thing.aclose)

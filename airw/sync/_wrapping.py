@@ -1,0 +1,43 @@
+"""How an async function becomes a sync one with the same parameters."""
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from airw._base.background import run
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Made = TypeVar("Made")
+
+
+def blocking(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """Return an async function as a sync one, which returns when the work is done.
+
+    Example:
+        >>> async def double(number):
+        ...     return 2 * number
+        >>> blocking(double)(21)
+        42
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
+        return run(function, *args, **options)
+
+    return call
+
+
+def convert_result(function: Callable[P, T], convert: Callable[[T], Made]) -> Callable[P, Made]:
+    """Return a function that converts what another one returns.
+
+    Example:
+        >>> convert_result(range, list)(3)
+        [0, 1, 2]
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> Made:
+        return convert(function(*args, **options))
+
+    return call

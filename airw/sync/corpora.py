@@ -1,0 +1,134 @@
+"""Corpora in sync code."""
+
+from collections.abc import Iterable
+from typing import Any, Final, Self, Unpack
+
+from airw import corpora
+from airw._base.background import background_loop, close, close_with_owner, run
+from airw._base.signatures import shows_options
+from airw.corpora import BuildReport, Corpus, CorpusRetriever, OnError, Opening
+from airw.corpora.changing import UpsertItems
+from airw.errors import StoreError
+from airw.protocols import Embedder, Store
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions
+from airw.sync._wrapping import blocking, convert_result
+from airw.values import SearchHit
+
+
+class SyncCorpus:
+    """An open corpus for sync code.
+
+    `airw.sync.build` and `airw.sync.open_corpus` return one. Every function that takes an open corpus takes it, too.
+    The store is async as always: `airw.sync.run(corpus.store.counts)`. A corpus that you forget is closed when it is
+    garbage-collected, or at the end of the program. Any thread may use it. A forked process must open its own.
+
+    Example:
+        >>> from airw import from_mapping, sync
+        >>> from airw.stores import MemoryStore
+        >>> source = from_mapping({"a": "signing keys"}, name="notes", embedder="light")
+        >>> with sync.build(source, store=MemoryStore()) as corpus:
+        ...     print([hit.artifact_id for hit in corpus.search("keys")], sync.run(corpus.store.counts)["records"])
+        ['a'] 1
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._loop = background_loop()
+        close_with_owner(self, corpus)
+
+    @property
+    def name(self) -> str:
+        """The name of the corpus."""
+        return self._corpus.name
+
+    @property
+    def store(self) -> Store:
+        """The store, whose methods are async.
+
+        Raises:
+            StoreError: If the process was forked since the corpus was opened.
+        """
+        return self._own_corpus().store
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder of queries, whose methods are async."""
+        return self._corpus.embedder
+
+    @property
+    def report(self) -> BuildReport | None:
+        """The report of the build that opened the corpus; `None` if no build did."""
+        return self._corpus.report
+
+    @shows_options(SearchOptions, SEARCH_DEFAULTS)
+    def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+        """Search this corpus and return the hits, best first; see `airw.search` for the options."""
+        return run(self._own_corpus().search, query, **options)
+
+    def upsert(self, items: UpsertItems, *, on_error: OnError = "raise", lock_timeout: float = 30.0) -> BuildReport:
+        """Insert artifacts, or replace those with the same ids; see `airw.Corpus.upsert`."""
+        return run(self._own_corpus().upsert, items, on_error=on_error, lock_timeout=lock_timeout)
+
+    def delete(self, artifact_ids: Iterable[str], *, lock_timeout: float = 30.0) -> int:
+        """Delete artifacts and return how many were deleted; see `airw.Corpus.delete`."""
+        return run(self._own_corpus().delete, artifact_ids, lock_timeout=lock_timeout)
+
+    def close(self) -> None:
+        """Close the corpus; closing twice is harmless."""
+        close(self._own_corpus())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def _own_corpus(self) -> Corpus:
+        # A forked process has neither the threads of the store nor the loop: a call would wait forever.
+        if self._loop is not background_loop():
+            raise StoreError(f"corpus {self.name!r} was opened before this process was forked; open it again here")
+        return self._corpus
+
+
+def _open(opening: Opening[Corpus]) -> SyncCorpus:
+    async def wait() -> Corpus:
+        return await opening
+
+    return SyncCorpus(run(wait))
+
+
+class SyncRetriever:
+    """A search function of one corpus, as `airw.sync.as_retriever` returns it."""
+
+    def __init__(self, retriever: CorpusRetriever) -> None:
+        self._retriever = retriever
+        close_with_owner(self, retriever)
+
+    def __call__(self, query: str, **options: Any) -> list[SearchHit]:
+        """Search the corpus and return hits, best first; these options replace the fixed ones."""
+        return run(self._retriever, query, **options)
+
+    def close(self) -> None:
+        """Close the corpus if this retriever opened it; closing twice is harmless."""
+        close(self._retriever)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._retriever!r})"
+
+
+open_corpus: Final = convert_result(corpora.open_corpus, _open)
+build: Final = convert_result(corpora.build, _open)
+build_corpus: Final = convert_result(corpora.build_corpus, _open)
+as_retriever: Final = convert_result(corpora.as_retriever, SyncRetriever)
+search: Final = blocking(corpora.search)
+register: Final = blocking(corpora.register)
+maintain: Final = blocking(corpora.maintain)

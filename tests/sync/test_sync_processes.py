@@ -1,0 +1,110 @@
+"""`airw.sync` in processes that are interrupted, are forked, or end."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRELUDE = """
+import os, sys, anyio, airw
+from airw import from_mapping, sync
+from airw.stores import MemoryStore
+from airw.walking import Policy
+source = from_mapping({"a": "signing keys", "b": "bread"}, name="notes", embedder="light")
+
+class Hanging(airw.policies.CollapsedTree):
+    async def score(self, state, nodes, store):
+        print("started", flush=True)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.05)
+            print("cleaned up", flush=True)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def start(code, home):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "AIRW_HOME": str(home)}
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + textwrap.dedent(code)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(code, home):
+    """Run code in another process; return its exit code, what it prints and its errors."""
+    with start(code, home) as process:
+        printed, complaints = process.communicate(timeout=60)
+    return process.returncode, printed.split("\n")[:-1], complaints
+
+
+def test_ctrl_c_stops_a_walk_and_the_corpus_can_be_used_again(tmp_path):
+    code = """
+    with sync.build(source, store="notes") as corpus:
+        walk = sync.traverse("keys", corpus, policy=Hanging())
+        try:
+            next(walk)
+        except KeyboardInterrupt:
+            print("interrupted", walk.summary.stop, list(walk), len(corpus.search("keys")), flush=True)
+    """
+    with start(code, tmp_path) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        printed, complaints = process.communicate(timeout=60)
+    assert (process.returncode, printed, complaints) == (0, "cleaned up\ninterrupted closed [] 2\n", "")
+
+
+def test_ctrl_c_ends_a_script_at_once(tmp_path):
+    code = """
+    corpus = sync.build(source, store="notes")
+    list(sync.traverse("keys", corpus, policy=Hanging()))
+    """
+    with start(code, tmp_path) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(signal.SIGINT)
+        printed, complaints = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (-signal.SIGINT, "cleaned up\n")
+    assert complaints.endswith("KeyboardInterrupt\n")
+
+
+def test_a_forked_process_is_told_to_open_its_own_corpus(tmp_path):
+    code = """
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, from Python 3.12 on
+    corpus = sync.build(source, store="notes")
+    walk = sync.traverse("keys", corpus)
+    child = os.fork()
+    if child == 0:
+        search = lambda: corpus.search("keys")
+        for use in (search, lambda: sync.search(corpus, "keys"), lambda: next(walk), corpus.close):
+            try:
+                use()
+            except Exception as error:
+                print(type(error).__name__, error, flush=True)
+        print(len(sync.search("notes", "keys")), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(len(corpus.search("keys")), len(list(walk)))
+    """
+    forked = "StoreError corpus 'notes' was opened before this process was forked; open it again here"
+    again = "RuntimeError this walk was started before this process was forked; start another one here"
+    assert run(code, tmp_path) == (0, [forked, forked, again, forked, "2", "2 2"], "")
+
+
+def test_a_script_may_leave_everything_open(tmp_path):
+    code = """
+    corpus = sync.build(source, store="notes")
+    retrieve = sync.as_retriever("notes")
+    walk = sync.traverse("keys", corpus)
+    updates = sync.discover_stream(["notes"], "keys").__enter__()
+    ahead = sync.prefetch(sync.traverse("bread", corpus)).__enter__()
+    print(len(retrieve("keys")), next(walk).artifact_id, next(ahead).artifact_id, type(next(updates)).__name__)
+    raise SystemExit(3)
+    """
+    assert run(code, tmp_path) == (3, ["2 a b SourceAnswered"], "")
