@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airw import stores as stores
     from airw import sync as sync
     from airw import testing as testing
+    from airw import tools as tools
     from airw import values as values
     from airw import views as views
     from airw import walking as walking
@@ -127,6 +128,7 @@ else:
             "stores": [],
             "sync": [],
             "testing": [],
+            "tools": [],
             "traversal": ["traverse"],
             "values": [
                 "Artifact",

@@ -94,9 +94,12 @@ assert nothing.abstained  # no tool clears the floor, so the agent is told so
 
 tool = ir.make_search(corpus, name="tools", k=2)
 answer = tool("send a message")
+named = ir.search_tool("send a message", corpus=corpus, k=2)
+assert sorted(named) == sorted(answer)
 found = [
     [item.name for item in result.results], nothing.reason, tool.__name__,
-    [each["artifact_id"] for each in answer["results"]][:1],
+    [each["artifact_id"] for each in answer["results"]][:1], tool.__doc__, sorted(answer),
+    [each["artifact_id"] for each in named["results"]][:1],
     len(corpus), list(source.scope)
 ]
 """,
