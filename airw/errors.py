@@ -96,7 +96,7 @@ class PartitionsMissing(SourceError):
 
     def __init__(self, message: str, partitions: Sequence[int] = ()) -> None:
         super().__init__(message)
-        self.partitions = tuple(partitions)
+        self.partitions: tuple[int, ...] = tuple(partitions)
 
 
 class EmbedderError(AirwError):
@@ -163,7 +163,7 @@ class DiscoveryError(AirwError):
 
     def __init__(self, message: str, causes: Mapping[str, Exception] | None = None) -> None:
         super().__init__(message)
-        self.causes = dict(causes or {})
+        self.causes: dict[str, Exception] = dict(causes or {})
 
 
 class CorpusNotFound(AirwError, KeyError):

@@ -45,7 +45,7 @@ class TokenBudget:
         self._label = label
         self._lock = threading.Lock()
         self._reserved = 0
-        self.used = 0
+        self.used: int = 0
 
     @asynccontextmanager
     async def reserve(self, estimate: int) -> AsyncIterator[Charge]:

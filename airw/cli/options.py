@@ -47,6 +47,7 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     _is_intermixed = False
+    epilog: str | None
     describe: Callable[[], str] | None = None
 
     def format_help(self) -> str:

@@ -42,7 +42,7 @@ class MemberCalls:
     """
 
     def __init__(self, stores: Mapping[str, Store], *, on_error: OnMemberError, timeout: float | None) -> None:
-        self.stores = dict(stores)
+        self.stores: dict[str, Store] = dict(stores)
         # If there is one corpus only, nothing would be left.
         self._skips_errors = on_error == "skip" and len(self.stores) > 1
         self._timeout = timeout

@@ -76,13 +76,13 @@ class FederatedCorpus:
         self, corpora: OpenCorpora, *, on_error: OnMemberError = "skip", member_timeout: float | None = 30.0
     ) -> None:
         self.members: Mapping[str, OpenCorpus] = _check_corpora(corpora)
-        self.name = " + ".join(self.members)
+        self.name: str = " + ".join(self.members)
         self.on_error: OnMemberError = check_choice("on_error", on_error, ("skip", "raise"))
         if member_timeout is not None:
             member_timeout = check_number("member_timeout", member_timeout, least=0)
         self.member_timeout = member_timeout
         stores = {name: corpus.store for name, corpus in self.members.items()}
-        self.store = make_federated_store(MemberCalls(stores, on_error="raise", timeout=None))
+        self.store: FederatedStore = make_federated_store(MemberCalls(stores, on_error="raise", timeout=None))
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
         self.embedder: Embedder = first_usable(embedders) if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))

@@ -92,7 +92,8 @@ class LinkColumnReader:
     def __init__(
         self, source: "AdjacencyReader | NumberedEdges", links: FollowedLinks, node_key: Callable[[Any], Any]
     ) -> None:
-        self.source, self._links, self._node_key = source, links, node_key
+        self.source: AdjacencyReader | NumberedEdges = source
+        self._links, self._node_key = links, node_key
         self.nodes: Sequence[NodeId] = ()
         self._first_ids: Mapping[int, NodeId] = {}
         self._label_table: Sequence[EdgeLabel] = ()

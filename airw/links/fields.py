@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from airw._base.messages import short_repr
 from airw._base.requirements import bare_name, distribution_name
@@ -142,5 +142,5 @@ class DependencyLinks:
         return CallableLinks(self, self.id).extract(artifact, fields)
 
 
-default_edge_extractor = DependencyLinks()
+default_edge_extractor: Final = DependencyLinks()
 """The extractor of `from_packages` and `from_skills`; it is also a function of an id and filter fields."""

@@ -39,7 +39,7 @@ class Pool:
     def __init__(self, weight: float) -> None:
         """Start an empty pool; `weight` is `lambda_mult`."""
         self._weight = weight
-        self.count = 0
+        self.count: int = 0
         self._columns = np.empty((3, 0))  # position, weighted relevance, redundancy
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._chosen_rows: Floats = np.empty((0, 0), np.float32)

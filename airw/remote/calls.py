@@ -114,7 +114,7 @@ class CorpusServer:
     """
 
     def __init__(self, url: str, *, token: str | None, client: httpx.AsyncClient | None, timeouts: Timeouts) -> None:
-        self.url = _check_url(url)
+        self.url: str = _check_url(url)
         self._headers = _headers_with(token)
         self._token = token
         if client is not None and not all(hasattr(client, part) for part in _CLIENT_PARTS):

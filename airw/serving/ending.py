@@ -19,7 +19,7 @@ class Ending:
     """
 
     def __init__(self) -> None:
-        self.is_near = False
+        self.is_near: bool = False
         self._scopes: set[anyio.CancelScope] = set()
 
     def begin(self) -> None:

@@ -147,9 +147,14 @@ class EventStream(Response):
         ending: Ending | None = None,
     ) -> None:
         # Not the constructor of `Response`, which would count the bytes of a body.
-        self.status_code, self.background = 200, None
-        self.messages, self.heartbeat, self.max_stall = messages, heartbeat, max_stall
-        self.hide, self.ending, self._admit = hide, ending or Ending(), admit
+        self.status_code: int = 200
+        self.background: None = None
+        self.messages: Messages = messages
+        self.heartbeat: float = heartbeat
+        self.max_stall: float = max_stall
+        self.hide: Callable[[Any], Any] = hide
+        self.ending: Ending = ending or Ending()
+        self._admit = admit
         self.init_headers({"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

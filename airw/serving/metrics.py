@@ -37,7 +37,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float] = _SECONDS) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+        self.sum: float = 0.0
 
     @property
     def count(self) -> int:

@@ -140,7 +140,7 @@ class GracefulServer(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
         super().__init__(config)
-        self.has_started = anyio.Event()
+        self.has_started: anyio.Event = anyio.Event()
         self._ending = ending
 
     @contextmanager

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import anyio
 import numpy as np
@@ -340,7 +340,8 @@ class EmbedderSuite(Exam[EmbedderFixture]):
         ()
     """
 
-    subject, all_cases = "embedder", CASES
+    subject: ClassVar[str] = "embedder"
+    all_cases: ClassVar[Sequence[Case[Any]]] = CASES
 
     def __init__(
         self, embedder: Embedder | Callable[[], Embedder], *, tolerance: float = 1e-5, max_gap: float | None = 0.25

@@ -1,15 +1,15 @@
 """The suite that checks walk policies."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import is_dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from airw._base.checks import check_count
 from airw.errors import ArgumentError
 from airw.testing._policy_cases import CASES
 from airw.testing._policy_tools import PolicyCase, PolicyFixture
-from airw.testing.exam import Exam
+from airw.testing.exam import Case, Exam
 from airw.walking import WalkPolicy
 
 
@@ -47,7 +47,8 @@ class PolicySuite(Exam[PolicyFixture]):
         ()
     """
 
-    subject, all_cases = "policy", CASES
+    subject: ClassVar[str] = "policy"
+    all_cases: ClassVar[Sequence[Case[Any]]] = CASES
 
     def __init__(
         self,

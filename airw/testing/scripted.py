@@ -109,7 +109,9 @@ class ScriptedStore(_AnyStore):  # type: ignore[misc]
         self._failures = {method: _to_failures(failure) for method, failure in (failures or {}).items()}
         self.calls: Counter[str] = Counter()
         self.log: list[Call] = []
-        self.running = self.most_running = self.open_iterators = 0
+        self.running: int = 0
+        self.most_running: int = 0
+        self.open_iterators: int = 0
 
     def iterate(self, items: Iterable[T], *, delays: Delays = 0.0, failures: Failures = ()) -> "_ScriptedIterator[T]":
         """Return an async iterator over the items, such as a database cursor is.

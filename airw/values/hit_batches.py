@@ -63,9 +63,13 @@ class HitBatch(Sequence[SearchHit | None]):
         surface_indexes: Sequence[int | None] | None = None,
     ) -> None:
         # The collector of cycles does not look into tuples of strings, however many a consumer keeps.
-        self.artifact_ids, self.texts = tuple(artifact_ids), None if texts is None else tuple(texts)
-        self.surface_kinds, self.scores = surface_kinds, scores
-        self.metadata, self.sources, self.surface_indexes = metadata, sources, surface_indexes
+        self.artifact_ids: tuple[str | None, ...] = tuple(artifact_ids)
+        self.texts: tuple[str, ...] | None = None if texts is None else tuple(texts)
+        self.surface_kinds: str | Sequence[str] = surface_kinds
+        self.scores: NDArray[np.float64] = scores
+        self.metadata: Callable[[int], dict[str, Any]] | None = metadata
+        self.sources: str | Sequence[str | None] | None = sources
+        self.surface_indexes: Sequence[int | None] | None = surface_indexes
         self._add: MetadataWriter | None = None
         self._hits: list[SearchHit | None] | None = None
         self._unread_hits: list[SearchHit] = []  # one per row, also for rows that are no hits

@@ -52,7 +52,7 @@ class CommittedNodes(Sequence[CommittedNode]):
     def __init__(self, columns: _Columns, positions: NDArray[np.intp]) -> None:
         """View the nodes at positions of a walk record."""
         self._columns = columns
-        self.positions = positions
+        self.positions: NDArray[np.intp] = positions
         """The positions of the nodes in the frontier, `(n,) intp`."""
         self._entries: list[CommittedNode] | None = None
         self._ids: list[Hashable] | None = None

@@ -30,12 +30,17 @@ class Delivery:
 
     def __init__(self, counts: WalkCounts, *, has_quick_hits: bool) -> None:
         """Start without nodes; with `has_quick_hits`, hits that are ready just leave."""
-        self._counts, self.has_quick_hits = counts, has_quick_hits
+        self._counts = counts
+        self.has_quick_hits: bool = has_quick_hits
         self._slices: list[_Slice] = []  # the last one is being delivered
         self._nodes: CommittedNodes
         self.hits: Sequence[SearchHit | None] = ()  # of the slice
         self._is_hit: list[bool] | None = None  # None: each node is one
-        self.next = self.end = self.quick_end = self.rest_at = self._next_to_count = 0
+        self.next: int = 0
+        self.end: int = 0
+        self.quick_end: int = 0
+        self.rest_at: int = 0
+        self._next_to_count = 0
         self.to_expand: list[CommittedNodes] = []
         # What the state of the policy shows, once it was looked at. These are copies, because a policy may change them.
         self._shown_ids: set[Hashable] | None = None

@@ -46,7 +46,7 @@ class NumberedNodes:
         self._policy = policy
         self._scores_paths = policy.scores_paths
         self._name_nodes = getattr(policy, "name_nodes", None)
-        self.has_names = self._name_nodes is not None
+        self.has_names: bool = self._name_nodes is not None
         self._names: dict[int, Hashable] = {}
         self._numbers_by_name: dict[Hashable, int] = {}
         self._bound = 0  # all numbers are below
@@ -59,7 +59,7 @@ class NumberedNodes:
         # The answers of `expand`, and where the neighbours of each begin among all neighbours of the walk.
         self._answers: list[Columns] = []
         self._starts = [0]
-        self.has_edges = False
+        self.has_edges: bool = False
 
     def check(self, numbers: Any, method: str) -> Positions:
         """Return an array of numbers as one of positions in the record.

@@ -45,17 +45,18 @@ class WalkRecord:
         self._max_frontier = max_frontier
         self._counts = counts
         # `None` if the policy does not score committed nodes again.
-        self.found_again = FoundAgain(self, counts) if getattr(policy, "rescores_committed", False) else None
+        rescores = getattr(policy, "rescores_committed", False)
+        self.found_again: FoundAgain | None = FoundAgain(self, counts) if rescores else None
         self.nodes: ListedNodes | NumberedNodes = ListedNodes(policy)
         # The columns, by position.
-        self.size = 0
+        self.size: int = 0
         self._depths = np.empty(_INITIAL_ROWS, np.intp)
         self._parents = np.empty(_INITIAL_ROWS, np.intp)  # positions; -1 for a seed
         self._scores = np.empty(_INITIAL_ROWS, np.float64)
         self._is_live = np.zeros(_INITIAL_ROWS, np.bool_)
         self._fresh_start = 0
-        self.seed_count = 0  # positions below are seeds
-        self.waiting_count = 0
+        self.seed_count: int = 0  # positions below are seeds
+        self.waiting_count: int = 0
 
     def begin_step(self) -> None:
         """Note that the nodes admitted from here on are those of a new step."""

@@ -34,9 +34,10 @@ class WalkRun:
         """Prepare the run; the clock starts with the first request."""
         self.steps = steps
         self.summary: WalkSummary | None = None
-        self.busy = self.closing = False
-        self.timeout = timeout
-        self.has_started = False
+        self.busy: bool = False
+        self.closing: bool = False
+        self.timeout: float | None = timeout
+        self.has_started: bool = False
         self._start: float | None = None
         self._seconds = 0.0  # until the walk ended, if it was extended
         self._scope: anyio.CancelScope | None = None

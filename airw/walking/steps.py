@@ -100,22 +100,24 @@ class Steps:
         # The type is looked at, because a store that records its calls would take a look at itself for a call.
         self._corpora: LossyCorpus | None = store.begin_walk() if hasattr(type(store), "begin_walk") else None
         self._store = store if self._corpora is None else self._corpora
-        self.max_depth, self.node_budget, self.limits = max_depth, node_budget, limits
-        self.counts = WalkCounts()
-        self.record = WalkRecord(policy, limits.max_frontier, self.counts)
-        self.asks_stop = getattr(policy.stop, "__func__", None) is not Policy.stop
+        self.max_depth: int | None = max_depth
+        self.node_budget: int = node_budget
+        self.limits: Limits = limits
+        self.counts: WalkCounts = WalkCounts()
+        self.record: WalkRecord = WalkRecord(policy, limits.max_frontier, self.counts)
+        self.asks_stop: bool = getattr(policy.stop, "__func__", None) is not Policy.stop
         # The nodes of the record: listed, or numbers if this is a walk in columns.
         self._listed: ListedNodes = self.record.nodes  # type: ignore[assignment]
         self._numbers: NumberedNodes | None = None
-        self.delivery = Delivery(self.counts, has_quick_hits=not self.asks_stop)
-        self.state = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
+        self.delivery: Delivery = Delivery(self.counts, has_quick_hits=not self.asks_stop)
+        self.state: WalkState[Any] = WalkState(query, max_depth, node_budget, limits, self.record, self.delivery)
         self.state.may_use_numbers = callable(getattr(policy, "name_nodes", None))
         self._reader = NeighborReader(policy, limits, self.counts)
         self._provenance = Provenance(policy, self.record)
         self._pacer = Pacer()
         self.stop_reason: StopReason | None = None
-        self.is_idle = False
-        self.has_step_to_report = False
+        self.is_idle: bool = False
+        self.has_step_to_report: bool = False
         self.read_edges: list[ReadEdges] | None = None
         self.span: OpenSpan | None = None
         self._stop_answer: bool | Awaitable[bool] | None = False  # `None`: the policy was not asked since the last hit

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from airw.compat._missing_names import explain_missing
 from airw.compat.graph_retriever.content import Content
@@ -70,4 +70,4 @@ def edges_of(edges: list[EdgeSpec] | EdgeFunction) -> Any:
     return follow
 
 
-__getattr__ = explain_missing(__name__, {"MetadataEdgeFunction": "pass the list of pairs itself: edges=[…]"})
+__getattr__: Final = explain_missing(__name__, {"MetadataEdgeFunction": "pass the list of pairs itself: edges=[…]"})

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from airw._base.arrays import Floats
 from airw._base.messages import short_repr
@@ -84,7 +84,7 @@ def best_per_artifact(hits: Iterable[SearchHit]) -> list[SearchHit]:
     return sorted(best.values(), key=lambda hit: -hit.score)
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "storage_key": "call airw.values.Record.make_id(artifact_id, surface_kind, surface_index)",

@@ -1,5 +1,7 @@
 """Coverage reports, replaced by `airw.corpora.coverage`."""
 
+from typing import Final
+
 from airw.compat._missing_names import explain_missing
 
-__getattr__ = explain_missing(__name__, {"*": "call await airw.corpora.coverage(name), for any corpus"})
+__getattr__: Final = explain_missing(__name__, {"*": "call await airw.corpora.coverage(name), for any corpus"})

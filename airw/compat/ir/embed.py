@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,7 +95,7 @@ def _call(function: Callable[..., Any], texts: list[str], input_type: str) -> An
     return function(texts, input_type=input_type) if accepts_type else function(texts)
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {"make_embedder_for_id": "call open_corpus(name), which finds the embedder that a corpus was built with"},
 )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Final
 
 from airw import evaluation
 from airw.compat._sync import run, to_async
@@ -34,10 +34,10 @@ from airw.evaluation import to_qrels as to_qrels
 
 PackageRelevanceCase = evaluation.GradedCase
 ComparisonReport = evaluation.IndexingComparison
-level_histogram = evaluation.count_levels
-load_package_cases = evaluation.load_graded_cases
-read_package_meta = evaluation.read_case_meta
-save_package_cases = evaluation.save_graded_cases
+level_histogram: Final = evaluation.count_levels
+load_package_cases: Final = evaluation.load_graded_cases
+read_package_meta: Final = evaluation.read_case_meta
+save_package_cases: Final = evaluation.save_graded_cases
 
 DFLT_K_VALUES = (1, 5, 10)
 DFLT_METRICS = ("ndcg", "recall", "precision", "mrr", "map")

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from airw import discovery
 from airw.compat._missing_names import explain_missing
@@ -82,7 +82,7 @@ def to_airw_policy(policy: Any, corpus: Any) -> Any:
     return choose
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__, {"DFLT_MIN_STITCH_OVERLAP": "airw knows the overlap of chunks from their stored offsets"}
 )
 

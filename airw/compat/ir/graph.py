@@ -10,6 +10,7 @@ from airw.compat._sync import run
 from airw.compat.ir.base import Record
 from airw.compat.ir.index import store_of
 from airw.compat.ir.retrieve import records_for_artifact
+from airw.compat.ir.store import CorpusStore
 from airw.links import CHILD as CHILD
 from airw.links import NEXT as NEXT
 from airw.links import PARENT as PARENT
@@ -50,6 +51,7 @@ class CorpusGraph:
     """
 
     def __init__(self, store_or_corpus: Any) -> None:
+        self.store: CorpusStore
         self.store, self._source = store_of(store_or_corpus)
 
     @property

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from airw import corpora
 from airw.compat._missing_names import explain_missing
@@ -67,4 +68,6 @@ def _to_result(outcome: MaintenanceOutcome) -> MaintenanceResult:
 
 _LOCK = "each run holds a file lock, which the system releases when its process ends"
 
-__getattr__ = explain_missing(__name__, {"single_run": _LOCK, "lock_path": _LOCK, "DFLT_STALE_LOCK_AFTER": _LOCK})
+__getattr__: Final = explain_missing(
+    __name__, {"single_run": _LOCK, "lock_path": _LOCK, "DFLT_STALE_LOCK_AFTER": _LOCK}
+)

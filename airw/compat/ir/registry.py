@@ -1,7 +1,7 @@
 """The registry of corpora by name."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from airw import corpora as of_airw
 from airw.compat._missing_names import explain_missing
@@ -136,7 +136,7 @@ def retrievers(**search_defaults: Any) -> Mapping[str, Callable[..., Any]]:
     return _Retrievers(search_defaults)
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "source_from_entry": "call airw.corpora.list_corpora()[name].source()",

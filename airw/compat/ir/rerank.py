@@ -1,5 +1,7 @@
 """Rerankers by name, and the keys of calibrations."""
 
+from typing import Final
+
 from airw.compat._missing_names import explain_missing
 from airw.reranking import RERANK_TEXTS as RERANK_TEXTS
 from airw.reranking import calibration_key as calibration_key
@@ -11,7 +13,7 @@ DFLT_RERANK_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 DFLT_RERANK_MAX_CHARS = 2000
 CROSS_ENCODER = "cross-encoder"
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "spec_tag": "call rerank_tag(resolve_reranker(spec), rerank_text)",

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from airw import discovery
 from airw.compat._missing_names import explain_missing
@@ -148,7 +148,7 @@ def make_llm_selector(
 
 _AS_STRATEGY = "call select(hits, strategy={!r})"
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {name: _AS_STRATEGY.format(name) for name in ("top_k", "abs_threshold", "rel_threshold", "score_gap")}
     | {

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from airw import sources
 from airw._base.messages import short_repr
@@ -228,7 +228,7 @@ def as_source(source: Any, *, embed: bool) -> Any:
 
 _READ_BY_AIRW = "airw.sources finds the files itself, see from_md_reports and from_packages"
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "DFLT_CHUNK_MAX_TOKENS": "use Chunked(chunk_size=…), or Chunked(max_tokens=…, tokenizer=…) for tokens",

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 from airw._base.arrays import Floats
 from airw._base.background import close, close_with_owner
@@ -185,8 +185,14 @@ class CorpusStore:
         """
         raise ArgumentError(_WRITE_WHOLE)
 
-    delete_record = set_ledger_entry = delete_ledger_entry = set_links = delete_links = put_record
-    set_config = set_maintenance_state = get_maintenance_state = put_record
+    delete_record: Final = put_record
+    set_ledger_entry: Final = put_record
+    delete_ledger_entry: Final = put_record
+    set_links: Final = put_record
+    delete_links: Final = put_record
+    set_config: Final = put_record
+    set_maintenance_state: Final = put_record
+    get_maintenance_state: Final = put_record
 
     def _ledger(self) -> list[LedgerEntry]:
         return [entry for entry in run(self.opened.ledger) if entry is not None]

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 from airw import indexing
 from airw.compat._missing_names import explain_missing
@@ -216,7 +216,7 @@ def text_of(raw: Any, text_key: str | None = None) -> str:
     return surfaces[0].text if surfaces else ""
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "ClaudeTurn": "pass turns as records: CorpusSource.from_records(name=…, fetcher=…)",

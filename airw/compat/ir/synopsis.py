@@ -1,7 +1,7 @@
 """Synopses written by a model."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from airw import indexing
 from airw.compat._missing_names import explain_missing
@@ -86,10 +86,10 @@ def make_thin_description_predicate(
     return ThinDescription(min_chars=min_chars, field=field)
 
 
-thin_description_predicate = ThinDescription()
+thin_description_predicate: Final = ThinDescription()
 """A predicate for `with_synopsis(…, when=…)`: true if a `description` is below 40 characters."""
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__,
     {
         "SYNOPSIS_PROMPT": "call make_llm_synthesizer(prompt=…)",

@@ -80,8 +80,9 @@ class LockedStore:
     """A store whose calls run under a lock, in worker threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.texts_lock = threading.Lock()  # taken before the other one, so a lexical search holds up only its like
+        self.lock: threading.Lock = threading.Lock()
+        # Taken before the other one, so a lexical search holds up only its like.
+        self.texts_lock: threading.Lock = threading.Lock()
 
     def check_open(self) -> None:
         """Raise a `StoreError` if the store is closed."""

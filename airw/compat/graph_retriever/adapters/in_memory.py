@@ -1,7 +1,7 @@
 """A store of contents in memory."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import numpy as np
@@ -29,8 +29,8 @@ class InMemory:
     name = ""
 
     def __init__(self, embedding: Callable[[str], Sequence[float]], content: Sequence[Content]) -> None:
-        self.contents = {item.id: item for item in content}
-        self.store = MemoryStore()
+        self.contents: dict[str, Content] = {item.id: item for item in content}
+        self.store: MemoryStore = MemoryStore()
         self._fill_lock = anyio.Lock()
         self._embedding = embedding
 
@@ -56,6 +56,6 @@ def _to_change(content: Content) -> ArtifactChange:
     return ArtifactChange(entry, [record], unit_rows(np.asarray([content.embedding]), count=1, of=content.id))
 
 
-__getattr__ = explain_missing(
+__getattr__: Final = explain_missing(
     __name__, {"InMemoryBase": "use InMemory: it compares whole values and the items of lists"}
 )
