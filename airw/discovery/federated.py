@@ -10,6 +10,7 @@ from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
 from airw.discovery._federated_calls import MemberCalls, OnMemberError
 from airw.discovery._federated_steps import make_federated_store
+from airw.discovery._federated_store import FederatedStore
 from airw.embedders import first_usable
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus

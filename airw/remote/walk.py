@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from types import EllipsisType
+from typing import Any, Self
 
 import anyio
 import httpx
@@ -14,7 +15,7 @@ import httpx
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import AirwError, ArgumentError, RemoteError
+from airw.errors import AirwError, ArgumentError, RemoteError, WalkNotExtendable
 from airw.protocols.wire import (
     COUNT,
     FLAG,
@@ -71,6 +72,23 @@ class RemoteWalk(Walk):
         self._start = math.nan
         self._summary: WalkSummary | None = None
         self._ranking: list[SearchHit] | None = None
+
+    @override
+    def extend(
+        self,
+        *,
+        node_budget: int | EllipsisType = ...,
+        max_depth: int | EllipsisType | None = ...,
+        timeout: float | EllipsisType | None = ...,
+    ) -> Self:
+        """Raise an error: the server has closed this walk.
+
+        Raises:
+            WalkNotExtendable: Always.
+        """
+        raise WalkNotExtendable(
+            f"{self._label} does not keep a walk that has ended; start another one with the larger limits"
+        )
 
     @override
     async def __anext__(self) -> SearchHit:

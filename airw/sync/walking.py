@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from airw import traversal, walking
@@ -107,6 +107,17 @@ class SyncWalk(Iterator[SearchHit]):
     def path(self, hit: SearchHit) -> list[Hashable]:
         """Return the ids of the nodes from the seed to a hit of this walk; see `airw.Walk.path`."""
         return self.walk.path(hit)
+
+    def extend(
+        self,
+        *,
+        node_budget: int | EllipsisType = ...,
+        max_depth: int | EllipsisType | None = ...,
+        timeout: float | EllipsisType | None = ...,
+    ) -> Self:
+        """Raise limits of a walk that has ended, and return the walk, which goes on; see `airw.Walk.extend`."""
+        self.walk.extend(node_budget=node_budget, max_depth=max_depth, timeout=timeout)
+        return self
 
     def events(self, *, edges: bool = True) -> Iterator[WalkEvent]:
         """Return the walk as an iterator of events instead of hits; see `airw.Walk.events`."""

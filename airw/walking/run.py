@@ -36,7 +36,7 @@ class WalkRun:
         self.summary: WalkSummary | None = None
         self.busy: bool = False
         self.closing: bool = False
-        self.timeout: float | None = timeout
+        self.timeout: float = timeout
         self.has_started: bool = False
         self._start: float | None = None
         self._seconds = 0.0  # until the walk ended, if it was extended

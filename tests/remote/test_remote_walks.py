@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from airw import Corpus, Limits, Walk, traverse
-from airw.errors import ArgumentError
+from airw.errors import ArgumentError, WalkNotExtendable
 from airw.policies import Beam, LinkWalk
 from airw.remote import RemoteWalk
 from airw.serving import sse
@@ -136,6 +136,15 @@ async def test_a_path_leads_through_routers_however_deep():
         assert walk.summary.routed == 1
         with pytest.raises(ArgumentError, match="hit 'n0' is not of this walk"):
             remote.traverse("", policy=POLICY).path(hits[0])
+
+
+async def test_a_walk_on_a_server_cannot_go_on_and_says_so():
+    async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
+        await store.apply(chain(5))
+        walk = remote.traverse("", policy=POLICY, node_budget=2)
+        assert len([hit async for hit in walk]) == 2
+        with pytest.raises(WalkNotExtendable, match="does not keep a walk that has ended; start another one"):
+            walk.extend(node_budget=5)
 
 
 def test_a_walk_on_a_server_has_all_that_a_walk_has():

@@ -123,6 +123,13 @@ def test_a_walk_can_be_read_as_batches_or_as_events(corpus):
     assert walk.summary.stop == "exhausted"
 
 
+def test_a_walk_that_ended_at_its_budget_goes_on(corpus):
+    walk, whole = (sync.traverse("signing keys", corpus, node_budget=budget) for budget in (1, 3))
+    first = list(walk)
+    assert [*first, *walk.extend(node_budget=3)] == list(whole)
+    assert len(first) == 1
+
+
 def end_of(walk):
     """Return the async walk, after the loop has done what was waiting."""
     sync.run(anyio.sleep, 0)
