@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from airw.sync.corpora import (
         SyncCorpus,
         SyncRetriever,
+        adapt,
         as_retriever,
         build,
         build_corpus,
@@ -27,6 +28,7 @@ else:
             "corpora": [
                 "SyncCorpus",
                 "SyncRetriever",
+                "adapt",
                 "as_retriever",
                 "build",
                 "build_corpus",
@@ -45,6 +47,7 @@ __all__ = [
     "SyncRetriever",
     "SyncStream",
     "SyncWalk",
+    "adapt",
     "as_retriever",
     "build",
     "build_corpus",

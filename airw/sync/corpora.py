@@ -127,6 +127,7 @@ class SyncRetriever:
 
 open_corpus: Final = convert_result(corpora.open_corpus, _open)
 build: Final = convert_result(corpora.build, _open)
+adapt: Final = convert_result(corpora.adapt, SyncCorpus)
 build_corpus: Final = convert_result(corpora.build_corpus, _open)
 as_retriever: Final = convert_result(corpora.as_retriever, SyncRetriever)
 search: Final = blocking(corpora.search)

@@ -123,6 +123,12 @@ def test_a_walk_can_be_read_as_batches_or_as_events(corpus):
     assert walk.summary.stop == "exhausted"
 
 
+def test_functions_become_a_corpus():
+    with sync.adapt(search=lambda query, k: [("a", 1.0)], get=lambda ids: ["signing keys"] * len(ids)) as corpus:
+        assert [hit.artifact_id for hit in corpus.search("keys")] == ["a"]
+        assert [hit.artifact_id for hit in sync.traverse("keys", corpus)] == ["a"]
+
+
 def test_a_walk_that_ended_at_its_budget_goes_on(corpus):
     walk, whole = (sync.traverse("signing keys", corpus, node_budget=budget) for budget in (1, 3))
     first = list(walk)
