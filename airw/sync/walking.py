@@ -115,7 +115,7 @@ class SyncWalk(Iterator[SearchHit]):
         max_depth: int | EllipsisType | None = ...,
         timeout: float | EllipsisType | None = ...,
     ) -> Self:
-        """Raise limits of a walk that has ended, and return the walk, which goes on; see `airw.Walk.extend`."""
+        """Raise limits of a walk that has ended, and return it; see `airw.Walk.extend`."""
         self.walk.extend(node_budget=node_budget, max_depth=max_depth, timeout=timeout)
         return self
 

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 import httpx
 import numpy as np
 import pytest
-from airw.remote.steps import compose_step
 
 from airw.corpora import Corpus
 from airw.embedders import MissingEmbedder
@@ -13,6 +12,7 @@ from airw.errors import ArgumentError, EmbedderError, RemoteError
 from airw.remote import RemoteCorpus
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
+from airw.stores.steps import compose_step
 from airw.testing.changes import put
 from airw.testing.stores import StoreSuite
 from airw.values import Link
@@ -89,10 +89,10 @@ NAMES = [f"n{at:03}" for at in range(300)]
 
 
 async def fill(store):
-    await store.apply([put(id, "keys", metadata={"note": "x" * 2_000}, links=[Link("n000")]) for id in NAMES])
+    await store.apply([put(id, "keys", metadata={"note": "x" * 9_000}, links=[Link("n000")]) for id in NAMES])
 
 
-@pytest.mark.parametrize("most", [20_000, 10**8])
+@pytest.mark.parametrize("most", [90_000, 10**8])
 async def test_a_call_whose_answer_is_too_long_is_split(most):
     """Duplicates, which the server refuses, are answered too."""
     ids = [*NAMES, "none", "n007", *NAMES]
@@ -111,9 +111,9 @@ async def test_a_call_whose_answer_is_too_long_is_split(most):
 
 
 async def test_a_single_answer_that_is_too_long_is_an_error_that_says_so():
-    async with serve_store(None, limits=ServingLimits(max_answer=1_200)) as store:
+    async with serve_store(None, limits=ServingLimits(max_answer=8_000)) as store:
         await fill(store)
-        with pytest.raises(ArgumentError, match="the answer has more than 1,200 bytes; ask for less at once") as error:
+        with pytest.raises(ArgumentError, match="the answer has more than 8,000 bytes; ask for less at once") as error:
             await store.records_of(["n001", "n002"])
         assert isinstance(error.value, RemoteError)
         assert "127.0.0.1" in str(error.value)
