@@ -10,7 +10,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_query, check_texts
 from airw.errors import EmbedderError, EmbedderMismatch
 from airw.protocols.wire import WireFault, unpack_array
-from airw.remote.calls import CorpusServer, encode_json
+from airw.remote.calls import CorpusServer, TooMuchAtOnce, encode_json
 
 
 class RemoteEmbedder:
@@ -50,8 +50,18 @@ class RemoteEmbedder:
         """
         items, size = check_texts(texts, of="RemoteEmbedder", error=EmbedderError, encodable=True), self._max_texts
         parts = [items[start : start + size] for start in range(0, len(items), size)]
-        rows = [await self._embed({"texts": part}, (len(part), self._dim)) for part in parts]
+        rows = [await self._embed_texts(part) for part in parts]
         return np.concatenate(rows) if rows else np.zeros((0, self._dim), np.float32)
+
+    async def _embed_texts(self, texts: Sequence[str]) -> Floats:
+        """Return the vectors of texts; halve them while they or their vectors are too long for one call."""
+        try:
+            return await self._embed({"texts": texts}, (len(texts), self._dim))
+        except TooMuchAtOnce:
+            if len(texts) < 2:
+                raise
+        middle = len(texts) // 2
+        return np.concatenate([await self._embed_texts(half) for half in (texts[:middle], texts[middle:])])
 
     async def embed_query(self, text: str) -> Floats:
         """Return the vector of a query, `(dim,) float32`.

@@ -163,7 +163,9 @@ def check_fields(body: Mapping[str, Any], known: FieldKinds, *, of: str) -> None
             raise ArgumentError(f"{name} must be {names}, not {short_repr(value)}")
 
 
-def parse_query(parameters: Iterable[tuple[str, str]], known: FieldKinds, *, of: str) -> dict[str, Any]:
+def parse_query(
+    parameters: Iterable[tuple[str, str]], known: FieldKinds, *, of: str, max_nesting: int
+) -> dict[str, Any]:
     """Return the fields in a query string, each as the type that a body would have.
 
     A list is a parameter that is repeated. An object is written as JSON.
@@ -172,12 +174,13 @@ def parse_query(parameters: Iterable[tuple[str, str]], known: FieldKinds, *, of:
         parameters: The names and values of the query string, decoded.
         known: The types of the known fields, by name.
         of: The request, for the message.
+        max_nesting: The largest depth of an object.
 
     Raises:
         ArgumentError: If a parameter is unknown, repeated without being a list, or not written as its type.
 
     Example:
-        >>> parse_query([("ids", "a"), ("k", "3"), ("ids", "b")], {"ids": list, "k": int}, of="/search")
+        >>> parse_query([("ids", "a"), ("k", "3"), ("ids", "b")], {"ids": list, "k": int}, of="/search", max_nesting=9)
         {'ids': ['a', 'b'], 'k': 3}
     """
     fields: dict[str, Any] = {}
@@ -190,12 +193,18 @@ def parse_query(parameters: Iterable[tuple[str, str]], known: FieldKinds, *, of:
         elif name in fields:
             raise ArgumentError(f"{name} must be there only once in the query string")
         else:
-            fields[name] = _parse_parameter(name, text, kinds)
+            fields[name] = _parse_parameter(name, text, kinds, max_nesting)
     check_fields(fields, known, of=of)
     return fields
 
 
-def _parse_parameter(name: str, text: str, kinds: tuple[type, ...]) -> Any:
+def _parse_parameter(name: str, text: str, kinds: tuple[type, ...], max_nesting: int) -> Any:
+    if dict in kinds and text.startswith("{"):
+        try:
+            return _parse_object(text.encode(), max_nesting)
+        except ArgumentError as error:
+            rule = f"an object in JSON, at most {max_nesting} levels deep"
+            raise ArgumentError(f"{name} must be {rule}, not {short_repr(text)}") from error
     for kind in kinds:
         if kind in _PARSERS:
             try:
@@ -214,16 +223,10 @@ def _parse_whole(text: str) -> int:
     return int(text)
 
 
-def _parse_mapping(text: str) -> dict[str, Any]:
-    return _parse_object(text.encode(), _MOST_LEVELS)
-
-
-_MOST_LEVELS = 60  # of an object in a query string
 _PARSERS: Mapping[type, Callable[[str], Any]] = {
     bool: {"true": True, "false": False}.__getitem__,
     int: _parse_whole,
     float: _parse_float,
-    dict: _parse_mapping,
 }
 
 

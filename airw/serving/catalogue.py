@@ -7,7 +7,6 @@ import anyio
 from starlette.responses import Response
 
 from airw._base.concurrency import map_bounded
-from airw.errors import AirwError
 from airw.policies.default import DEFAULT_POLICY
 from airw.policies.specs import list_policies, name_of
 from airw.protocols import (
@@ -27,7 +26,7 @@ from airw.protocols import (
 from airw.protocols.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
-from airw.serving.service import ApiCall
+from airw.serving.service import ApiCall, log_failure
 
 CORPORA_FIELDS: FieldKinds = {"timeout": float}
 
@@ -69,7 +68,8 @@ async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
         with anyio.move_on_after(_LONGEST) as scope:
             corpus = await call.open(name)
             counts = await corpus.store.counts() if hasattr(corpus.store, "counts") else None
-    except AirwError as error:
+    except Exception as error:  # noqa: BLE001 - a store of anyone may raise anything, and this is one corpus of many
+        log_failure(error)
         return {"name": name, "error": describe_problem(error)["error"], "detail": describe_problem(error)["detail"]}
     if scope.cancelled_caught:
         return {"name": name, "error": "StoreError", "detail": f"no answer within {_LONGEST:g} seconds"}

@@ -10,6 +10,7 @@ from airw.serving.paths import PATH_KEYS, hide_paths
 from airw.values.filters import And, Compare, Filter, Not, Or, parse_filter
 
 _PARTIAL = frozenset({"$contains", "$gt", "$gte", "$lt", "$lte"})
+_PATH_FIELDS = PATH_KEYS | {"source"}  # to which loaders of files write where a text came from
 
 
 def check_conditions(filter: Mapping[str, Any] | Filter | None, folders: Sequence[PurePath] = ()) -> None:
@@ -34,7 +35,7 @@ def check_conditions(filter: Mapping[str, Any] | Filter | None, folders: Sequenc
     for condition in _list_conditions(parse_filter(filter)):
         path = condition.path
         is_text = isinstance(condition.operand, str)
-        if is_text and condition.op in _PARTIAL and not PATH_KEYS.isdisjoint(_names_of(path)):
+        if is_text and condition.op in _PARTIAL and not _PATH_FIELDS.isdisjoint(_names_of(path)):
             raise FilterError(
                 f"filter must compare {short_repr(path)} as a whole here, by $eq or $in, as it may be a hidden path"
             )
@@ -51,7 +52,8 @@ def is_shown(field: str, value: Any, folders: Sequence[PurePath] = ()) -> bool:
         >>> is_shown("path", "team/a.md"), is_shown("path", "/srv/notes/team/a.md")
         (True, False)
     """
-    return all(hide_paths({name: value}, folders) == {name: value} for name in _names_of(field))
+    fields = {"metadata": dict.fromkeys(_names_of(field), value)}
+    return bool(hide_paths(fields, folders) == fields)
 
 
 def _names_of(field: str) -> set[str]:

@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from airw._base.concurrency import map_bounded
-from airw.errors import AirwError
 from airw.serving.problems import AccessDenied, describe_problem
-from airw.serving.service import Service
+from airw.serving.service import Service, log_failure
 
 _LONGEST_CHECK = 3.0  # seconds; an orchestrator gives up soon after
 _FRESH = 1.0  # seconds for which the result of a check counts
@@ -83,7 +82,8 @@ async def _check(service: Service, name: str) -> dict[str, Any] | None:
                 await corpus.store.counts()
             await corpus.store.get_records(["-"])
             return None
-    except AirwError as error:
+    except Exception as error:  # noqa: BLE001 - a store of anyone may raise anything, and this is one corpus of many
+        log_failure(error)
         problem = describe_problem(error)
         return {"status": "failed", "error": problem["error"], "detail": problem["detail"]}
     return {"status": "timeout", "error": "StoreError", "detail": f"no answer within {_LONGEST_CHECK:g} seconds"}

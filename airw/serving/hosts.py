@@ -23,10 +23,12 @@ from airw.serving.problems import AccessDenied, problem
 
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID, traceparent, tracestate",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, Last-Event-ID, traceparent, tracestate, X-Vercel-AI-UI-Message-Stream"
+    ),
     "Access-Control-Max-Age": "600",
 }
-_EXPOSED = "Retry-After, X-Vercel-AI-UI-Message-Stream"
+_EXPOSED = "Airw-Api, Retry-After, X-Vercel-AI-UI-Message-Stream"
 _ANSWER_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",

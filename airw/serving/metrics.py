@@ -83,7 +83,7 @@ class Metrics:
         Args:
             endpoint: Its endpoint: one of a fixed set, never a path that a client made up.
             method: Its method.
-            status: The status of the answer; 0 if the client left before it.
+            status: The status of the answer; 499 if the client left before it.
             seconds: How long it took, with all of the answer.
         """
         known = method if method in _METHODS else "other"

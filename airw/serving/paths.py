@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -34,6 +35,8 @@ _MESSAGE_KEYS = frozenset({"detail", "disclosure", "error", "expansion", "floor_
 
 _ID_KEYS = frozenset({"artifact_id", "id", "ids", "record_id", "ref", "source", "target", "walk_parent", "walk_path"})
 """The fields that contain ids, by which clients ask again."""
+_IDS_IN_METADATA = frozenset({"walk_parent", "walk_path"})
+"""The same of metadata, whose other fields are the author's own: a loader may write a path to `source`."""
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\|file:")
 _LONGEST = 4_096  # characters of a path
@@ -59,27 +62,34 @@ def hide_paths(value: Any, folders: Sequence[PurePath] = ()) -> Any:
         >>> hide_paths(hit)["metadata"], hide_paths(hit, [PurePosixPath("/srv/notes")])["metadata"]
         ({'path': 'a.md'}, {'path': 'team/a.md'})
     """
-    return _hide(value, "", folders)
+    return _hide(value, "", folders, _ID_KEYS)
 
 
-def _hide(value: Any, key: str, folders: Sequence[PurePath]) -> Any:
+def _hide(value: Any, key: str, folders: Sequence[PurePath], id_keys: AbstractSet[str]) -> Any:
     if isinstance(value, str):
-        return _hide_string(value, key, folders)
+        return _hide_string(value, key, folders, id_keys)
     if isinstance(value, dict):
-        return {name: _hide(item, name, folders) for name, item in value.items()}
+        if key == "metadata":
+            id_keys = _IDS_IN_METADATA
+        return {_hide_name(name, folders, id_keys): _hide(item, name, folders, id_keys) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_hide(item, key, folders) for item in value]
+        return [_hide(item, key, folders, id_keys) for item in value]
     return value
 
 
-def _hide_string(value: str, key: str, folders: Sequence[PurePath]) -> str:
+def _hide_name(name: str, folders: Sequence[PurePath], id_keys: AbstractSet[str]) -> str:
+    """Return the name of a field; outside of metadata, it may be an id."""
+    return _hide_string(name, "", folders, id_keys) if id_keys is _IDS_IN_METADATA else name
+
+
+def _hide_string(value: str, key: str, folders: Sequence[PurePath], id_keys: AbstractSet[str]) -> str:
     if key in _MESSAGE_KEYS:
         return hide_in_message(value)
     if key in _TEXT_KEYS or _ABSOLUTE.match(value) is None:
         return value
     if key in PATH_KEYS or (len(value) <= _LONGEST and _below(value, folders) is not None):
         return _shorten(value, folders)
-    return _shorten(value, folders) if key not in _ID_KEYS and _is_of_this_machine(value) else value
+    return _shorten(value, folders) if key not in id_keys and _is_of_this_machine(value) else value
 
 
 def _is_of_this_machine(value: str) -> bool:

@@ -159,7 +159,7 @@ class GracefulServer(uvicorn.Server):
         self._ending.begin()
         await self._stop_listening(sockets or [])
         with anyio.move_on_after(_LAST_ARRIVALS):
-            while self.server_state.connections:  # noqa: ASYNC110 - uvicorn has no event for that
+            while self.server_state.connections and not self.force_exit:  # noqa: ASYNC110 - uvicorn has no event for that
                 await anyio.sleep(0.02)
         await super().shutdown(sockets)
 

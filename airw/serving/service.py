@@ -97,7 +97,9 @@ class ApiCall:
             ArgumentError: For the first wrong field.
         """
         if self.request.method in _WITHOUT_BODY:
-            return parse_query(self.request.query_params.multi_items(), known, of=of)
+            return parse_query(
+                self.request.query_params.multi_items(), known, of=of, max_nesting=self.service.limits.max_nesting
+            )
         check_fields(self.body, known, of=of)
         if self.may_have_halves:
             check_texts_of(self.body)
@@ -166,7 +168,8 @@ class ApiCall:
         most = self.service.limits.max_timeout
         asked = self.body.get("timeout")
         if isinstance(asked, str):  # of a query string
-            asked = parse_query([("timeout", asked)], {"timeout": float}, of=self.request.scope["path"])["timeout"]
+            known: FieldKinds = {"timeout": float}
+            asked = parse_query([("timeout", asked)], known, of=self.request.scope["path"], max_nesting=1)["timeout"]
         return most if asked is None else min(most, check_number("timeout", asked, least=0))
 
     @contextmanager

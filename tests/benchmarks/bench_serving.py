@@ -50,7 +50,7 @@ def bare_app(count, nodes):
     async def walk():
         policy, pieces, first, is_last = policy_from_spec(CHAIN_POLICY), [], 1, False
         stream = airw.traverse("keys", corpus, policy=policy, node_budget=nodes)
-        messages = to_messages(stream, edges=False, best=None, budget=StreamBudget())
+        messages = to_messages(stream, edges=False, routers=False, best=None, budget=StreamBudget())
         while not is_last:
             ready = await messages.read()
             numbered = enumerate(ready, first)

@@ -18,7 +18,7 @@ from airw.links import extractor_from
 from airw.policies import Beam, Eager, PathCoverage, PersonalizedPageRank
 from airw.protocols import ChangeFinder, SchemaReader, TermStatistics
 from airw.remote import RemoteCorpus, Timeouts
-from airw.serving import app
+from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
 from tests.support.artifact_corpora import walk_all
 from tests.support.drawing import examples
@@ -343,6 +343,18 @@ def test_times_are_numbers_of_seconds(value):
 def test_a_token_is_shown_nowhere():
     corpus = RemoteCorpus("http://localhost", "notes", token="correct-horse-battery")
     assert "horse" not in repr(corpus) + repr(vars(corpus))
+
+
+async def test_long_texts_are_embedded_in_smaller_batches():
+    """A hundred characters of this script are 300 bytes, so a batch of 256 texts is too long for the server."""
+    limits = ServingLimits(max_body=20_000)
+    async with notes() as corpus, use_remotely(corpus, limits=limits) as ([remote], requests):
+        texts = [f"{at} {'鍵' * 100}" for at in range(256)]
+        rows = await remote.embedder.embed_documents(texts)
+        assert (rows == await corpus.embedder.embed_documents(texts)).all()
+        assert len(requests.take()) > 1
+        with pytest.raises(RemoteError, match="20,000 bytes"):
+            await remote.embedder.embed_documents(["鍵" * 10_000])
 
 
 async def test_texts_are_embedded_in_batches():

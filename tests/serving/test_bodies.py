@@ -89,7 +89,7 @@ def test_a_query_string_has_the_fields_that_a_body_would_have(fields):
             parameters += [(name, item) for item in value]
         else:
             parameters.append((name, value if isinstance(value, str) else json.dumps(value)))
-    assert parse_query(parameters, KINDS, of="/test") == fields
+    assert parse_query(parameters, KINDS, of="/test", max_nesting=9) == fields
     check_fields(fields, KINDS, of="/test")
 
 
@@ -102,9 +102,11 @@ def test_a_query_string_has_the_fields_that_a_body_would_have(fields):
         ([("alpha", "nan")], "must be"),
         ([("deep", "True")], "deep must be true or false"),
         ([("filter", "[1]")], "must be"),
+        ([("filter", '{"a": ')], "filter must be an object in JSON, at most 2 levels deep"),
+        ([("filter", '{"a": {"b": {"c": 1}}}')], "filter must be an object in JSON, at most 2 levels deep"),
         ([("path", "/etc")], "/test takes name, k, alpha, deep, ids, filter, not 'path'"),
     ],
 )
 def test_a_parameter_that_is_not_of_its_type_is_refused(parameters, message):
     with pytest.raises(ArgumentError, match=message):
-        parse_query(parameters, KINDS, of="/test")
+        parse_query(parameters, KINDS, of="/test", max_nesting=2)

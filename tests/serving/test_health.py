@@ -46,8 +46,28 @@ async def test_a_damaged_corpus_fails_readiness_but_not_liveness_and_is_named(tm
 
 
 async def test_a_busy_server_is_alive_all_the_same():
-    async with serve_notes(limits=ServingLimits(max_requests=1, max_waiting=1)) as asking:
-        assert (await asking.get("/healthz")).status_code == 200
+    limits = ServingLimits(max_requests=1, max_waiting=1, max_wait=0.01)
+    async with notes() as one, client(application := app([one], limits=limits)) as asking:
+        async with application.state.service.admission.request("somebody else"):
+            assert (await asking.post("/search", json={"corpus": "notes", "query": "keys"})).status_code == 429
+            assert (await asking.get("/healthz")).status_code == 200
+        assert (await asking.post("/search", json={"corpus": "notes", "query": "keys"})).status_code == 200
+
+
+class Breaking:
+    """A store that fails in its own way."""
+
+    async def get_records(self, ids):
+        raise OSError(f"the disk at /dev/secret is gone, and with it {len(ids)} records")
+
+
+async def test_a_store_with_errors_of_its_own_is_not_ready_and_the_others_are_listed():
+    async with notes() as one, client(app([one, Corpus("broken", Breaking(), one.embedder)])) as asking:
+        ready, listed = await asking.get("/readyz"), await asking.get("/corpora")
+        states = {name: state["status"] for name, state in ready.json()["corpora"].items()}
+        assert (ready.status_code, states) == (503, {"notes": "ok", "broken": "failed"})
+        assert "secret" not in ready.text
+        assert (listed.status_code, len(listed.json()["corpora"])) == (200, 2)
 
 
 async def test_a_corpus_that_hangs_is_not_ready_and_is_asked_once_by_many(monkeypatch):

@@ -223,6 +223,8 @@ GUESSES = [
     {"path": {"$gte": "/e"}},
     {"path": {"$lt": "0"}},
     {"more.path": {"$contains": "s"}},
+    {"source": {"$contains": "secret"}},
+    {"source": "/etc/secret/a.md"},
     {"more.path": {"$eq": [HIDDEN]}},
     {"more": {"$eq": {"path": HIDDEN}}},
     {"image": {"$lt": "/etc/t"}},

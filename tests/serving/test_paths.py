@@ -34,6 +34,9 @@ ROOTS = [PurePosixPath("/srv/notes"), PurePosixPath("/srv/notes/team")]
         ("text", "/srv/notes is a folder", "/srv/notes is a folder"),
         ("error", "StoreCorrupt: '/var/lib/kb.airw' is damaged", "StoreCorrupt: '…/kb.airw' is damaged"),
         ("more", {"path": "/var/lib/a.md"}, {"path": "a.md"}),
+        ("source", "/usr/share/secret/a.md", "a.md"),
+        ("ref", "file:///home/ada/a.md", "a.md"),
+        ("files", {"/usr/share/a.md": 1}, {"a.md": 1}),
     ],
 )
 def test_fields_keep_what_a_client_may_see(field, value, shown):

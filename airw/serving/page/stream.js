@@ -90,6 +90,7 @@ export async function* readWalk(address, request, { headers, signal, onBreak, he
       const isStream = (response.headers.get("content-type") ?? "").startsWith("text/event-stream");
       if (!response.ok || !isStream) await readJson(response).then(() => Promise.reject(new Refused(0, "no stream")));
       for await (const event of readEvents(response.body, patience)) {
+        if (event.name === "error" && event.id !== "end") break; // the server stops; it, or another one, goes on
         failures = 0;
         last = event.id || last;
         yield event;
