@@ -54,7 +54,7 @@ class RemoteEmbedder:
         return np.concatenate(rows) if rows else np.zeros((0, self._dim), np.float32)
 
     async def _embed_texts(self, texts: Sequence[str]) -> Floats:
-        """Return the vectors of texts; halve them while they or their vectors are too long for one call."""
+        """Return the vectors of texts, in halves while they are too long for one call."""
         try:
             return await self._embed({"texts": texts}, (len(texts), self._dim))
         except TooMuchAtOnce:

@@ -484,6 +484,36 @@ def test_a_walk_that_breaks_off_goes_on_where_it_was(browser):
         assert titles(browser) == broken == [f"Title of n{number}" for number in range(13)]
 
 
+def test_a_walk_goes_on_after_a_server_restarts(browser):
+    """A server that stops says so in an event that has no id."""
+    attempts = []
+
+    def wrap(application):
+        async def stopping(scope, receive, send):
+            is_walk = scope["type"] == "http" and scope["path"].endswith("/traverse")
+            attempts.extend(["walk"] * is_walk)
+            is_first, sent = is_walk and len(attempts) == 1, 0
+
+            async def send_some(message):
+                nonlocal sent
+                if is_first and sent > 2:
+                    body = b'event: error\ndata: {"detail": "the server is going to stop; ask again"}\n\n'
+                    await send({"type": "http.response.body", "body": body, "more_body": False})
+                    raise OSError
+                sent += message.get("body", b"").count(b"event: hit")
+                await send(message)
+
+            await application(scope, receive, send_some)
+
+        return stopping
+
+    with page_of(browser, make_notes(seconds=0.02), wrap=wrap) as address:
+        follow(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=5))
+        assert len(attempts) == 2
+        assert titles(browser) == [f"Title of n{number}" for number in range(6)]
+        assert not browser.find_element(By.ID, "problem").is_displayed()
+
+
 def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(browser):
     attempts = []
 
