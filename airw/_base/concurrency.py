@@ -3,6 +3,7 @@
 import inspect
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar, TypeVarTuple, cast
@@ -19,7 +20,7 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 _MOST_AT_ONCE = 8  # turns; with half a millisecond each, all else on the event loop waits for a few milliseconds
-_TURNS: RunVar[anyio.Semaphore] = RunVar("_TURNS")  # of each event loop
+_TURNS: RunVar["_Turns"] = RunVar("_TURNS")  # of each event loop
 
 
 class Closable(Protocol):
@@ -127,11 +128,50 @@ async def take_turn() -> None:
     """
     turns = _TURNS.get(None)
     if turns is None:
-        turns = anyio.Semaphore(_MOST_AT_ONCE, fast_acquire=True)
+        turns = _Turns()
         _TURNS.set(turns)
+    if turns.free:
+        turns.free -= 1
+    else:
+        await turns.wait()
     # It is free again before the work begins: what has its turn may wait for anything, such as another walk.
-    async with turns:
+    try:
         await anyio.lowlevel.checkpoint()
+    finally:
+        turns.pass_on()
+
+
+class _Turns:
+    """The turns of one event loop, and who waits for them.
+
+    A semaphore of anyio handles cancellation only. But a request for a hit may also be dropped while it waits: Python
+    then raises `GeneratorExit` in it, and its turn would be lost.
+    """
+
+    def __init__(self) -> None:
+        self.free = _MOST_AT_ONCE
+        self._queue: deque[anyio.Event] = deque()  # an event is set if its waiter has a turn, or has gone
+
+    async def wait(self) -> None:
+        """Wait for a turn, which the caller must pass on."""
+        event = anyio.Event()
+        self._queue.append(event)
+        try:
+            await event.wait()
+        except BaseException:
+            if event.is_set():
+                self.pass_on()
+            event.set()
+            raise
+
+    def pass_on(self) -> None:
+        """Give a turn to the first who waits."""
+        while self._queue:
+            event = self._queue.popleft()
+            if not event.is_set():
+                event.set()
+                return
+        self.free += 1
 
 
 class Pacer:

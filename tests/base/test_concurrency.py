@@ -7,7 +7,7 @@ import time
 import anyio
 import pytest
 
-from airw._base.concurrency import Pacer, first_error, in_thread, map_bounded
+from airw._base.concurrency import Pacer, first_error, in_thread, map_bounded, take_turn
 
 
 class TestMapBounded:
@@ -89,6 +89,19 @@ class TestInThread:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert done.is_set()
+
+
+@pytest.mark.asyncio_only  # trio cannot go on after a coroutine was dropped
+async def test_turns_of_coroutines_that_are_dropped_are_left_to_others():
+    """A request for a hit that is dropped ends by `GeneratorExit`, not by a cancellation."""
+    for drop_first in (True, False):
+        first, queued = ([take_turn() for _ in range(8)] for _ in range(2))
+        for coroutine in first + queued:
+            coroutine.send(None)
+        for coroutine in first + queued if drop_first else queued + first:
+            coroutine.close()
+    with anyio.fail_after(20):
+        await map_bounded(lambda _: take_turn(), range(100), limit=50)
 
 
 async def test_a_paced_loop_lets_other_tasks_run():
