@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import ParamSpec, TypeVar, cast
 
 import anyio
-import anyio.to_thread
 from anyio.from_thread import BlockingPortal
 
 from airw._base.concurrency import Closable
@@ -28,17 +27,27 @@ class LoopThread:
     def __init__(self) -> None:
         self.started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
         self.open: set[Closable] = set()
-        self.thread = threading.Thread(target=anyio.run, args=(self._serve,), name="airw")
+        self.has_ended = False
+        # The threads that the loop starts inherit `daemon`. That tells them from those of the program.
+        self.thread = threading.Thread(target=anyio.run, args=(self._serve,), name="airw", daemon=True)
         self.thread.start()
         self.portal, self.asyncio_loop = self.started.result()
+        threading.Thread(target=self._end_with_program, name="airw end", daemon=False).start()
+
+    def _end_with_program(self) -> None:
+        """Wait until all threads of the program have ended, then end the loop; Python waits for this thread."""
+        own = threading.current_thread()
+        while threads := [each for each in {*threading.enumerate()} - {own} if each.is_alive() and not each.daemon]:
+            threads[0].join()
+        self.has_ended = True
+        self.portal.call(self.portal.stop)
+        self.thread.join()
 
     async def _serve(self) -> None:
-        """Run until the main thread ends, then close all open objects."""
+        """Run until the program ends, then close all open objects."""
         async with BlockingPortal() as portal:
             self.started.set_result((portal, asyncio.get_running_loop()))
-            main = threading.main_thread()
-            # This wait lasts as long as the program. Its own limiter leaves all of anyio's worker threads to others.
-            await anyio.to_thread.run_sync(main.join, limiter=anyio.CapacityLimiter(1))
+            await portal.sleep_until_stopped()
             while self.open:
                 with suppress(Exception):  # the main program has ended, so no code can handle the error
                     await self.open.pop().aclose()
@@ -46,7 +55,8 @@ class LoopThread:
 
     def close_soon(self, thing: Closable) -> None:
         """Start to close an object whose owner was garbage-collected; do not wait for it."""
-        if thing in self.open:
+        # At its end the loop closes everything itself, and a forked process has no thread that runs the loop.
+        if thing in self.open and not self.has_ended and self in _loops:
             self.open.remove(thing)
             # The garbage collector runs in any thread, even in that of the loop. There the portal would raise an error.
             asyncio.run_coroutine_threadsafe(thing.aclose(), self.asyncio_loop)
@@ -81,7 +91,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
     no frames of the threads in between.
 
     Raises:
-        RuntimeError: If the caller runs in the loop itself, which would wait for itself.
+        RuntimeError: If the caller runs in the loop itself, which would wait for itself; or if the program has ended.
 
     Example:
         >>> async def double(number):
@@ -90,8 +100,10 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         42
     """
     loop = background_loop()
+    name = getattr(function, "__name__", "the function")
+    if loop.has_ended:
+        raise RuntimeError(f"{name} was called after the end of the program; call it in threads that are not daemons")
     if threading.current_thread() is loop.thread:
-        name = getattr(function, "__name__", "the function")
         raise RuntimeError(f"a sync call within airw's own event loop would wait for itself: await {name} instead")
     ended = threading.Event()
 
@@ -131,5 +143,7 @@ def close_with_owner(owner: object, thing: Closable) -> None:
 
 def close(thing: Closable) -> None:
     """Close an object now; closing it again does nothing."""
-    background_loop().open.discard(thing)
-    run(thing.aclose)
+    loop = background_loop()
+    loop.open.discard(thing)
+    if not loop.has_ended:  # it has closed everything
+        run(thing.aclose)

@@ -11,10 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
-import os, sys, anyio, airw
+import logging, os, sys, anyio, airw
 from airw import from_mapping, sync
 from airw.stores import MemoryStore
 from airw.walking import Policy
+logging.getLogger("asyncio").setLevel("ERROR")  # its debug mode warns if a callback is slow, as on a busy machine
 source = from_mapping({"a": "signing keys", "b": "bread"}, name="notes", embedder="light")
 
 class Hanging(airw.policies.CollapsedTree):
@@ -34,7 +35,9 @@ pytestmark = pytest.mark.slow
 def start(code, home):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "AIRW_HOME": str(home)}
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", PRELUDE + textwrap.dedent(code)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, cwd=home, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(code, home):
@@ -108,3 +111,50 @@ def test_a_script_may_leave_everything_open(tmp_path):
     raise SystemExit(3)
     """
     assert run(code, tmp_path) == (3, ["2 a b SourceAnswered"], "")
+
+
+def test_threads_may_go_on_after_the_last_line_of_a_script(tmp_path):
+    code = """
+    import threading, time
+    corpus = sync.build(source, store="notes")
+
+    def work():
+        threading.main_thread().join()
+        print(len(corpus.search("keys")), len(sync.search("notes", "keys")))
+        threading.Thread(target=lambda: print(corpus.upsert({"c": "cake"}).added)).start()
+
+    threading.Thread(target=work).start()
+    """
+    assert run(code, tmp_path) == (0, ["2 2", "1"], "")
+
+
+def test_what_a_daemon_thread_opened_is_closed_at_the_end(tmp_path):
+    code = """
+    import atexit, threading
+    opened = []
+    thread = threading.Thread(target=lambda: opened.append(sync.build(source, store="notes.airw")), daemon=True)
+    thread.start()
+    thread.join()
+    print(os.path.exists("notes.airw-wal"))
+    atexit.register(lambda: print(os.path.exists("notes.airw-wal")))
+    """
+    assert run(code, tmp_path) == (0, ["True", "False"], "")
+
+
+def test_after_the_end_of_a_program_a_call_is_an_error_and_closing_does_nothing(tmp_path):
+    code = """
+    import atexit
+    corpus = sync.build(source, store="notes")
+    walks = [sync.traverse("keys", corpus)]
+
+    def use_all():
+        for use in (walks[0].close, walks.clear, corpus.close, lambda: corpus.search("keys")):
+            try:
+                use()
+            except RuntimeError as error:
+                print(error)
+
+    atexit.register(use_all)
+    """
+    late = "search was called after the end of the program; call it in threads that are not daemons"
+    assert run(code, tmp_path) == (0, [late], "")
