@@ -130,7 +130,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         trace = error.__traceback__
         raise error.with_traceback(trace.tb_next if trace else None)
     finally:
-        del error  # its traceback refers to this frame: a reference cycle
+        del error, future  # its traceback refers to this frame: a reference cycle
 
 
 def close_with_owner(owner: object, thing: Closable) -> None:

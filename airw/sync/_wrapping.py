@@ -1,10 +1,11 @@
-"""How an async function becomes a sync one with the same parameters."""
+"""How an async function becomes a sync one with the same parameters, and what a forked process may not use."""
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from airw._base.background import run
+from airw._base.background import LoopThread, background_loop, run
+from airw.errors import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,3 +42,14 @@ def convert_result(function: Callable[P, T], convert: Callable[[T], Made]) -> Ca
         return convert(function(*args, **options))
 
     return call
+
+
+def check_process(loop: LoopThread, made: str, advice: str) -> None:
+    """Check that this process was not forked since an object was made on its loop.
+
+    Raises:
+        StoreError: If it was.
+    """
+    # A forked process has neither the threads of a store nor the loop: a call would wait forever.
+    if loop is not background_loop():
+        raise StoreError(f"{made} before this process was forked; {advice} here")

@@ -8,10 +8,9 @@ from airw._base.background import background_loop, close, close_with_owner, run
 from airw._base.signatures import shows_options
 from airw.corpora import BuildReport, Corpus, CorpusRetriever, OnError, Opening
 from airw.corpora.changing import UpsertItems
-from airw.errors import StoreError
 from airw.protocols import Embedder, Store
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions
-from airw.sync._wrapping import blocking, convert_result
+from airw.sync._wrapping import blocking, check_process, convert_result
 from airw.values import SearchHit
 
 
@@ -87,9 +86,7 @@ class SyncCorpus:
         return f"{type(self).__name__}({self.name!r})"
 
     def _own_corpus(self) -> Corpus:
-        # A forked process has neither the threads of the store nor the loop: a call would wait forever.
-        if self._loop is not background_loop():
-            raise StoreError(f"corpus {self.name!r} was opened before this process was forked; open it again here")
+        check_process(self._loop, f"corpus {self.name!r} was opened", "open it again")
         return self._corpus
 
 
@@ -105,14 +102,17 @@ class SyncRetriever:
 
     def __init__(self, retriever: CorpusRetriever) -> None:
         self._retriever = retriever
+        self._loop = background_loop()
         close_with_owner(self, retriever)
 
     def __call__(self, query: str, **options: Any) -> list[SearchHit]:
         """Search the corpus and return hits, best first; these options replace the fixed ones."""
+        self._check_process()
         return run(self._retriever, query, **options)
 
     def close(self) -> None:
         """Close the corpus if this retriever opened it; closing twice is harmless."""
+        self._check_process()
         close(self._retriever)
 
     def __enter__(self) -> Self:
@@ -123,6 +123,9 @@ class SyncRetriever:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._retriever!r})"
+
+    def _check_process(self) -> None:
+        check_process(self._loop, "this retriever was created", "create another one")
 
 
 open_corpus: Final = convert_result(corpora.open_corpus, _open)

@@ -10,7 +10,7 @@ from airw._base.background import background_loop, close, close_with_owner, run
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.sync._wrapping import convert_result
+from airw.sync._wrapping import check_process, convert_result
 from airw.values import SearchHit
 from airw.walking import Walk, WalkBatches, WalkEvent, WalkPolicy, WalkSummary
 from airw.walking.events import WalkEvents
@@ -26,7 +26,8 @@ class SyncWalk(Iterator[SearchHit]):
 
     Each step of the walk runs when its first hit is requested. Between two requests nothing runs, so you can leave the
     loop at any moment. A walk is closed at the end of its `with` block, or when it is dropped. Ctrl-C stops it. Several
-    threads may share one walk: each hit goes to one of them.
+    threads may share one walk: each hit goes to one of them. The hits of a step arrive together: summary and ranking
+    of a walk that you left also count those of its last step that you did not take.
 
     Args:
         walk: Any walk, as functions such as `airw.links.walk_links` return it, before its first hit is requested.
@@ -46,6 +47,10 @@ class SyncWalk(Iterator[SearchHit]):
     """
 
     def __init__(self, walk: Walk) -> None:
+        if not isinstance(walk, Walk):
+            raise ArgumentError(
+                f"SyncWalk takes an async walk, not {short_repr(walk)}; pass one, such as airw.views.walk_links returns"
+            )
         self.walk = walk
         """The async walk, of which all properties may be read."""
         self._batches: WalkBatches | None = None
@@ -59,7 +64,8 @@ class SyncWalk(Iterator[SearchHit]):
 
         Raises:
             StopIteration: If the walk has ended.
-            RuntimeError: If the walk is read as events or batches, or was started before the process was forked.
+            RuntimeError: If the walk is read as events or batches.
+            StoreError: If the process was forked since the walk was started.
         """
         with self._lock:
             hit = next(self._ready, None)
@@ -72,6 +78,7 @@ class SyncWalk(Iterator[SearchHit]):
     # The iterators below refer to this object, because a walk is closed when it is dropped.
 
     def _iterate_events(self, events: WalkEvents) -> Iterator[WalkEvent]:
+        self._check_process()
         while ready := run(events.read_batch):
             yield from ready
 
@@ -80,14 +87,16 @@ class SyncWalk(Iterator[SearchHit]):
             yield batch
 
     def _read_batch(self) -> Sequence[SearchHit]:
-        if self._loop is not background_loop():
-            raise RuntimeError("this walk was started before this process was forked; start another one here")
+        self._check_process()
         if self._batches is None:
             self._batches = self.walk.batches()
         try:
             return run(self._batches.__anext__)
         except StopAsyncIteration:
             return ()
+
+    def _check_process(self) -> None:
+        check_process(self._loop, "this walk was started", "start another one")
 
     @property
     def policy(self) -> WalkPolicy:
@@ -117,6 +126,7 @@ class SyncWalk(Iterator[SearchHit]):
     ) -> Self:
         """Raise limits of a walk that has ended, and return it; see `airw.Walk.extend`."""
         self.walk.extend(node_budget=node_budget, max_depth=max_depth, timeout=timeout)
+        self._loop.open.add(self.walk)  # its block may have ended
         return self
 
     def events(self, *, edges: bool = True) -> Iterator[WalkEvent]:
@@ -130,7 +140,9 @@ class SyncWalk(Iterator[SearchHit]):
 
     def close(self) -> None:
         """Close the walk; closing it again does nothing."""
+        self._check_process()
         close(self.walk)
+        self._ready = iter(())
 
     def __enter__(self) -> Self:
         return self
@@ -164,25 +176,32 @@ class SyncStream(Iterator[Output], Generic[Output]):
     ) -> None:
         self._stream, self._to_output = stream, to_output
         self._walks = walks  # a walk to which nobody refers is closed
+        self._loop = background_loop()
         # One task enters and leaves the block, because its cancel scopes belong to that task.
-        self._block = background_loop().portal.wrap_async_context_manager(stream)
+        self._block = self._loop.portal.wrap_async_context_manager(stream)
 
     def __enter__(self) -> Self:
+        self._check_process()
         self._block.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._check_process()
         self._block.__exit__(kind, error, trace)
 
     def __next__(self) -> Output:
         """Return the next item; within the block only."""
+        self._check_process()
         try:
             item = run(self._stream.__anext__)
         except StopAsyncIteration:
             raise StopIteration from None
         return self._to_output(item)
+
+    def _check_process(self) -> None:
+        check_process(self._loop, "this block was made", "make another one")
 
 
 traverse: Final = convert_result(traversal.traverse, SyncWalk)

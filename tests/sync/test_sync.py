@@ -159,6 +159,32 @@ def test_a_walk_is_closed_at_the_end_of_its_block():
     assert list(walk) == []
 
 
+def test_a_closed_walk_yields_no_hit_of_the_step_that_it_was_in(corpus):
+    walk = sync.traverse("signing keys", corpus, policy=Eager(start_k=4))
+    assert len(next(walk.batches())) == 4
+    walk = sync.traverse("signing keys", corpus, policy=Eager(start_k=4))
+    next(walk)
+    walk.close()
+    assert list(walk) == []
+
+
+def test_a_walk_that_goes_on_after_its_block_is_closed_when_it_is_dropped():
+    with sync.traverse("", None, policy=Chain(), node_budget=2) as walk:
+        list(walk)
+    walk.extend(node_budget=4)
+    inner = walk.walk
+    next(walk)
+    assert inner.summary is None
+    del walk
+    assert end_of(inner) == "closed"
+
+
+def test_only_an_async_walk_becomes_a_sync_one():
+    for value in ("x", sync.traverse("", None, policy=Chain())):
+        with pytest.raises(ArgumentError, match=r"^SyncWalk takes an async walk, not .*walk_links returns$"):
+            sync.SyncWalk(value)
+
+
 def test_a_walk_is_closed_by_an_error_in_a_loop_over_it():
     started = []
 

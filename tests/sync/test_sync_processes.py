@@ -81,11 +81,17 @@ def test_a_forked_process_is_told_to_open_its_own_corpus(tmp_path):
     import warnings
     warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, from Python 3.12 on
     corpus = sync.build(source, store="notes")
-    walk = sync.traverse("keys", corpus)
+    walk, events = sync.traverse("keys", corpus), sync.traverse("keys", corpus).events()
+    retrieve, ahead = sync.as_retriever("notes"), sync.prefetch(sync.traverse("keys", corpus))
+    entered = sync.prefetch(sync.traverse("keys", corpus)).__enter__()
     child = os.fork()
     if child == 0:
         search = lambda: corpus.search("keys")
-        for use in (search, lambda: sync.search(corpus, "keys"), lambda: next(walk), corpus.close):
+        for use in (
+            search, lambda: sync.search(corpus, "keys"), corpus.close, lambda: retrieve("keys"), retrieve.close,
+            lambda: next(walk), walk.close, lambda: next(events),
+            ahead.__enter__, lambda: next(entered), lambda: entered.__exit__(None, None, None),
+        ):
             try:
                 use()
             except Exception as error:
@@ -93,11 +99,14 @@ def test_a_forked_process_is_told_to_open_its_own_corpus(tmp_path):
         print(len(sync.search("notes", "keys")), flush=True)
         os._exit(0)
     os.waitpid(child, 0)
-    print(len(corpus.search("keys")), len(list(walk)))
+    print(len(corpus.search("keys")), len(list(walk)), len(list(events)) > 2, len(list(entered)), len(retrieve("keys")))
     """
-    forked = "StoreError corpus 'notes' was opened before this process was forked; open it again here"
-    again = "RuntimeError this walk was started before this process was forked; start another one here"
-    assert run(code, tmp_path) == (0, [forked, forked, again, forked, "2", "2 2"], "")
+    corpus = "StoreError corpus 'notes' was opened before this process was forked; open it again here"
+    retriever = "StoreError this retriever was created before this process was forked; create another one here"
+    walk = "StoreError this walk was started before this process was forked; start another one here"
+    block = "StoreError this block was made before this process was forked; make another one here"
+    told = [corpus] * 3 + [retriever] * 2 + [walk] * 3 + [block] * 3
+    assert run(code, tmp_path) == (0, [*told, "2", "2 2 True 2 2"], "")
 
 
 def test_a_script_may_leave_everything_open(tmp_path):
