@@ -21,6 +21,7 @@ Args = TypeVarTuple("Args")
 
 _MOST_AT_ONCE = 8  # turns; with half a millisecond each, all else on the event loop waits for a few milliseconds
 _TURNS: RunVar["_Turns"] = RunVar("_TURNS")  # of each event loop
+_USER_THREADS: RunVar[anyio.CapacityLimiter] = RunVar("_USER_THREADS")
 
 
 class Closable(Protocol):
@@ -31,7 +32,7 @@ class Closable(Protocol):
         ...
 
 
-async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
+async def in_thread(function: Callable[[*Args], R], *args: *Args, limiter: anyio.CapacityLimiter | None = None) -> R:
     """Return `function(*args)`, called in a worker thread.
 
     A cancelled caller still waits until the thread has finished: the thread may use a file or a connection that the
@@ -44,7 +45,7 @@ async def in_thread(function: Callable[[*Args], R], *args: *Args) -> R:
             return function(*args)
 
     try:
-        return await anyio.to_thread.run_sync(work)
+        return await anyio.to_thread.run_sync(work, limiter=limiter)
     except anyio.get_cancelled_exc_class():
         # A cancel scope of anyio waits for the thread by itself, but `asyncio.Task.cancel` leaves it running.
         await _wait_until_free(running)
@@ -81,8 +82,21 @@ async def call_user_function(function: Callable[[*Args], R | Awaitable[R]], *arg
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
         return await cast("Awaitable[R]", function(*args))
     # A plain function may still return an awaitable, and trio refuses a thread that returns one: wrap it in a tuple.
-    (result,) = await in_thread(lambda: (function(*args),))
+    (result,) = await in_thread(lambda: (function(*args),), limiter=user_thread_limiter())
     return await result if inspect.isawaitable(result) else result
+
+
+def user_thread_limiter() -> anyio.CapacityLimiter:
+    """Return the limiter of the worker threads that run users' functions on this event loop.
+
+    It is not that of airw's own work. A function may call `airw.sync`, and would wait for ever if such functions held
+    all the threads that this call needs.
+    """
+    limiter = _USER_THREADS.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(anyio.to_thread.current_default_thread_limiter().total_tokens)
+        _USER_THREADS.set(limiter)
+    return limiter
 
 
 @contextmanager

@@ -210,7 +210,10 @@ def open_corpus(
     edge_extractor: EdgeExtractor | None = None,
     durability: Durability = "normal",
 ) -> Opening[Corpus]:
-    """Open a corpus that has been built; `await` it, or use `async with` to close it again.
+    """Open a corpus that has been built.
+
+    `await` the call and close the corpus yourself, or use `async with`. In sync code, `airw.sync.open_corpus` returns
+    an open corpus, and its block is `with`.
 
     No model is loaded until a query needs one. Nothing is written, so a read-only folder works, as long as nobody
     else writes to it at the same time. It runs on asyncio only.

@@ -38,7 +38,7 @@ def default_policy(corpus: object) -> WalkPolicy:
     if isinstance(corpus, str):
         shown = hide_password(corpus)
         raise ArgumentError(
-            f"store must be an open corpus, not the name {shown!r}; pass `await airw.open_corpus({shown!r})`"
+            f"store must be an open corpus, not the name {shown!r}; open it with open_corpus({shown!r})"
         )
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
         raise ArgumentError(

@@ -3,7 +3,7 @@
 import asyncio
 import selectors
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar, TypeVarTuple
 
@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from airw._base.checks import check_choice
+from airw._base.concurrency import user_thread_limiter
 from airw.errors import ArgumentError
 
 R = TypeVar("R")
@@ -61,7 +62,7 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
     threads = _Threads()
 
     async def main() -> R:
-        threads.limiter = anyio.to_thread.current_default_thread_limiter()
+        threads.limiters = [anyio.to_thread.current_default_thread_limiter(), user_thread_limiter()]
         return await function(*args)
 
     if backend == "trio":
@@ -72,14 +73,14 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
 class _Threads:
     """The threads that may wake the event loop, and how long to wait for them before a jump."""
 
-    limiter: anyio.CapacityLimiter | None = None
+    limiters: Sequence[anyio.CapacityLimiter] = ()
 
     def __init__(self) -> None:
         self._older_threads = {*threading.enumerate()}  # started before the loop, so they cannot wake it
 
     def patience(self) -> float:
         """Return the real seconds to wait for an event before the clock jumps."""
-        if self.limiter is not None and self.limiter.borrowed_tokens:
+        if any(limiter.borrowed_tokens for limiter in self.limiters):
             return _CALL_PATIENCE
         new = (thread for thread in threading.enumerate() if thread not in self._older_threads)
         return 0.0 if all(thread.name.startswith(_POOL_THREADS) for thread in new) else _THREAD_PATIENCE

@@ -317,7 +317,7 @@ class ReadAhead(AsyncIterator[Output], Generic[Output]):
         """Wait for the lane whose item or failure comes next, and remove it from the queue."""
         while True:
             if self._state in ("new", "left"):
-                raise RuntimeError("items can be requested only inside the `async with` block of prefetch or merge")
+                raise RuntimeError("items can be requested only inside the block of prefetch or merge")
             while self._queue and self._queue[0].is_done():
                 self._queue.popleft()
             if self._state == "ended" or all(lane.is_done() for lane in self._lanes):

@@ -51,7 +51,7 @@ def start_walk(
     check_query(query)
     if isinstance(store, str):
         raise ArgumentError(
-            f"store must be an open corpus, not the name {store!r}; pass `await airw.open_corpus({store!r})`"
+            f"store must be an open corpus, not the name {store!r}; open it with open_corpus({store!r})"
         )
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth

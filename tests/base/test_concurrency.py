@@ -5,9 +5,11 @@ import threading
 import time
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import pytest
 
-from airw._base.concurrency import Pacer, first_error, in_thread, map_bounded, take_turn
+from airw._base.concurrency import Pacer, call_user_function, first_error, in_thread, map_bounded, take_turn
 
 
 class TestMapBounded:
@@ -89,6 +91,21 @@ class TestInThread:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert done.is_set()
+
+
+async def test_functions_of_users_leave_worker_threads_for_the_calls_that_they_make(monkeypatch):
+    monkeypatch.setattr(anyio.to_thread.current_default_thread_limiter(), "total_tokens", 4)
+    all_are_busy = threading.Barrier(4)
+
+    async def use_thread():
+        with anyio.fail_after(20):
+            return await in_thread(int)
+
+    def call_back(_):
+        all_are_busy.wait(20)
+        return anyio.from_thread.run(use_thread)
+
+    assert await map_bounded(lambda item: call_user_function(call_back, item), range(4), limit=4) == [0] * 4
 
 
 @pytest.mark.asyncio_only  # trio cannot go on after a coroutine was dropped

@@ -92,7 +92,7 @@ def test_what_is_no_corpus_needs_a_policy(graph):
 
 
 def test_a_name_is_no_corpus():
-    with pytest.raises(ArgumentError, match=r"not the name 'notes'; pass `await airw.open_corpus\('notes'\)`"):
+    with pytest.raises(ArgumentError, match=r"not the name 'notes'; open it with open_corpus\('notes'\)$"):
         airw.traverse(QUERY, "notes")
 
 
