@@ -35,7 +35,7 @@ class LoopThread:
         threading.Thread(target=self._end_with_program, name="airw end", daemon=False).start()
 
     def _end_with_program(self) -> None:
-        """Wait until all threads of the program have ended, then end the loop; Python waits for this thread."""
+        """End the loop after the last thread of the program; Python waits for this one."""
         own = threading.current_thread()
         while threads := [each for each in {*threading.enumerate()} - {own} if each.is_alive() and not each.daemon]:
             threads[0].join()

@@ -179,7 +179,7 @@ class _Turns:
             raise
 
     def pass_on(self) -> None:
-        """Give a turn to the first who waits."""
+        """Pass a turn to the first who waits."""
         while self._queue:
             event = self._queue.popleft()
             if not event.is_set():

@@ -1,4 +1,4 @@
-"""How an async function becomes a sync one with the same parameters, and what a forked process may not use."""
+"""How an async function becomes a sync one, and what a forked process may not use."""
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
