@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -165,7 +166,8 @@ class JsonAnswer(Response):
 
     def __init__(self, pieces: Sequence[bytes], *, client: str, unsent: UnsentAnswers, max_stall: float) -> None:
         # Not the constructor of `Response`, which would need the bytes as one.
-        self.status_code, self.background = 200, None
+        self.status_code: int = 200
+        self.background: BackgroundTask | None = None
         self._size = sum(map(len, pieces))
         self._pieces = deque(pieces) if self._size > _SHORT else deque([b"".join(pieces)])
         self._client, self._unsent, self._max_stall = client, unsent, max_stall

@@ -162,6 +162,8 @@ PROGRAMS_ONLY = (
     "per_node(policy)",
     "read one document alone",
     "then select(hits,",
+    "adapt needs a function:",
+    "to airw.adapt",
 )
 """Parts of messages with calls that no command can cause: they name objects, or methods of a program."""
 

@@ -11,10 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
-import logging, os, sys, anyio, airw
+import logging, os, signal, sys, anyio, airw
 from airw import from_mapping, sync
 from airw.stores import MemoryStore
 from airw.walking import Policy
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 logging.getLogger("asyncio").setLevel("ERROR")  # its debug mode warns if a callback is slow, as on a busy machine
 source = from_mapping({"a": "signing keys", "b": "bread"}, name="notes", embedder="light")
 
