@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from airw._base.arrays import Floats, NDArray
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import ArgumentError, PolicyError, WalkNotExtendable
+from airw.errors import ArgumentError, PolicyError
 from airw.links.columns import Numbers
 from airw.policies._capabilities import Walkable
 from airw.policies._seeding import Seeding
@@ -221,6 +221,12 @@ class Strategy(Policy["StrategyMemory"], ABC):
         """Return the hits in the order of `finalize_nodes`."""
         return state.memory.policy.rank(state, hits) if hits else hits
 
+    @override
+    def find_obstacle(self, state: "WalkState[StrategyMemory]") -> str | None:
+        # The cancelled call may have changed fields, so it cannot be repeated. Before `seed` the memory is None.
+        is_cut = getattr(state.memory, "is_iterating", False)
+        return f"a deadline has cancelled {type(self).__name__}.iteration" if is_cut else None
+
 
 @dataclass(slots=True, eq=False)
 class StrategyMemory(AdmittingMemory):
@@ -287,10 +293,6 @@ class _StrategyPolicy(AdmittingPolicy[StrategyMemory]):
         memory = state.memory
         if memory.is_over or self.select_k == 0:
             return self._select_nothing(state, frontier)
-        if memory.is_iterating:
-            raise WalkNotExtendable(
-                f"this walk cannot go on: a deadline has cancelled {self.name}.iteration; start another walk"
-            )
         tracker = memory.tracker
         memory.strategy.query_embedding = memory.vector
         # 1. A waiting node may have been reached on a shorter path since it was passed to `iteration`.

@@ -260,8 +260,8 @@ class WalkPolicy(Protocol):
     """A policy of walks: where they start, which nodes are near, and where they go.
 
     In each step the operator calls `expand`, `score` and `select` once, for all nodes of the step. `Policy` has
-    defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have a method `begin`
-    and an attribute `rescores_committed`; see `Policy`.
+    defaults for all methods except `seed`, `score`, `expand` and `to_hits`. A policy may also have methods `begin`
+    and `find_obstacle`, and an attribute `rescores_committed`; see `Policy`.
 
     A deadline cancels the method that waits then. If the walk goes on (`Walk.extend`), the same call is repeated. So a
     method changes the memory after its last `await`.
@@ -386,3 +386,7 @@ class Policy(Generic[M]):
     def rank(self, state: WalkState[M], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Return the hits, highest score first; ties in order of commitment."""
         return sorted(hits, key=lambda hit: -hit.score)
+
+    def find_obstacle(self, state: WalkState[M]) -> str | None:
+        """Return why the walk cannot go on from here (`Walk.extend`); `None` if it can."""
+        return None

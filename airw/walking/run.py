@@ -23,7 +23,8 @@ _RUNNING: ContextVar[tuple["WalkRun", ...]] = ContextVar("_RUNNING", default=())
 class WalkRun:
     """The requests, the deadline and the end of a walk, for streams of hits and of events.
 
-    `has_started` is True from the first request on, and `timeout` are the seconds until the deadline.
+    `has_started` is True from the first request on, and `timeout` are the seconds until the deadline. `has_lost_items`
+    is True if a stream that read ahead was left before its consumer took all that the walk had yielded.
 
     Nothing is open between two requests: no task, no cancel scope, no timer. A generator that keeps one open across a
     `yield` leaves it open when its consumer goes away. Python may then close it in another task, where a cancel scope
@@ -38,6 +39,7 @@ class WalkRun:
         self.closing: bool = False
         self.timeout: float = timeout
         self.has_started: bool = False
+        self.has_lost_items: bool = False
         self._start: float | None = None
         self._seconds = 0.0  # until the walk ended, if it was extended
         self._scope: anyio.CancelScope | None = None

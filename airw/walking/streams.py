@@ -19,6 +19,7 @@ from airw._base.concurrency import first_error
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.values import SearchHit
+from airw.walking.run import WalkRun
 from airw.walking.walk import Walk
 
 Item = TypeVar("Item")
@@ -199,6 +200,13 @@ class _Lane:
             self._scope.cancel()
         self._room.release()  # wakes a task that waits for room
 
+    def drop_items(self) -> None:
+        """Forget the items that wait; a walk that yielded them cannot go on, because they would be missing."""
+        run = getattr(self.source, "_run", None)  # of a walk, its events or its batches
+        if self.items and isinstance(run, WalkRun):
+            run.has_lost_items = True
+        self.items.clear()
+
     def is_ready(self) -> bool:
         """Return whether there is an item or a failure for the consumer."""
         return bool(self.items) or self.failure is not None
@@ -361,6 +369,8 @@ class ReadAhead(AsyncIterator[Output], Generic[Output]):
         if self._state == "open" or state == "left":
             self._state = state
         self._stop_lanes()
+        for lane in self._lanes:
+            lane.drop_items()
 
     def _stop_lanes(self) -> None:
         """Stop all lanes; each wakes the consumer when it is closed."""

@@ -156,6 +156,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
             ArgumentError: If an argument cannot be used, or lowers a limit.
             WalkNotExtendable: If the walk has not ended, was closed before its end, failed or reached `max_hits`. Also
                 if it counts beyond its limits, or if a higher depth cap would have changed the hits that it yielded.
+                Also if `prefetch` or `merge` has read hits that nobody took, or if the policy finds an obstacle. The
+                walk and its summary then stay as they are.
 
         Example:
             >>> import anyio
@@ -195,6 +197,8 @@ class Walk(AsyncGenerator[SearchHit, None]):
             reason, remedy = "it has not ended", "request its hits"
         elif summary.stop in ("closed", "failed"):
             reason = f"it {'was closed' if summary.stop == 'closed' else 'failed'}"
+        elif self._run.has_lost_items:
+            reason = "its block of prefetch or merge was left before all its hits were taken"
         elif summary.emitted == steps.limits.max_hits:
             reason = f"it has reached max_hits={summary.emitted:,}, and only its other limits can be raised"
         elif steps.limits.count_beyond_limits:
@@ -204,6 +208,9 @@ class Walk(AsyncGenerator[SearchHit, None]):
             name = type(self.policy).__name__
             reason = f"nodes below max_depth={steps.max_depth:,} would have competed with the hits of {name}"
             remedy = "start another walk with the higher max_depth"
+        else:
+            find_obstacle = getattr(self.policy, "find_obstacle", None)  # a policy need not have it
+            reason = find_obstacle(steps.state) if find_obstacle is not None else None
         if reason is not None:
             raise WalkNotExtendable(f"this walk cannot go on: {reason}; {remedy}")
 

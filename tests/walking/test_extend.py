@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airw import Corpus, Limits, traverse
+from airw import Corpus, Limits, merge, prefetch, traverse
 from airw.errors import AirwError, ArgumentError, WalkNotExtendable
 from airw.policies import Strategy
 from airw.stores import MemoryStore
@@ -393,8 +393,47 @@ def test_a_strategy_that_a_deadline_cancelled_cannot_go_on():
             await store.apply(draw_changes(Random(1)))
             walk = traverse("n1", Corpus("drawn", store, EMBEDDER), policy=Waiting(), timeout=1)
             assert await ids_of(walk) == []
-            with pytest.raises(WalkNotExtendable, match=r"a deadline has cancelled Waiting\.iteration"):
-                await ids_of(walk.extend(timeout=60))
+            before = walk.summary
+            with pytest.raises(WalkNotExtendable, match=r"a deadline has cancelled Waiting\.iteration; start another"):
+                walk.extend(timeout=60)
+            assert walk.summary is before
+            early = traverse("n1", Corpus("drawn", store, EMBEDDER), policy=Waiting(), timeout=0)
+            assert await ids_of(early) == []
+            assert await ids_of(early.extend(timeout=60))
+
+    on_clock(main)
+
+
+@pytest.mark.parametrize("form", ["hits", "events", "batches"])
+def test_a_walk_whose_hits_were_read_ahead_and_lost_cannot_go_on(form):
+    async def main():
+        for taken, is_refused in ((1, True), (100, False)):
+            walk = traverse("q", None, policy=Counting(pause=nothing), node_budget=6)
+            stream = walk if form == "hits" else getattr(walk, form)()
+            async with prefetch(stream) as items:
+                await anyio.sleep(1)  # on the virtual clock: until the walk has ended
+                assert len([await anext(items, None) for _ in range(taken)]) == taken
+            assert walk.summary.stop == "node_budget"
+            if is_refused:
+                with pytest.raises(WalkNotExtendable, match="prefetch or merge was left before all its hits"):
+                    walk.extend(node_budget=8)
+            else:
+                walk.extend(node_budget=8)
+                assert len([item async for item in stream if not isinstance(item, StepDone | EdgeFound)]) >= 2
+
+    on_clock(main)
+
+
+def test_walks_of_a_merge_go_on_if_all_their_hits_were_taken():
+    async def main():
+        few, many = (traverse("q", None, policy=Counting(pause=nothing), node_budget=count) for count in (1, 4))
+        async with merge(few, many, order="turns") as pairs:
+            await anyio.sleep(1)  # until both have ended
+            for _ in range(3):
+                await anext(pairs)
+        assert await ids_of(few.extend(node_budget=2)) == ["1"]
+        with pytest.raises(WalkNotExtendable, match="prefetch or merge was left"):
+            many.extend(node_budget=9)
 
     on_clock(main)
 
