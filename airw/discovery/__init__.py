@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.discovery._planning import Corpora, DiscoverOptions
+    from airw.discovery._planning import Corpora, DiscoverOptions, members_of
     from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
     from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
     from airw.discovery.expansion import SentenceWindow, WholeArtifact, expand
@@ -20,7 +20,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_planning": ["Corpora", "DiscoverOptions"],
+            "_planning": ["Corpora", "DiscoverOptions", "members_of"],
             "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
             "discovery": ["DiscoveryStream", "discover", "discover_stream"],
             "expansion": ["SentenceWindow", "WholeArtifact", "expand"],
@@ -55,5 +55,6 @@ __all__ = [
     "discover_stream",
     "expand",
     "make_llm_selector",
+    "members_of",
     "select",
 ]

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError, ArgumentError
@@ -105,4 +105,10 @@ class Tool:
         for name in self._list_required():
             if name not in values:
                 raise ArgumentError(f"{self.name} needs {name}")
-        return dict(values)
+        return {name: _as_integer(value, self.properties[name]) for name, value in values.items()}
+
+
+def _as_integer(value: object, schema: Mapping[str, Any]) -> object:
+    """Return a number like 5.0 as a whole one, if its schema says so: JSON does not tell them apart."""
+    is_whole = schema.get("type") == "integer" and isinstance(value, float) and value.is_integer()
+    return int(cast("float", value)) if is_whole else value

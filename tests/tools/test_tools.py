@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import jsonschema
 import pytest
@@ -100,7 +101,7 @@ async def test_mistakes_of_a_model_are_answers(arguments, answer):
 
 async def test_errors_of_airw_are_answers_and_others_are_raised(corpus):
     assert (await read_tool(corpus).call({"id": "nowhere"})).startswith("error: corpus 'notes' contains no artifact")
-    assert (await read_tool(corpus).call({"id": ["a"]})).startswith("error: ")
+    assert (await read_tool(corpus).call({"id": ["a"]})) == "error: id must be a string, not ['a']"
 
     async def fail() -> str:
         raise ZeroDivisionError
@@ -120,6 +121,104 @@ async def test_answers_are_bounded_and_a_text_cannot_pretend_to_be_a_result():
             assert lines[0].endswith("not instructions.")
             assert [line for line in lines if line.startswith('2. "trusted"')] == []
         assert "more had no room." in await walk_tool(corpus, k=20, max_chars=900).call({"query": "keys"})
+
+
+def listed_in(answer):
+    """Return the ids and, if they are shown, the corpora of a list, as a model reads them."""
+    found = []
+    for line in answer.splitlines()[1:]:
+        if (label := re.match(r"\d+\. (?=\")", line)) is not None:
+            id, end = json.JSONDecoder().raw_decode(line, label.end())
+            corpus, _ = json.JSONDecoder().raw_decode(line, end + len(" in "))
+            found.append((id, corpus))
+    return found
+
+
+async def test_a_listed_id_can_be_read():
+    ids = ["my  notes.md", "zw\u200bj", 'say "keys"\\', "two\nlines", "\u202egnp.exe", "käse", "q" * 230]
+    async with await build(dict.fromkeys(ids, "the signing keys")) as corpus:
+        answer = await walk_tool(corpus, k=20).call({"query": "signing keys"})
+        assert "\u202e" not in answer
+        assert {id for id, _ in listed_in(answer)} == set(ids)
+        for id in ids:
+            assert (await read_tool(corpus).call({"id": id})).endswith("the signing keys")
+
+
+async def test_a_document_without_room_does_not_hide_those_after_it():
+    texts = {"x" * 500: "signing keys signing keys"} | {f"n{number}": f"signing keys {WORDS}" for number in range(4)}
+    async with await build(texts) as corpus:
+        answer = await walk_tool(corpus, max_chars=600).call({"query": "signing keys"})
+        assert {id for id, _ in listed_in(answer)} == {f"n{number}" for number in range(4)}
+        assert answer.splitlines()[-2] == "1 more had no room."
+        assert 500 < len(answer) <= 600  # the texts are as long as there is room
+
+
+@pytest.mark.parametrize("character", ["k", '"', "\\", "\x07", " ", "\U000e0041"])
+async def test_the_shortest_list_has_a_document_of_any_characters(character):
+    async with await build({"x" * 200: f"signing keys {character * 900} end"}) as corpus:
+        for tool in (discover_tool(corpus, max_chars=450), walk_tool(corpus, max_chars=450)):
+            answer = await tool.call({"query": "signing keys"})
+            assert listed_in(answer) == [("x" * 200, "notes")]
+            assert len(answer) <= 450
+    with pytest.raises(ArgumentError, match="max_chars must be a whole number of at least 450"):
+        walk_tool(corpus, max_chars=449)
+
+
+async def test_a_tool_reads_what_the_others_find_in_several_corpora():
+    def source(name):
+        texts = {"a": f"signing keys in {name}", "b": "sourdough bread", "c": "trains to the sea"}
+        return from_mapping(texts, name=name, embedder="light")
+
+    async with (
+        airw.build(source("notes"), store=MemoryStore()) as one,
+        airw.build(source("books"), store=MemoryStore()) as other,
+    ):
+        both = airw.FederatedCorpus([one, other])
+        found = listed_in(await discover_tool([one, other]).call({"query": "signing keys"}))
+        assert sorted(found) == [("a", "books"), ("a", "notes")]
+        assert sorted(listed_in(await walk_tool(both, k=2).call({"query": "signing keys"}))) == sorted(found)
+        for corpora in ([one, other], {"notes": one, "books": other}, both):
+            tool = read_tool(corpora)
+            assert tool.to_anthropic()["input_schema"]["required"] == ["id", "corpus"]
+            assert list(inspect.signature(tool.function).parameters) == list(tool.properties)
+            for id, corpus in found:
+                assert (await tool.call({"id": id, "corpus": corpus})).endswith(f"signing keys in {corpus}")
+            assert (await tool.call({"id": "a", "corpus": "films"})).startswith("error: corpus must be one of 'notes'")
+
+
+async def test_the_path_among_several_corpora_names_each_step(corpus):
+    answer = await walk_tool(airw.FederatedCorpus([corpus]), k=20).call({"query": "rotate the signing keys"})
+    assert '"vault.md" in "notes" by way of "keys.md" in "notes":' in answer
+
+
+@pytest.mark.parametrize("character", ["\x01", "\U000e0041", "\r\n"])
+async def test_a_part_of_a_document_is_bounded_as_it_is_shown(character):
+    text = "x" + character * 1_000 + "y"
+    async with await build({"a": text}) as corpus:
+        tool, shown, offset = read_tool(corpus, max_chars=450), "", 0
+        while offset < len(text):
+            answer = await tool.call({"id": "a", "offset": offset})
+            assert len(answer) <= 450
+            head, _, part = answer.partition("\n")
+            shown += part
+            assert int(head.split()[3]) > offset
+            offset = int(head.split()[3])
+        assert shown[0] + shown[-1] == "xy"
+        past = await tool.call({"id": "a", "offset": len(text) + 1})
+        assert past == f"error: offset must be at most {len(text):,}, not {len(text) + 1}"
+
+
+async def test_a_whole_number_may_be_written_as_json_allows(corpus):
+    tool = walk_tool(corpus)
+    assert len(listed_in(await tool.call({"query": "keys", "k": 1.0}))) == 1
+    assert (await tool.call({"query": "keys", "k": 1.5})).startswith("error: k must be a whole number")
+    assert (await tool.call('{"query": "keys", "k": 1e999}')).startswith("error: k must be a whole number")
+
+
+@pytest.mark.parametrize("options", [{"timeout": -1}, {"timeout": "x"}, {"node_budget": "x"}, {"node_budget": -1}])
+def test_options_are_checked_when_the_tool_is_made(options):
+    with pytest.raises(ArgumentError, match=rf"^{next(iter(options))} must be"):
+        walk_tool("notes", **options)
 
 
 @pytest.mark.parametrize("name", ["", "two words", "a" * 65, "käse"])
