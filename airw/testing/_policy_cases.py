@@ -18,7 +18,7 @@ import numpy as np
 
 from airw._base.concurrency import first_error
 from airw._base.messages import short_repr
-from airw.errors import StoreError
+from airw.errors import StoreError, WalkNotExtendable
 from airw.testing._policy_tools import (
     FinishedWalk,
     PolicyCall,
@@ -31,13 +31,15 @@ from airw.testing._policy_tools import (
 )
 from airw.testing.exam import case, expect, expect_equal
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import Walk, WalkPolicy
+from airw.walking import Walk, WalkPolicy, WalkSummary
 
 CASES: list[PolicyCase] = []
 
 _LARGE_BUDGET = 1_000
 _PATH_DEPTH = 64  # hits below this depth have no `walk_path`
 _HANG = 1.5  # seconds that a call of the store hangs when the walk is cancelled
+_MOST_PARTS = 30  # of a walk that deadlines interrupt
+_PART = 0.005  # seconds of each of them
 _MAX_DELAY = 1.0  # seconds until the cancelled walk must have ended; long enough for a busy machine
 
 
@@ -305,6 +307,36 @@ async def _a_walk_with_a_timeout_yields_a_prefix_of_the_walk_without(fixture: Po
         expect_equal(
             walked.hit_dicts, expected, f"the walk with timeout={seconds}, which {'ended' if ended else 'timed out'}"
         )
+
+
+@case(CASES, "corpus", promise="A walk that deadlines interrupt and that goes on yields the hits of one walk.")
+async def _a_walk_that_goes_on_after_deadlines_is_as_one_without(fixture: PolicyFixture) -> None:
+    expected, hits = (await fixture.run_walk()).hit_dicts, []
+    cancelled: set[str] = set()
+    is_last_part = False
+
+    def delay() -> float:
+        # Each call hangs when it is made first, until the deadline of the part cancels it.
+        call = repr(store.log[-1])
+        if call in cancelled or is_last_part:
+            return 0.0
+        cancelled.add(call)
+        return _HANG
+
+    corpus, store = fixture.with_scripted_store(delays=delay)
+    walk = fixture.start(store=corpus, timeout=_PART)
+    try:
+        for _ in range(_MOST_PARTS):
+            hits += [hit.to_dict() async for hit in walk]
+            summary = cast("WalkSummary", walk.summary)
+            if summary.stop != "timeout":
+                break
+            walk.extend(timeout=summary.seconds + _PART)
+        is_last_part = True
+        hits += [hit.to_dict() async for hit in walk.extend(timeout=None)]
+    except WalkNotExtendable:  # the policy says that this call cannot be repeated
+        expected = expected[: len(hits)]
+    expect_equal(hits, expected, f"the walk in parts of {_PART:g} s")
 
 
 @case(CASES, promise="Small budgets and limits end a walk without an error.")

@@ -651,6 +651,16 @@ class TakesCancellationForAnError(Eager):
             raise PolicyError("could not score") from error
 
 
+@breaks("a_walk_that_goes_on*")
+class RemembersBeforeItAsks(Eager):
+    async def score(self, state, nodes, store):
+        asked, ids = state.cache.setdefault("asked", set()), [node.id for node in nodes]
+        again = asked & {*ids}
+        asked.update(ids)
+        scores = await super().score(state, nodes, store)
+        return [-1.0 if id in again else score for id, score in zip(ids, scores, strict=True)]
+
+
 @breaks("a_step_takes_few*")
 class AsksAgainAndAgain(Eager):
     async def expand(self, state, committed, store):
