@@ -105,10 +105,13 @@ class Tool:
         for name in self._list_required():
             if name not in values:
                 raise ArgumentError(f"{self.name} needs {name}")
-        return {name: _as_integer(value, self.properties[name]) for name, value in values.items()}
+        return {name: _to_integer(value, self.properties[name]) for name, value in values.items()}
 
 
-def _as_integer(value: object, schema: Mapping[str, Any]) -> object:
-    """Return a number like 5.0 as a whole one, if its schema says so: JSON does not tell them apart."""
+def _to_integer(value: object, schema: Mapping[str, Any]) -> object:
+    """Return a number like 5.0 as a whole one, if its schema says so.
+
+    JSON does not tell them apart.
+    """
     is_whole = schema.get("type") == "integer" and isinstance(value, float) and value.is_integer()
     return int(cast("float", value)) if is_whole else value

@@ -159,7 +159,7 @@ def _make_member_reader(members: Mapping[str, CorpusLike[RecordsByArtifact]], na
     """Return the tool that reads the documents of several corpora."""
 
     async def read(id: str, corpus: str, offset: int = 0) -> str:
-        """Read a document by its id and its corpus; the answer says at which offset a long one goes on."""
+        """Read a document by id and corpus; the answer says at which offset a long one goes on."""
         return await _read_part(members[check_choice("corpus", corpus, [*members])], id, offset, max_chars)
 
     description = "The corpus of the document, as a list of documents shows it."
@@ -178,12 +178,12 @@ async def _read_part(corpus: CorpusLike[RecordsByArtifact], id: object, offset: 
         return escape_controls(text[offset : offset + count], multiline=True)
 
     # An escape is longer than its character, so find the largest number of characters whose escaped form has room.
-    room = max_chars - len(_head_part(offset, len(text), len(text)))
+    room = max_chars - len(_make_head(offset, len(text), len(text)))
     count = bisect_right(range(room + 1), room, key=lambda count: len(show(count))) - 1
-    return _head_part(offset, min(len(text), offset + count), len(text)) + show(count)
+    return _make_head(offset, min(len(text), offset + count), len(text)) + show(count)
 
 
-def _head_part(offset: int, end: int, length: int) -> str:
+def _make_head(offset: int, end: int, length: int) -> str:
     return f"Characters {offset} to {end} of {length}. {_QUOTED}\n"
 
 
@@ -212,7 +212,7 @@ def _label(id: object, source: str | None, path: Iterable[Hashable] = ()) -> str
 
 
 def _name(id: object, source: str | None = None) -> str:
-    """Return an id as JSON, whole, so that a model can repeat it; with its corpus, if it has one."""
+    """Return an id, and its corpus if it has one, as JSON that a model can repeat."""
     text = escape_controls(json.dumps(str(id), ensure_ascii=False))
     return text if source is None else f"{text} in {_name(source)}"
 

@@ -201,7 +201,10 @@ class _Lane:
         self._room.release()  # wakes a task that waits for room
 
     def drop_items(self) -> None:
-        """Forget the items that wait; a walk that yielded them cannot go on, because they would be missing."""
+        """Forget the items that wait.
+
+        A walk that yielded them cannot go on, because they would be missing.
+        """
         run = getattr(self.source, "_run", None)  # of a walk, its events or its batches
         if self.items and isinstance(run, WalkRun):
             run.has_lost_items = True

@@ -123,7 +123,7 @@ async def test_answers_are_bounded_and_a_text_cannot_pretend_to_be_a_result():
         assert "more had no room." in await walk_tool(corpus, k=20, max_chars=900).call({"query": "keys"})
 
 
-def listed_in(answer):
+def read_list(answer):
     """Return the ids and, if they are shown, the corpora of a list, as a model reads them."""
     found = []
     for line in answer.splitlines()[1:]:
@@ -139,7 +139,7 @@ async def test_a_listed_id_can_be_read():
     async with await build(dict.fromkeys(ids, "the signing keys")) as corpus:
         answer = await walk_tool(corpus, k=20).call({"query": "signing keys"})
         assert "\u202e" not in answer
-        assert {id for id, _ in listed_in(answer)} == set(ids)
+        assert {id for id, _ in read_list(answer)} == set(ids)
         for id in ids:
             assert (await read_tool(corpus).call({"id": id})).endswith("the signing keys")
 
@@ -148,7 +148,7 @@ async def test_a_document_without_room_does_not_hide_those_after_it():
     texts = {"x" * 500: "signing keys signing keys"} | {f"n{number}": f"signing keys {WORDS}" for number in range(4)}
     async with await build(texts) as corpus:
         answer = await walk_tool(corpus, max_chars=600).call({"query": "signing keys"})
-        assert {id for id, _ in listed_in(answer)} == {f"n{number}" for number in range(4)}
+        assert {id for id, _ in read_list(answer)} == {f"n{number}" for number in range(4)}
         assert answer.splitlines()[-2] == "1 more had no room."
         assert 500 < len(answer) <= 600  # the texts are as long as there is room
 
@@ -158,7 +158,7 @@ async def test_the_shortest_list_has_a_document_of_any_characters(character):
     async with await build({"x" * 200: f"signing keys {character * 900} end"}) as corpus:
         for tool in (discover_tool(corpus, max_chars=450), walk_tool(corpus, max_chars=450)):
             answer = await tool.call({"query": "signing keys"})
-            assert listed_in(answer) == [("x" * 200, "notes")]
+            assert read_list(answer) == [("x" * 200, "notes")]
             assert len(answer) <= 450
     with pytest.raises(ArgumentError, match="max_chars must be a whole number of at least 450"):
         walk_tool(corpus, max_chars=449)
@@ -174,9 +174,9 @@ async def test_a_tool_reads_what_the_others_find_in_several_corpora():
         airw.build(source("books"), store=MemoryStore()) as other,
     ):
         both = airw.FederatedCorpus([one, other])
-        found = listed_in(await discover_tool([one, other]).call({"query": "signing keys"}))
+        found = read_list(await discover_tool([one, other]).call({"query": "signing keys"}))
         assert sorted(found) == [("a", "books"), ("a", "notes")]
-        assert sorted(listed_in(await walk_tool(both, k=2).call({"query": "signing keys"}))) == sorted(found)
+        assert sorted(read_list(await walk_tool(both, k=2).call({"query": "signing keys"}))) == sorted(found)
         for corpora in ([one, other], {"notes": one, "books": other}, both):
             tool = read_tool(corpora)
             assert tool.to_anthropic()["input_schema"]["required"] == ["id", "corpus"]
@@ -210,7 +210,7 @@ async def test_a_part_of_a_document_is_bounded_as_it_is_shown(character):
 
 async def test_a_whole_number_may_be_written_as_json_allows(corpus):
     tool = walk_tool(corpus)
-    assert len(listed_in(await tool.call({"query": "keys", "k": 1.0}))) == 1
+    assert len(read_list(await tool.call({"query": "keys", "k": 1.0}))) == 1
     assert (await tool.call({"query": "keys", "k": 1.5})).startswith("error: k must be a whole number")
     assert (await tool.call('{"query": "keys", "k": 1e999}')).startswith("error: k must be a whole number")
 
