@@ -133,6 +133,49 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         del error, future  # its traceback refers to this frame: a reference cycle
 
 
+async def run_from_loop(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
+    """Await an async function that runs on the background loop, from any loop of asyncio.
+
+    If the caller is cancelled, the function is cancelled, too, and the caller waits until it has cleaned up.
+
+    Example:
+        >>> async def double(number):
+        ...     return 2 * number
+        >>> asyncio.run(run_from_loop(double, 21))
+        42
+    """
+    background, own_loop = background_loop().asyncio_loop, asyncio.get_running_loop()
+    if own_loop is background:
+        return await function(*args, **options)
+    ended, started = asyncio.Event(), list[asyncio.Task[T]]()
+
+    async def call() -> T:
+        return await function(*args, **options)
+
+    def start() -> None:
+        started.append(background.create_task(call()))
+        started[0].add_done_callback(report)
+
+    def report(task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # asyncio complains of an error that nobody looked at, even if the caller has gone
+        with suppress(RuntimeError):  # the loop of the caller has ended
+            own_loop.call_soon_threadsafe(ended.set)
+
+    def cancel() -> None:
+        started[0].cancel()
+
+    background.call_soon_threadsafe(start)
+    try:
+        await ended.wait()
+    except asyncio.CancelledError:
+        background.call_soon_threadsafe(cancel)
+        with anyio.move_on_after(_SECONDS_TO_STOP, shield=True):
+            await ended.wait()
+        raise
+    return started[0].result()
+
+
 def close_with_owner(owner: object, thing: Closable) -> None:
     """Close an object when its owner is garbage-collected or the program ends."""
     loop = background_loop()
