@@ -1,1 +1,1 @@
-"""Other libraries' data as corpora of airw; one module per library."""
+"""Corpora in other frameworks, and their data as corpora; one package per framework."""

@@ -1,4 +1,4 @@
-"""LangChain's vector stores as corpora, with the extra `langchain`."""
+"""LangChain's vector stores as corpora."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -1,0 +1,276 @@
+"""What the retrievers of frameworks ask airw: one verb, in corpora that stay open."""
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any, TypeAlias
+
+import anyio
+
+from airw._base.background import run, run_from_loop
+from airw._base.checks import check_count, check_number, check_strings
+from airw._base.concurrency import map_bounded
+from airw._base.json import json_clean
+from airw._base.messages import short_repr
+from airw._base.signatures import check_option_names
+from airw.corpora import locate, open_corpus, search
+from airw.discovery import Disclosure, DiscoverOptions, FederatedCorpus, discover
+from airw.errors import AirwError, ArgumentError
+from airw.retrieval import SearchOptions, SearchQuery
+from airw.stores import hide_password
+from airw.sync import SyncCorpus
+from airw.traversal import traverse
+from airw.values import Limits, SearchHit
+from airw.walking import Walk, WalkPolicy, top_k
+
+FACTS = "airw"
+"""The key of the metadata under which a framework finds what airw knows about an answer."""
+
+DISCOVER_DEFAULTS: Mapping[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(discover).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+}
+"""The default of each option of `airw.discover`."""
+
+_BOUNDS = ("stop", "truncated", "left_out")  # of the summary of a walk
+_MAX_OPENING = 16  # corpora opened at once
+
+# What searches and walks write into the metadata of a hit; all else there is from the document.
+_SEARCH_FACTS = (
+    *("dense_score", "lexical_score", "lexical_share", "dense_weight", "lexical_weight"),
+    *("retrieval_score", "fused_sources"),
+)
+_WALK_FACTS = (
+    *("walk_depth", "walk_parent", "walk_path", "walk_edge", "seed", "rank_final"),
+    *("path_added", "path_coverage", "path_cosine", "path_loss", "path_value"),
+    *("ppr_lower", "ppr_upper", "mmr_score", "redundancy", "fan_in"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDocument:
+    """One answer to a framework: a text, the fields of its document, and the facts of airw.
+
+    Args:
+        id: The id of the artifact.
+        text: The text that matched, or the passage around it.
+        score: The score of the hit.
+        metadata: The fields of the document and, under `"airw"`, the facts; all are JSON values.
+    """
+
+    id: str
+    text: str
+    score: float
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+Ask: TypeAlias = Callable[[Any, Any], Awaitable[list[FoundDocument]]]
+"""Asks open corpora a question, which is a query in most cases."""
+
+
+class Finder:
+    """Asks one verb of airw, for frameworks with sync and async methods.
+
+    Corpora by name are opened by the first question, on the background loop of airw. They stay open for all threads and
+    event loops, until nothing refers to the finder.
+
+    Args:
+        corpora: One corpus, or several as a list or by name; each is open, or a name, path or address.
+        ask: The function that asks them.
+        label: What the finder does, for its `repr`.
+        keeps_names: Whether `ask` can take the name of a corpus that cannot be opened.
+    """
+
+    def __init__(self, corpora: Any, ask: Ask, label: str, *, keeps_names: bool = False) -> None:
+        for each in (members := _list_members(corpora)):
+            if isinstance(each, str | os.PathLike):
+                locate(each)
+        self._corpora, self._ask, self._label, self._keeps_names = corpora, ask, label, keeps_names
+        self._is_background = all(isinstance(each, str | os.PathLike | SyncCorpus) for each in members)
+        self._opened: Any = None
+        self._opening = anyio.Lock()
+
+    def __repr__(self) -> str:
+        return self._label
+
+    def find(self, question: Any) -> list[FoundDocument]:
+        """Ask from sync code, even while an event loop runs in this thread.
+
+        Raises:
+            ArgumentError: If a corpus was opened with `await`: it belongs to the event loop that opened it.
+        """
+        if not self._is_background:
+            raise ArgumentError(
+                f"{self._label} has a corpus that was opened with await, so only its async methods work; "
+                "pass the name of the corpus, or open it with airw.sync"
+            )
+        return run(self._answer, question)
+
+    async def find_async(self, question: Any) -> list[FoundDocument]:
+        """Ask from an event loop of asyncio."""
+        if self._is_background:
+            return await run_from_loop(self._answer, question)
+        return await self._ask(self._corpora, question)
+
+    async def _answer(self, question: Any) -> list[FoundDocument]:
+        return await self._ask(await self._open(), question)
+
+    async def _open(self) -> Any:
+        if self._opened is None:
+            async with self._opening:  # several questions at once open the corpora only once
+                if self._opened is None:
+                    self._opened = await self._open_all()
+        return self._opened
+
+    async def _open_all(self) -> Any:
+        members = await map_bounded(self._open_one, _list_members(self._corpora), limit=_MAX_OPENING)
+        if isinstance(self._corpora, Mapping):
+            return dict(zip(self._corpora, members, strict=True))
+        return members if isinstance(self._corpora, list | tuple) else members[0]
+
+    async def _open_one(self, corpus: Any) -> Any:
+        if not isinstance(corpus, str | os.PathLike):
+            return corpus
+        try:
+            return SyncCorpus(await open_corpus(corpus))
+        except AirwError:
+            if not self._keeps_names:
+                raise
+            return corpus  # a discovery reports the corpus that failed, and the others answer
+
+
+def _list_members(corpora: Any) -> list[Any]:
+    if isinstance(corpora, FederatedCorpus):
+        corpora = corpora.members
+    if isinstance(corpora, Mapping):
+        return list(corpora.values())
+    return list(corpora) if isinstance(corpora, list | tuple) else [corpora]
+
+
+def make_search(verb: str, corpus: Any, timeout: float | None, options: SearchOptions) -> Finder:
+    """Return a finder of the hits of `airw.search`.
+
+    Raises:
+        ArgumentError: If a value cannot be used.
+    """
+    seconds = check_timeout(timeout)
+    preset = SearchQuery.preset(verb, options)
+    # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
+    kept: Any = {name: value if value is None else getattr(preset, name) for name, value in options.items()}
+    label = f"{verb}({_show(corpus)})"
+
+    async def ask(opened: Any, query: str) -> list[FoundDocument]:
+        with anyio.move_on_after(seconds):
+            hits = await search(opened, query, **kept)
+            return [_describe_hit(hit, rank, surface=hit.surface_kind) for rank, hit in enumerate(hits, 1)]
+        raise TimeoutError(f"{label} found no answer within {seconds:g} s; pass a larger timeout")
+
+    return Finder(corpus, ask, label)
+
+
+def make_discovery(verb: str, corpora: Any, options: DiscoverOptions) -> Finder:
+    """Return a finder of the results of `airw.discover`.
+
+    Raises:
+        ArgumentError: If a value cannot be used.
+        TypeError: If there is no such option.
+    """
+    check_option_names(verb, options, DISCOVER_DEFAULTS)
+    if options.get("surfaces") is not None:
+        options = {**options, "surfaces": check_strings("surfaces", options["surfaces"])}  # each question reads them
+
+    async def ask(opened: Any, query: str) -> list[FoundDocument]:
+        result = await discover(opened, query, **options)
+        return [_describe_disclosure(each, rank, result.reason) for rank, each in enumerate(result.results, 1)]
+
+    return Finder(corpora, ask, f"{verb}({_show(corpora)})", keeps_names=isinstance(corpora, Mapping | list | tuple))
+
+
+def make_walk(
+    verb: str,
+    corpora: Any,
+    *,
+    k: int,
+    policy: WalkPolicy | None,
+    max_depth: int | EllipsisType | None,
+    node_budget: int,
+    timeout: float | None,
+    limits: Limits | None,
+) -> Finder:
+    """Return a finder of the first hits of the final ranking of a walk.
+
+    Raises:
+        ArgumentError: If a value cannot be used.
+    """
+    check_count("k", k)
+    check_count("node_budget", node_budget, least=1)
+    seconds = check_timeout(timeout)
+
+    async def ask(opened: Any, query: str) -> list[FoundDocument]:
+        store = FederatedCorpus(opened) if isinstance(opened, Mapping | list | tuple) else opened
+        walk = traverse(
+            query,
+            store,
+            policy=policy,
+            max_depth=max_depth,
+            node_budget=node_budget,
+            timeout=seconds,
+            limits=limits,
+        )
+        return await read_walk(walk, k)
+
+    return Finder(corpora, ask, f"{verb}({_show(corpora)})")
+
+
+async def read_walk(walk: Walk, k: int, *, without: Collection[str] = ()) -> list[FoundDocument]:
+    """Run a walk to its end, and return the first of its final ranking.
+
+    Args:
+        walk: The walk.
+        k: How many to return at most.
+        without: The ids of artifacts that are not returned.
+    """
+    hits = [hit for hit in await top_k(walk, k + len(without)) if hit.artifact_id not in without]
+    summary = walk.summary
+    bounds = {} if summary is None else {name: getattr(summary, name) for name in _BOUNDS}
+    return [
+        _describe_hit(hit, rank, surface=hit.surface_kind, walk_path=walk.path(hit), **bounds)
+        for rank, hit in enumerate(hits[:k], 1)
+    ]
+
+
+def check_timeout(timeout: float | None) -> float | None:
+    """Return `timeout` if it is a number of seconds or `None`.
+
+    Raises:
+        ArgumentError: If it is something else.
+    """
+    return None if timeout is None else check_number("timeout", timeout, least=0)
+
+
+def _show(corpora: Any) -> str:
+    names: Sequence[Any] = list(corpora) if isinstance(corpora, Mapping) else _list_members(corpora)
+    shown = (hide_password(each) if isinstance(each, str) else getattr(each, "name", each) for each in names)
+    return ", ".join(map(short_repr, shown))
+
+
+def _describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
+    """Return a hit as a document for a framework.
+
+    Its metadata separate the facts of airw from the fields that the document has itself.
+    """
+    names = (*_SEARCH_FACTS, *_WALK_FACTS) if "walk_path" in facts else _SEARCH_FACTS
+    noted = {name: hit.metadata[name] for name in names if name in hit.metadata}
+    fields = {name: value for name, value in hit.metadata.items() if name not in noted}
+    own = {"id": hit.artifact_id, "source": hit.source, "score": hit.score, "rank": rank, **noted, **facts}
+    return FoundDocument(hit.artifact_id, hit.text, float(hit.score), json_clean({**fields, FACTS: own}))
+
+
+def _describe_disclosure(disclosure: Disclosure, rank: int, reason: str) -> FoundDocument:
+    text = disclosure.passage or disclosure.body or disclosure.summary
+    metadata = dict(disclosure.metadata)
+    hit = SearchHit(disclosure.artifact_id, "", disclosure.score, text, metadata, disclosure.source)
+    return _describe_hit(hit, rank, reason=reason)
