@@ -47,6 +47,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
+BLOCK = re.compile(r"^ *(>>>|```)", re.MULTILINE)
 PLAIN_COMMAND = re.compile(r"airw [^|&;<>$`*?~#\\]+")  # in which a shell has nothing to do but to split it
 SHELL = {"COLUMNS": "100", "NO_COLOR": "1"}
 
@@ -167,11 +168,19 @@ class Session:
             exec(code, self.namespace)
 
 
+def read_module(name: str) -> str:
+    """Return the source text of a module of the library, without loading it."""
+    path = ROOT.joinpath(*name.split("."))
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+
+
 @cache
 def library_docstrings() -> list[doctest.DocTest]:
     """Return every docstring of the library."""
     names = ["airw", *(module.name for module in pkgutil.walk_packages(airw.__path__, "airw."))]
-    modules = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+    # A module without a block need not be loaded, nor the library that it needs.
+    with_blocks = [name for name in names if not name.endswith("__main__") and BLOCK.search(read_module(name))]
+    modules = [importlib.import_module(name) for name in with_blocks]
     finder = doctest.DocTestFinder(exclude_empty=False)
     return [test for module in modules for test in finder.find(module) if test.docstring]
 

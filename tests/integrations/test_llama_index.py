@@ -1,0 +1,185 @@
+"""Retrievers and the postprocessor of LlamaIndex, with its own query engine."""
+
+import asyncio
+import sys
+
+import pytest
+
+import airw
+from airw import sync
+from airw.errors import ArgumentError, CorpusNotFound
+from airw.stores import MemoryStore
+
+pytest.importorskip("llama_index.core")
+
+from llama_index.core.llms import MockLLM
+from llama_index.core.postprocessor import SimilarityPostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+
+from airw.integrations import llama_index
+from airw.integrations.llama_index import LinkPostprocessor, discover_retriever, search_retriever, walk_retriever
+
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]  # to import LlamaIndex takes seconds
+
+NOTES = {
+    "keys.md": "---\nteam: security\n---\n# Keys\nRotate the signing keys. See [the vault](vault.md).",
+    "vault.md": "# Vault\nThe vault keeps secrets. See [people](people.md).",
+    "people.md": "# People\nWho may open the vault.",
+    "bread.md": "# Bread\nBake a loaf of bread.",
+    "ovens.md": "# Ovens\nSome ovens are hot. See [bread](bread.md).",
+}
+QUERY = "rotate the signing keys"
+QUERIES = [QUERY, "loaf of bread", "who may open the vault"]
+RETRIEVERS = {
+    "search": lambda corpus: search_retriever(corpus, k=3),
+    "discover": discover_retriever,
+    "walk": lambda corpus: walk_retriever(corpus, k=3, node_budget=3),
+}
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name, text in NOTES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return airw.from_notes(folder, name="notes", embedder="light")
+
+
+@pytest.fixture
+def name(source):
+    sync.build(source).close()
+    return "notes"
+
+
+def answer(verb, corpus, query):
+    """Return the answer of airw itself."""
+    with sync.open_corpus(corpus) as opened:
+        if verb == "search":
+            hits = opened.search(query, k=3)
+        elif verb == "discover":
+            hits = sync.discover(opened, query).results
+        else:
+            hits = sync.top_k(sync.traverse(query, opened, node_budget=3), k=3)
+    return [(hit.artifact_id, hit.score) for hit in hits]
+
+
+def describe(nodes):
+    assert [node.metadata["airw"]["rank"] for node in nodes] == [*range(1, len(nodes) + 1)]
+    return [(node.node.ref_doc_id, node.score) for node in nodes]
+
+
+def ids(nodes):
+    return [node.node_id for node in nodes]
+
+
+@pytest.mark.parametrize("verb", RETRIEVERS)
+def test_both_calls_answer_as_airw_does(verb, name):
+    retriever = RETRIEVERS[verb](name)
+    expected = [answer(verb, name, query) for query in QUERIES]
+    assert [describe(retriever.retrieve(query)) for query in QUERIES] == expected
+
+    async def ask():
+        answers = await asyncio.gather(*(retriever.aretrieve(query) for query in QUERIES))
+        assert [describe(retriever.retrieve(query)) for query in QUERIES] == expected  # while this loop runs
+        return [describe(nodes) for nodes in answers]
+
+    for _ in range(2):  # each run has a loop of its own
+        assert asyncio.run(ask()) == expected
+
+
+def test_a_model_reads_the_fields_of_the_document_alone(name):
+    [scored] = walk_retriever(name, k=1, node_budget=1).retrieve(QUERY)
+    assert "team: security" in scored.node.get_content(MetadataMode.LLM)
+    for mode in (MetadataMode.LLM, MetadataMode.EMBED):
+        assert "walk_path" not in scored.node.get_content(mode)
+    facts = scored.metadata["airw"]
+    assert (facts["walk_path"], facts["stop"], facts["truncated"]) == (["keys.md"], "node_budget", True)
+
+
+def test_nodes_of_one_artifact_have_different_ids_and_one_source_document(name):
+    nodes = search_retriever(name, k=20, per_artifact=False).retrieve("the vault")
+    assert len(set(ids(nodes))) == len(nodes) > len({node.node.ref_doc_id for node in nodes})
+
+
+async def test_an_open_corpus_answers_on_its_own_loop(source):
+    async with airw.build(source, store=MemoryStore()) as corpus:
+        retriever = search_retriever(corpus, k=2)
+        assert ids(await retriever.aretrieve(QUERY))[0] == "keys.md"
+        with pytest.raises(ArgumentError, match="was opened with await"):
+            retriever.retrieve(QUERY)
+
+
+def test_errors_arrive_as_they_are(name):
+    with pytest.raises(CorpusNotFound, match="no corpus 'missing'"):
+        search_retriever("missing").retrieve(QUERY)
+    with pytest.raises(ArgumentError, match="query"):
+        search_retriever(name).retrieve(" ")
+    with pytest.raises(ArgumentError, match="k must be"):
+        LinkPostprocessor(name, k=-1)
+
+
+def test_it_works_in_query_engines_and_fusions(name):
+    retriever = search_retriever(name, k=2)
+    engine = RetrieverQueryEngine.from_args(
+        retriever, llm=MockLLM(), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.0)]
+    )
+    response = engine.query(QUERY)
+    assert "Rotate the signing keys" in str(response)
+    assert ids(response.source_nodes) == ids(retriever.retrieve(QUERY))
+    parts = [retriever, walk_retriever(name, k=2)]
+    fusion = QueryFusionRetriever(parts, llm=MockLLM(), num_queries=1, similarity_top_k=3, use_async=False)
+    assert fusion.retrieve(QUERY)[0].node_id == "keys.md"
+
+
+async def test_the_postprocessor_adds_what_is_linked(name):
+    found = search_retriever(name, k=1).retrieve(QUERY)
+    add_linked = LinkPostprocessor(name, k=3)
+    both = add_linked.postprocess_nodes(found, query_str="vault")
+    assert both[: len(found)] == found
+    assert ids(both) == ["keys.md", "vault.md"]
+    assert both[1].metadata["airw"]["walk_path"] == ["keys.md", "vault.md"]
+    assert ids(await add_linked.apostprocess_nodes(found, query_str="vault")) == ids(both)
+    deeper = LinkPostprocessor(name, k=3, max_depth=2)
+    assert ids(deeper.postprocess_nodes(found, query_str="vault")) == ["keys.md", "vault.md", "people.md"]
+    assert ids(LinkPostprocessor(name, k=1, max_depth=2).postprocess_nodes(found)) == ["keys.md", "vault.md"]
+
+
+def test_it_reads_the_artifact_of_foreign_nodes_from_their_source_document(name):
+    chunk = TextNode(id_="chunk-17", text="hot")
+    chunk.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="ovens.md")
+    foreign = [NodeWithScore(node=chunk, score=0.1), NodeWithScore(node=TextNode(id_="people.md", text="people"))]
+    added = LinkPostprocessor(name).postprocess_nodes(foreign, query_str="bread")[2:]
+    assert ids(added) == ["bread.md", "vault.md"]  # a link is followed both ways, the nearer to the query comes first
+
+
+def test_nodes_of_another_corpus_lead_nowhere_and_a_warning_says_so(name):
+    alien = TextNode(id_="keys.md", text="", metadata={"airw": {"id": "keys.md", "source": "other"}})
+    known = TextNode(id_="ovens.md", text="")
+    nodes = [NodeWithScore(node=alien), NodeWithScore(node=known)]
+    add_linked = LinkPostprocessor(name)
+    assert ids(add_linked.postprocess_nodes(nodes)) == ["keys.md", "ovens.md", "bread.md"]
+    with pytest.warns(UserWarning, match="corpus 'notes' contains no artifact of the 1 nodes, such as 'keys.md'"):
+        assert add_linked.postprocess_nodes(nodes[:1]) == nodes[:1]
+    assert add_linked.postprocess_nodes([]) == []
+
+
+async def test_it_is_a_part_of_a_query_engine(name):
+    engine = RetrieverQueryEngine.from_args(
+        search_retriever(name, k=1), llm=MockLLM(), node_postprocessors=[LinkPostprocessor(name)]
+    )
+    for response in (engine.query(QUERY), await engine.aquery(QUERY)):
+        assert ids(response.source_nodes) == ["keys.md", "vault.md"]
+
+
+def test_without_llama_index_the_error_names_the_extra(monkeypatch):
+    for module in [*sys.modules]:
+        if module.startswith("airw.integrations.llama_index."):
+            monkeypatch.delitem(sys.modules, module)
+    for name in ("AirwNodeRetriever", "LinkPostprocessor"):
+        monkeypatch.delattr(llama_index, name, raising=False)
+    monkeypatch.setitem(sys.modules, "llama_index.core.base.base_retriever", None)
+    with pytest.raises(ArgumentError, match=r"needs llama_index: pip install 'airw\[llama-index\]'"):
+        search_retriever("notes")
