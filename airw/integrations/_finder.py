@@ -18,7 +18,7 @@ from airw._base.signatures import check_option_names
 from airw.corpora import locate, open_corpus, search
 from airw.discovery import Disclosure, DiscoverOptions, FederatedCorpus, discover
 from airw.errors import AirwError, ArgumentError
-from airw.retrieval import SearchOptions, SearchQuery
+from airw.retrieval import SearchOptions, SearchQuery, check_corpus
 from airw.stores import hide_password
 from airw.sync import SyncCorpus
 from airw.traversal import traverse
@@ -126,6 +126,8 @@ class Finder:
         return self._opened
 
     async def _open_all(self) -> Any:
+        if isinstance(self._corpora, FederatedCorpus):
+            return self._corpora  # its corpora are open
         members = await map_bounded(self._open_one, _list_members(self._corpora), limit=_MAX_OPENING)
         if isinstance(self._corpora, Mapping):
             return dict(zip(self._corpora, members, strict=True))
@@ -156,6 +158,7 @@ def make_search(verb: str, corpus: Any, timeout: float | None, options: SearchOp
     Raises:
         ArgumentError: If a value cannot be used.
     """
+    check_single(corpus)
     seconds = check_timeout(timeout)
     preset = SearchQuery.preset(verb, options)
     # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
@@ -240,6 +243,16 @@ async def read_walk(walk: Walk, k: int, *, without: Collection[str] = ()) -> lis
         _describe_hit(hit, rank, surface=hit.surface_kind, walk_path=walk.path(hit), **bounds)
         for rank, hit in enumerate(hits[:k], 1)
     ]
+
+
+def check_single(corpus: Any) -> None:
+    """Check that a value is one corpus, open or by name, path or address.
+
+    Raises:
+        ArgumentError: If it is something else.
+    """
+    if not isinstance(corpus, str | os.PathLike):
+        check_corpus(corpus)
 
 
 def check_timeout(timeout: float | None) -> float | None:

@@ -18,7 +18,10 @@ from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreError
 from airw.integrations import langchain
 from airw.integrations.langchain import discover_retriever, search_retriever, walk_retriever
 from airw.policies import Beam, LinkWalk
+from airw.remote import RemoteCorpus
+from airw.serving import app
 from airw.stores import MemoryStore
+from tests.support.serving import serve
 from tests.support.waiting import wait_for, wait_until
 
 pytestmark = pytest.mark.asyncio_only  # as LangChain
@@ -122,6 +125,9 @@ def test_several_corpora_are_walked_as_one_graph(name):
     other = airw.from_mapping({"keys.md": "signing keys of the door"}, name="other", embedder="light")
     with sync.build(other, store=MemoryStore()) as opened:
         documents = walk_retriever([name, opened], k=2, node_budget=2).invoke("signing keys")
+        with sync.open_corpus(name) as notes:
+            together = airw.FederatedCorpus([notes, opened])
+            assert walk_retriever(together, k=2, node_budget=2).invoke("signing keys") == documents
     assert {document.metadata["airw"]["source"] for document in documents} == {"notes", "other"}
     assert {document.id for document in documents} == {"keys.md"}
 
@@ -144,6 +150,19 @@ async def test_an_open_corpus_answers_on_its_own_loop(source):
         assert describe(found) == rows(await corpus.search(QUERY, k=2))
         with pytest.raises(ArgumentError, match=r"'notes'.*was opened with await.*pass the name of the corpus"):
             retriever.invoke(QUERY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", RETRIEVERS)
+def test_a_corpus_on_another_machine_answers_alike(verb, name):
+    with (
+        serve(app([name])) as server,
+        sync.SyncCorpus(sync.run(RemoteCorpus.open, server.url, name)) as remote,
+    ):
+        retriever = RETRIEVERS[verb](remote)
+        expected = [answer(verb, name, query) for query in QUERIES]
+        assert [describe(each) for each in retriever.batch(QUERIES)] == expected
+        assert [describe(asyncio.run(retriever.ainvoke(query))) for query in QUERIES] == expected
 
 
 def test_a_corpus_is_opened_once_and_closed_with_its_retriever(name):
@@ -280,6 +299,7 @@ async def test_it_is_a_part_of_chains_and_a_tool(name):
         (lambda: search_retriever("notes", top=1), TypeError, r"search_retriever\(\) got .* 'top'"),
         (lambda: search_retriever("notes", timeout="1"), ArgumentError, "timeout"),
         (lambda: search_retriever(""), ArgumentError, "name"),
+        (lambda: search_retriever(["notes"]), ArgumentError, "expected an open corpus"),
         (lambda: discover_retriever("notes", max_results=1), TypeError, r"discover_retriever\(\) got .* 'max_results'"),
         (lambda: discover_retriever("notes", surfaces="chunk"), ArgumentError, "surfaces"),
         (lambda: walk_retriever("notes", k=-1), ArgumentError, "k must be"),

@@ -119,6 +119,8 @@ def test_errors_arrive_as_they_are(name):
         search_retriever(name).retrieve(" ")
     with pytest.raises(ArgumentError, match="k must be"):
         LinkPostprocessor(name, k=-1)
+    with pytest.raises(ArgumentError, match="expected an open corpus"):
+        LinkPostprocessor([name])
 
 
 def test_it_works_in_query_engines_and_fusions(name):

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.integrations._finder import FACTS, Finder, FoundDocument, check_timeout, read_walk
+from airw.integrations._finder import FACTS, Finder, FoundDocument, check_single, check_timeout, read_walk
 from airw.integrations.llama_index.node_retriever import to_nodes
 from airw.policies import Eager, LinkWalk
 from airw.traversal import traverse
@@ -45,6 +45,7 @@ class LinkPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         self, corpus: Any, *, k: int = 5, max_depth: int = 1, node_budget: int = 64, timeout: float | None = None
     ) -> None:
         super().__init__()
+        check_single(corpus)
         check_count("k", k)
         check_count("max_depth", max_depth)
         check_count("node_budget", node_budget, least=1)
