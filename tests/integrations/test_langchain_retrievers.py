@@ -8,16 +8,19 @@ import threading
 import anyio
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools.retriever import create_retriever_tool
+from langchain_core.vectorstores import InMemoryVectorStore
 
 import airw
 from airw import sync
 from airw._base.background import background_loop
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreError
 from airw.integrations import langchain
-from airw.integrations.langchain import discover_retriever, search_retriever, walk_retriever
-from airw.policies import Beam, LinkWalk
+from airw.integrations.langchain import discover_retriever, from_vector_store, search_retriever, walk_retriever
+from airw.policies import Beam, Eager, LinkWalk
 from airw.remote import RemoteCorpus
 from airw.serving import app
 from airw.stores import MemoryStore
@@ -150,6 +153,17 @@ async def test_an_open_corpus_answers_on_its_own_loop(source):
         assert describe(found) == rows(await corpus.search(QUERY, k=2))
         with pytest.raises(ArgumentError, match=r"'notes'.*was opened with await.*pass the name of the corpus"):
             retriever.invoke(QUERY)
+
+
+def test_a_vector_store_gains_a_retriever_that_walks_along_metadata():
+    words = {"fox": ["red"], "hen": ["red", "farm"], "cow": ["farm"]}
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents([Document(id, id=id, metadata={"words": own}) for id, own in words.items()])
+    corpus = sync.SyncCorpus(from_vector_store(store))
+    retriever = walk_retriever(corpus, policy=Eager(start_k=1, edges=[("words", "words")]))
+    found = retriever.invoke("fox")
+    assert [(each.id, each.metadata["words"]) for each in found] == list(words.items())
+    assert found == asyncio.run(retriever.ainvoke("fox"))
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import assert_type
 
+from langchain_core.documents import Document
+
 import airw
 from airw import (
     ArtifactRef,
@@ -29,6 +31,7 @@ from airw import (
 from airw.corpora import BuildReport
 from airw.discovery import SourceAnswered
 from airw.embedders import HashingEmbedder
+from airw.integrations.langchain import AirwRetriever, search_retriever, walk_retriever
 from airw.policies import Beam, Eager
 from airw.protocols import BestRecords
 from airw.remote import RemoteCorpus
@@ -157,6 +160,14 @@ def scripts() -> None:
         assert_type(next(pairs), tuple[sync.SyncWalk, SearchHit])
     with sync.discover_stream(built, "keys") as updates:
         assert_type(next(updates), SourceAnswered | DiscoveryResult)
+
+
+def retrievers() -> None:
+    retriever = search_retriever("notes", k=3, timeout=2.0)
+    assert_type(retriever, AirwRetriever)
+    assert_type(retriever.invoke("keys"), list[Document])
+    walk_retriever(["notes", "mail"], policy=Beam(width=2), max_depth=None)
+    search_retriever("notes", limit=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def misspelt_options(corpus: Corpus) -> None:
