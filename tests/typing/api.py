@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import assert_type
 
-from langchain_core.documents import Document
-
 import airw
 from airw import (
     ArtifactRef,
@@ -165,7 +163,6 @@ def scripts() -> None:
 def retrievers() -> None:
     retriever = search_retriever("notes", k=3, timeout=2.0)
     assert_type(retriever, AirwRetriever)
-    assert_type(retriever.invoke("keys"), list[Document])
     walk_retriever(["notes", "mail"], policy=Beam(width=2), max_depth=None)
     search_retriever("notes", limit=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
