@@ -91,26 +91,11 @@ def app(
         ...         yield
         >>> site = Starlette(routes=[Mount("/kb", api)], lifespan=lifespan)
     """
-    bounds = ServingLimits() if limits is None else limits
-    if not isinstance(bounds, ServingLimits):
-        raise ArgumentError(f"limits must be a ServingLimits object, not {short_repr(limits)}")
-    folders = _check_roots(roots)
-    served = ServedCorpora(corpora)
-    metrics = Metrics()
-    service = Service(
-        served,
-        bounds,
-        Access(served.names, tokens, writable=writable),
-        Admission(bounds, metrics),
-        UnsentAnswers(bounds, metrics),
-        folders,
-        check_strings("rerankers", rerankers),
-        metrics,
-    )
+    service = make_service(corpora, tokens=tokens, writable=writable, limits=limits, roots=roots, rerankers=rerankers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with served.running():
+        async with service.corpora.running():
             yield
 
     routes = _routes(service)
@@ -124,6 +109,38 @@ def app(
     application.router.redirect_slashes = False
     application.state.service = service  # for whoever runs it alone, and tells its streams that it stops
     return application
+
+
+def make_service(
+    corpora: ServableCorpora,
+    *,
+    tokens: Sequence[Token] = (),
+    writable: Collection[str] = (),
+    limits: ServingLimits | None = None,
+    roots: Sequence[str | os.PathLike[str]] = (),
+    rerankers: Sequence[str] = (),
+) -> Service:
+    """Return the parts of a server, from the arguments of `app`.
+
+    Raises:
+        ArgumentError: If one cannot be used.
+    """
+    bounds = ServingLimits() if limits is None else limits
+    if not isinstance(bounds, ServingLimits):
+        raise ArgumentError(f"limits must be a ServingLimits object, not {short_repr(limits)}")
+    folders = _check_roots(roots)
+    served = ServedCorpora(corpora)
+    metrics = Metrics()
+    return Service(
+        served,
+        bounds,
+        Access(served.names, tokens, writable=writable),
+        Admission(bounds, metrics),
+        UnsentAnswers(bounds, metrics),
+        folders,
+        check_strings("rerankers", rerankers),
+        metrics,
+    )
 
 
 def _check_roots(roots: object) -> list[Path]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from airw._base.checks import check_number
 from airw._base.concurrency import first_error, offload_if
 from airw._base.json import dump_json
 from airw._base.messages import error_text, short_repr
+from airw._base.overriding import override
 from airw.errors import AirwError, ArgumentError
 from airw.protocols import OpenCorpus
 from airw.serving.access import Access, Caller, client_of
@@ -69,41 +70,18 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ApiCall:
-    """One request: who calls, and what was sent.
+class Call:
+    """One call of a client: who calls, and what was sent.
 
     Args:
         service: The server.
-        request: The request; only its headers, its path and its query string are left to read.
         caller: Who calls.
-        body: The fields of the JSON body. For GET and DELETE, those of the query string, each a string.
-        may_have_halves: Whether the body may contain half a character, as only an escape can.
+        body: The fields that were sent.
     """
 
     service: Service
-    request: Request
     caller: Caller
     body: dict[str, Any]
-    may_have_halves: bool = False
-
-    def fields(self, known: FieldKinds, *, of: str) -> dict[str, Any]:
-        """Return what was sent, once its names and types are checked.
-
-        Args:
-            known: The types of the known fields, by name.
-            of: The request, for messages, such as `"/search"`.
-
-        Raises:
-            ArgumentError: For the first wrong field.
-        """
-        if self.request.method in _WITHOUT_BODY:
-            return parse_query(
-                self.request.query_params.multi_items(), known, of=of, max_nesting=self.service.limits.max_nesting
-            )
-        check_fields(self.body, known, of=of)
-        if self.may_have_halves:
-            check_texts_of(self.body)
-        return dict(self.body)
 
     async def open(self, name: str) -> OpenCorpus[Any]:
         """Return an open corpus that the caller may read.
@@ -134,6 +112,64 @@ class ApiCall:
         """Return a JSON value without absolute paths of this machine; see `airw.serving.paths`."""
         return hide_paths(value, self.service.roots)
 
+    def timeout(self) -> float:
+        """Return the seconds that the call may take: its field `timeout`, within the limit.
+
+        Raises:
+            ArgumentError: If the field is not a number of seconds.
+        """
+        most = self.service.limits.max_timeout
+        asked = self.body.get("timeout")
+        return most if asked is None else min(most, check_number("timeout", asked, least=0))
+
+    @contextmanager
+    def deadline(self) -> Iterator[None]:
+        """Bound the time of a block by `timeout()`.
+
+        Raises:
+            DeadlinePassed: If the block takes longer.
+        """
+        seconds = self.timeout()
+        with anyio.move_on_after(seconds) as scope:
+            yield
+        if scope.cancelled_caught:
+            raise DeadlinePassed(f"the request took longer than {seconds:g} seconds; ask for less, or allow more time")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApiCall(Call):
+    """One request over HTTP.
+
+    Args:
+        service: The server.
+        caller: Who calls.
+        body: The fields of the JSON body. For GET and DELETE, those of the query string, each a string.
+        request: The request; only its headers, its path and its query string are left to read.
+        may_have_halves: Whether the body may contain half a character, as only an escape can.
+    """
+
+    request: Request
+    may_have_halves: bool = False
+
+    def fields(self, known: FieldKinds, *, of: str) -> dict[str, Any]:
+        """Return what was sent, once its names and types are checked.
+
+        Args:
+            known: The types of the known fields, by name.
+            of: The request, for messages, such as `"/search"`.
+
+        Raises:
+            ArgumentError: For the first wrong field.
+        """
+        if self.request.method in _WITHOUT_BODY:
+            return parse_query(
+                self.request.query_params.multi_items(), known, of=of, max_nesting=self.service.limits.max_nesting
+            )
+        check_fields(self.body, known, of=of)
+        if self.may_have_halves:
+            check_texts_of(self.body)
+        return dict(self.body)
+
     async def answer(self, value: Any, *, is_long: bool = False) -> Response:
         """Return the answer with a JSON value.
 
@@ -159,31 +195,14 @@ class ApiCall:
         service, client = self.service, client_of(self.caller, self.request.scope)
         return JsonAnswer(pieces, client=client, unsent=service.unsent, max_stall=service.limits.max_stall)
 
+    @override
     def timeout(self) -> float:
-        """Return the seconds that the request may take: its field `timeout`, within the limit.
-
-        Raises:
-            ArgumentError: If the field is not a number of seconds.
-        """
-        most = self.service.limits.max_timeout
         asked = self.body.get("timeout")
         if isinstance(asked, str):  # of a query string
             known: FieldKinds = {"timeout": float}
-            asked = parse_query([("timeout", asked)], known, of=self.request.scope["path"], max_nesting=1)["timeout"]
-        return most if asked is None else min(most, check_number("timeout", asked, least=0))
-
-    @contextmanager
-    def deadline(self) -> Iterator[None]:
-        """Bound the time of a block by `timeout()`.
-
-        Raises:
-            DeadlinePassed: If the block takes longer.
-        """
-        seconds = self.timeout()
-        with anyio.move_on_after(seconds) as scope:
-            yield
-        if scope.cancelled_caught:
-            raise DeadlinePassed(f"the request took longer than {seconds:g} seconds; ask for less, or allow more time")
+            fields = parse_query([("timeout", asked)], known, of=self.request.scope["path"], max_nesting=1)
+            return replace(self, body=fields).timeout()
+        return Call.timeout(self)
 
 
 Endpoint: TypeAlias = Callable[[ApiCall], Awaitable[Response]]
@@ -282,6 +301,6 @@ async def _parse_call(service: Service, request: Request, caller: Caller, body: 
         ArgumentError: If the body is not a JSON object.
     """
     if request.method in _WITHOUT_BODY:
-        return ApiCall(service, request, caller, dict(request.query_params))
+        return ApiCall(service, caller, dict(request.query_params), request)
     fields = await parse_object(body, max_nesting=service.limits.max_nesting)
-    return ApiCall(service, request, caller, fields, _HALF.search(body) is not None)
+    return ApiCall(service, caller, fields, request, _HALF.search(body) is not None)
