@@ -30,7 +30,7 @@ from airw.cli.options import (
     parse_whole_number,
 )
 from airw.cli.printing import print_line
-from airw.cli.serving_parser import add_serving
+from airw.cli.serving_parser import add_mcp, add_serving
 
 _ABOUT = """Find documents in collections and follow their links.
 
@@ -80,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     add_evaluation(sub)
     _links(sub)
     add_serving(sub)
+    add_mcp(sub)
     _models(sub)
     _completion(sub)
     return top

@@ -28,7 +28,7 @@ async def serve(arguments: argparse.Namespace) -> int:
     names = arguments.names or [choose_corpus(None)]
     for name in names:
         corpora.find_location(name)
-    _check_rights(arguments)
+    check_rights(arguments)
     for spec in arguments.rerank:
         resolve_reranker(spec)  # a model that is missing is an error now, and not for each client
     options = running.ServerOptions(
@@ -54,10 +54,14 @@ async def serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check_rights(arguments: argparse.Namespace) -> None:
-    """Refuse to let strangers in by accident."""
+def check_rights(arguments: argparse.Namespace) -> None:
+    """Refuse to let strangers in by accident.
+
+    Raises:
+        ArgumentError: If the options contradict each other, or everybody could read.
+    """
     if arguments.tokens is not None:
-        if arguments.write:
+        if getattr(arguments, "write", None):
             raise ArgumentError("with --tokens, the token file says who may write; omit --write")
         if arguments.no_tokens:
             raise ArgumentError("use --tokens or --no-tokens, not both")

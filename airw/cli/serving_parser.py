@@ -18,17 +18,7 @@ The token file is a JSON list, which only you may read (chmod 600):
 Ctrl-C or SIGTERM stops the server: running requests end first. With --workers, SIGHUP replaces the processes one after
 another, and each reads the token file again."""
     serve = add_command(sub, "serve", "serving.serve", "answer searches and walks over HTTP", epilog=epilog)
-    serve.add_argument(
-        "names", metavar="CORPUS", nargs="*", help="the corpora; default: $AIRW_CORPUS, or the only corpus"
-    )
-    serve.add_argument(
-        "--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen at; default: 127.0.0.1"
-    )
-    serve.add_argument("--port", type=_parse_port, default=8000, help="the port; 0: any free one; default: 8000")
-    serve.add_argument("--tokens", metavar="FILE", help="who may read and write; requests then need a token")
-    serve.add_argument(
-        "--no-tokens", action="store_true", help="allow another --host without tokens: everybody may read"
-    )
+    _add_door(serve)
     serve.add_argument(
         "--write", metavar="CORPUS", action="append", default=[], help="everybody may change this corpus; repeatable"
     )
@@ -51,6 +41,37 @@ another, and each reads the token file again."""
         "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"
     )
     serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
+
+
+def add_mcp(sub: Commands) -> None:
+    """Add mcp."""
+    epilog = """The tools are discover, traverse, read and link_path; they only read. An agent starts the command
+itself and talks over its standard streams. The entry in its configuration:
+  {"mcpServers": {"notes": {"command": "airw", "args": ["mcp", "notes"]}}}
+
+  airw mcp notes                               for an agent that starts it
+  airw mcp notes drafts --http --port 8001     for agents on this machine, at http://127.0.0.1:8001/mcp
+
+The token file is that of airw serve."""
+    mcp = add_command(sub, "mcp", "mcp.offer_tools", "offer corpora as tools of agents (MCP)", epilog=epilog)
+    mcp.add_argument("--http", action="store_true", help="answer over HTTP at /mcp; the other options belong to it")
+    _add_door(mcp)
+    _add_names(mcp)
+
+
+def _add_door(serve: CommandParser) -> None:
+    """Add the corpora, the address, and who may read."""
+    serve.add_argument(
+        "names", metavar="CORPUS", nargs="*", help="the corpora; default: $AIRW_CORPUS, or the only corpus"
+    )
+    serve.add_argument(
+        "--host", metavar="ADDRESS", default="127.0.0.1", help="the address to listen at; default: 127.0.0.1"
+    )
+    serve.add_argument("--port", type=_parse_port, default=8000, help="the port; 0: any free one; default: 8000")
+    serve.add_argument("--tokens", metavar="FILE", help="who may read and write; requests then need a token")
+    serve.add_argument(
+        "--no-tokens", action="store_true", help="allow another --host without tokens: everybody may read"
+    )
 
 
 def _add_names(serve: CommandParser) -> None:

@@ -1,0 +1,62 @@
+"""The command `mcp`."""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from airw import corpora
+from airw.cli.printing import print_line
+from airw.cli.resolve import choose_corpus
+from airw.cli.serving import check_rights
+from airw.errors import ArgumentError
+
+
+async def offer_tools(arguments: argparse.Namespace) -> int:
+    """Offer corpora as tools of agents until the client leaves, or over HTTP until the process is told to stop."""
+    try:
+        from airw.mcp import app, run_stdio
+        from airw.serving import running
+        from airw.serving.token_files import read_tokens
+    except ModuleNotFoundError as error:
+        raise ArgumentError(f"mcp needs the package {error.name}: pip install 'airw[mcp]'") from error
+    names = arguments.names or [choose_corpus(None)]
+    for name in names:
+        corpora.find_location(name)
+    if not arguments.http:
+        _check_streams(arguments)
+        await run_stdio(names)
+        return 0
+    check_rights(arguments)
+    application = app(
+        names,
+        tokens=() if arguments.tokens is None else read_tokens(Path(arguments.tokens)),
+        hosts=arguments.hostname or None,
+        origins=arguments.origin,
+    )
+    with running.listen(arguments.host, arguments.port) as listener:
+        running.log_to_stderr()
+        host, port = listener.getsockname()[:2]
+        address = f"[{host}]" if ":" in host else host
+        text = f"tools for {', '.join(names)} at http://{address}:{port}/mcp; Ctrl-C stops them"
+        await running.run_server(application, listener, partial(print_line, text))
+    return 0
+
+
+def _check_streams(arguments: argparse.Namespace) -> None:
+    """Refuse options that have no meaning without HTTP.
+
+    Raises:
+        ArgumentError: For the first such option.
+    """
+    given = {
+        "--host": arguments.host != "127.0.0.1",
+        "--tokens": arguments.tokens is not None,
+        "--no-tokens": arguments.no_tokens,
+        "--hostname": bool(arguments.hostname),
+        "--origin": bool(arguments.origin),
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise ArgumentError(f"{name} is for a server over HTTP; add --http, or omit it")

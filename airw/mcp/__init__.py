@@ -1,0 +1,13 @@
+"""Corpora as tools of agents, by the Model Context Protocol (MCP)."""
+
+from typing import TYPE_CHECKING
+
+from airw._base.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from airw.mcp.application import app
+    from airw.mcp.running import run_stdio
+else:
+    __getattr__, __dir__ = lazy_names(__name__, {"application": ["app"], "running": ["run_stdio"]})
+
+__all__ = ["app", "run_stdio"]

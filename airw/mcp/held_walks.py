@@ -1,0 +1,129 @@
+"""Walks that an agent may read on, and the few of them that a server holds."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from secrets import token_urlsafe
+
+import anyio
+
+from airw._base.messages import one_line
+from airw.errors import ArgumentError
+from airw.mcp.calls import Report
+from airw.values import SearchHit
+from airw.walking import Walk, WalkSummary
+
+MOST_FOUND = 2_000
+"""The most nodes that one walk commits, all its parts together; it bounds the memory of a walk that is held."""
+
+
+class PagedWalk:
+    """A walk that is listed in parts: each has the best hits that no part before it had.
+
+    Args:
+        walk: A walk that has not begun.
+        node_budget: Its node budget.
+        timeout: The seconds for each part.
+    """
+
+    def __init__(self, walk: Walk, *, node_budget: int, timeout: float) -> None:
+        self._walk, self._budget, self._timeout = walk, node_budget, timeout
+        self._batches = walk.batches()
+        self._listed: set[Hashable] = set()
+        self._found = 0
+
+    @property
+    def summary(self) -> WalkSummary:
+        """The summary of the part that was read last."""
+        summary = self._walk.summary
+        if summary is None:
+            raise RuntimeError("read the walk to its end before its summary")
+        return summary
+
+    @property
+    def has_more(self) -> bool:
+        """True if another part may have hits."""
+        stopped_early = self.summary.stop in ("node_budget", "timeout") and self._budget < MOST_FOUND
+        return stopped_early or len(self._listed) < self._found
+
+    async def read(self, report: Report) -> None:
+        """Walk until a limit, and report what is committed as it comes."""
+        async for batch in self._batches:
+            self._found += len(batch)
+            await report(self._found, self._budget, f"found {one_line(str(batch[-1].artifact_id), longest=100)}")
+
+    def raise_limits(self, node_budget: int) -> None:
+        """Let the walk commit more nodes, in as much time as the part before had."""
+        self._budget = min(MOST_FOUND, self._budget + node_budget)
+        self._walk.extend(node_budget=self._budget, timeout=self.summary.seconds + self._timeout)
+
+    def take_best(self, k: int) -> list[SearchHit]:
+        """Return the best hits that were not returned before, at most k."""
+        best = []
+        for hit in self._walk.ranking or ():
+            identity = (hit.source, hit.artifact_id)
+            if len(best) < k and identity not in self._listed:
+                self._listed.add(identity)
+                best.append(hit)
+        return best
+
+    def path(self, hit: SearchHit) -> list[Hashable]:
+        """Return the ids of the nodes from the seed to a hit."""
+        return self._walk.path(hit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A walk that is held, for whom, and until when."""
+
+    walk: PagedWalk
+    owner: str
+    until: float
+
+
+class HeldWalks:
+    """The walks of a server that may go on, by token.
+
+    A token works once. Of too many walks, the one that waits longest is dropped; a walk between two parts has nothing
+    open.
+
+    Args:
+        most: How many walks are held.
+        seconds: For how long each of them is held.
+    """
+
+    def __init__(self, *, most: int = 16, seconds: float = 600.0) -> None:
+        self._most, self._seconds = most, seconds
+        self._walks: dict[str, _Held] = {}  # the oldest first
+
+    def __len__(self) -> int:
+        """Return the number of walks that are held."""
+        return len(self._walks)
+
+    def hold(self, walk: PagedWalk, owner: str) -> str:
+        """Hold a walk of a client, and return its token."""
+        self._drop_old()
+        while len(self._walks) >= self._most:
+            del self._walks[next(iter(self._walks))]
+        token = token_urlsafe(16)
+        self._walks[token] = _Held(walk, owner, anyio.current_time() + self._seconds)
+        return token
+
+    def take(self, token: str, owner: str) -> PagedWalk:
+        """Return the walk of a token, which is held no longer.
+
+        Raises:
+            ArgumentError: If no walk of this client is held for it.
+        """
+        self._drop_old()
+        held = self._walks.get(token)
+        if held is None or held.owner != owner:
+            raise ArgumentError(
+                "continue is no token of a walk that waits: each works once, for a few minutes; start another walk, "
+                "with a larger node_budget"
+            )
+        return self._walks.pop(token).walk
+
+    def _drop_old(self) -> None:
+        now = anyio.current_time()
+        for token in [token for token, held in self._walks.items() if held.until <= now]:
+            del self._walks[token]

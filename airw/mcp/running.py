@@ -1,0 +1,34 @@
+"""A server of tools that talks over its standard streams, as agents start one."""
+
+from signal import SIG_DFL, SIGINT, signal
+
+from mcp.server.stdio import stdio_server
+
+from airw.mcp.server import make_server
+from airw.serving.application import make_service
+from airw.serving.corpora import ServableCorpora
+from airw.serving.limits import ServingLimits
+
+
+async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = None) -> None:
+    """Offer corpora as tools over the standard streams, until the client closes them.
+
+    While it runs, standard output has nothing but messages of the protocol: what else is printed goes to standard
+    error. Ctrl-C ends the process at once, as nothing needs to be saved.
+
+    Args:
+        corpora: Open corpora, or names, paths or addresses of corpora, as for `airw.serving.app`.
+        limits: What one call may ask for.
+
+    Raises:
+        ArgumentError: If there is no corpus, or two have the same name.
+    """
+    service = make_service(corpora, limits=limits)
+    server = make_server(service)
+    # A thread waits for the next message, and nothing but a message or the end of the stream wakes it.
+    before = signal(SIGINT, SIG_DFL)
+    try:
+        async with service.corpora.running(), stdio_server() as (messages, answers):
+            await server.run(messages, answers, server.create_initialization_options())
+    finally:
+        signal(SIGINT, before)
