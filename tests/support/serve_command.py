@@ -27,9 +27,9 @@ class Serving:
 
 
 @contextmanager
-def run_serve(*options):
-    """Run `airw serve` on a port that the system chooses."""
-    command = [sys.executable, "-m", "airw", "serve", *map(str, options), "--port", "0"]
+def run_serve(*options, name="serve"):
+    """Run `airw serve`, or another command that serves, on a port that the system chooses."""
+    command = [sys.executable, "-m", "airw", name, *map(str, options), "--port", "0"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"

@@ -1,0 +1,119 @@
+"""`airw mcp --http` and `airw.mcp.app`: the tools over HTTP, and who may ask them."""
+
+import math
+import signal
+from contextlib import AsyncExitStack
+
+import anyio
+import httpx
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from airw.mcp import app
+from airw.serving import Token
+from tests.support.agents import ask, fail
+from tests.support.serve_command import build_notes, refuses, run_serve
+from tests.support.served_corpora import make_chain, make_corpus
+from tests.support.serving import serve
+from tests.support.waiting import PATIENCE, wait_for
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
+
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+ADA = Token(value="correct-horse-ada", label="ada")
+BOB = Token(value="correct-horse-bob", label="bob", read=[])
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token.value}"}
+
+
+@pytest.fixture(scope="module")
+def notes():
+    return make_corpus({"keys": "Rotate the signing keys."})
+
+
+def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
+    build_notes(tmp_path)
+    with run_serve("notes", "--http", name="mcp") as running:
+
+        async def main():
+            async with Client(f"{running.url}mcp") as client:
+                found = await ask(client, "discover", query="rotate the signing keys")
+                running.process.send_signal(signal.SIGTERM)
+                return found["hits"][0]["id"]
+
+        assert anyio.run(main) == "keys.md"
+        assert running.process.wait(PATIENCE) == 0
+        assert refuses(running.url)
+        assert running.process.stdout.read() == ""
+        assert any("POST /mcp 200" in line for line in running.lines)
+
+
+@pytest.fixture
+def hanging():
+    return make_chain(10, seconds=math.inf)
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_cancelled_call_is_cancelled_at_the_store(hanging, mode):
+    with serve(app([hanging])) as server:
+        async with Client(f"{server.url}/mcp", mode=mode) as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.call_tool, "traverse", {"query": "keys", "timeout": 60})
+                await wait_for(lambda: hanging.store.running)
+                tasks.cancel_scope.cancel()
+            await wait_for(lambda: not hanging.store.running)
+            assert (await client.list_tools()).tools
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+    ],
+)
+def test_strange_hosts_and_pages_are_refused(notes, headers, status):
+    with serve(app([notes])) as server:
+        assert httpx.post(f"{server.url}/mcp", json=PING, headers=headers).status_code == status
+
+
+def test_without_a_valid_token_nothing_is_answered(notes):
+    with serve(app([notes], tokens=[ADA])) as server:
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            assert httpx.post(f"{server.url}/mcp", json=PING, headers=headers).status_code == 401
+
+
+def test_a_session_belongs_to_the_token_that_began_it(notes):
+    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with serve(app([notes], tokens=[ADA, BOB])) as server:
+        url = f"{server.url}/mcp"
+        begun = httpx.post(url, json=begin, headers={**accept, **bearer(ADA)})
+        session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        assert httpx.post(url, json=PING, headers={**session, **bearer(ADA)}).status_code == 200
+        assert httpx.post(url, json=PING, headers={**session, **bearer(BOB)}).status_code == 404
+
+
+async def test_a_token_opens_its_corpora_alone(notes):
+    with serve(app([notes], tokens=[ADA, BOB])) as server:
+        url = f"{server.url}/mcp"
+        clients = {}
+        async with AsyncExitStack() as stack:
+            for token in (ADA, BOB):
+                http = httpx.AsyncClient(headers=bearer(token))
+                transport = streamable_http_client(url, http_client=await stack.enter_async_context(http))
+                clients[token.label] = await stack.enter_async_context(Client(transport))
+            assert (await ask(clients[ADA.label], "discover", query="signing keys"))["hits"]
+            assert "corpus" in await fail(clients[BOB.label], "discover", query="signing keys")
+
+
+def test_a_body_that_is_too_long_is_refused(notes):
+    with serve(app([notes])) as server:
+        long = {**PING, "params": {"x": "x" * 1_000_000}}
+        assert httpx.post(f"{server.url}/mcp", json=long).status_code == 413

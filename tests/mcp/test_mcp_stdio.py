@@ -1,0 +1,144 @@
+"""`airw mcp` as an agent starts it: a real process, cancelled midway, killed midway, left midway."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from tests.support.agents import ask
+from tests.support.serve_command import ROOT, build_notes
+from tests.support.waiting import PATIENCE, wait_for, wait_until
+
+pytestmark = pytest.mark.slow
+
+
+@asynccontextmanager
+async def start(log, *arguments):
+    """Start a module as a server; yield its client."""
+    with log.open("w") as errors:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        server = StdioServerParameters(command=sys.executable, args=["-m", *arguments], env=environment, cwd=ROOT)
+        async with Client(stdio_client(server, errlog=errors)) as client:
+            yield client
+
+
+def pid_in(log):
+    return int(log.read_text().split()[1])
+
+
+def is_there(pid):
+    """Return whether a process is there, a zombie included."""
+    return Path(f"/proc/{pid}").exists()
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "errors.log"
+
+
+@pytest.fixture
+def notes(tmp_path):
+    return build_notes(tmp_path)
+
+
+async def test_the_command_answers_and_logs_nothing(notes, log):
+    async with start(log, "airw", "mcp", "notes") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == [
+            "discover",
+            "traverse",
+            "read",
+            "link_path",
+        ]
+        found = await ask(client, "discover", query="rotate the signing keys")
+        assert found["hits"][0]["id"] == "keys.md"
+        assert (await ask(client, "read", id="vault.md"))["text"].endswith("The vault is locked.")
+        path = await ask(client, "link_path", start="keys.md", end="vault.md")
+        assert path["hops"] == 1
+    assert log.read_text() == ""
+
+
+async def walk_until_it_hangs(client, hangs):
+    """Walk with `hanging_tools`, and set the event once hits were committed and the store hangs."""
+
+    async def tell(progress, total, message):
+        hangs.set()
+
+    await client.call_tool("traverse", {"query": "keys", "timeout": 60}, progress_callback=tell)
+
+
+async def test_a_cancelled_walk_is_cancelled_at_the_store_and_the_server_goes_on(log):
+    async with start(log, "tests.support.hanging_tools") as client:
+        hangs = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(walk_until_it_hangs, client, hangs)
+            await hangs.wait()
+            tasks.cancel_scope.cancel()
+        await wait_for(lambda: "cancelled" in log.read_text())
+        assert (await ask(client, "read", id="n00000"))["text"] == "keys"
+    assert not is_there(pid_in(log))
+
+
+async def test_a_server_that_is_killed_is_an_error_for_its_client_and_no_zombie(log):
+    messages = []
+
+    async def walk(client, hangs):
+        try:
+            await walk_until_it_hangs(client, hangs)
+        except MCPError as error:
+            messages.append(str(error))
+
+    async with start(log, "tests.support.hanging_tools") as client:
+        hangs = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(walk, client, hangs)
+            await hangs.wait()
+            os.kill(pid_in(log), signal.SIGKILL)
+    assert len(messages) == 1
+    assert not is_there(pid_in(log))
+
+
+def test_a_server_whose_client_is_gone_ends_and_printed_only_the_protocol():
+    command = [sys.executable, "-m", "tests.support.hanging_tools"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
+        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        call = {"name": "traverse", "arguments": {"query": "keys", "timeout": 60}, "_meta": {"progressToken": 7}}
+        for message in (
+            {"id": 1, "method": "initialize", "params": info},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": call},
+        ):
+            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        server.stdin.flush()
+        lines = [json.loads(server.stdout.readline())]
+        while lines[-1].get("method") != "notifications/progress":
+            lines.append(json.loads(server.stdout.readline()))
+        server.stdin.close()
+        lines += map(json.loads, server.stdout)
+        errors = server.stderr.read()
+        assert server.wait(PATIENCE) == 0
+    assert {line["jsonrpc"] for line in lines} == {"2.0"}
+    assert "cancelled" in errors
+    assert "a library speaks of" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_server_at_once(number):
+    command = [sys.executable, "-m", "tests.support.hanging_tools"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as server:
+        server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        server.stdin.flush()
+        assert server.stdout.readline()
+        server.send_signal(number)
+        assert server.wait(PATIENCE) == -number
+        wait_until(lambda: not is_there(server.pid))
