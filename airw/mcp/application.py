@@ -18,7 +18,7 @@ from airw.serving.corpora import ServableCorpora
 from airw.serving.limits import ServingLimits
 from airw.serving.logs import record_of
 from airw.serving.middleware import surround
-from airw.serving.problems import AccessDenied, problem
+from airw.serving.problems import AccessDenied, ServerStopping, problem
 from airw.serving.service import Service
 
 PATH = "/mcp"
@@ -71,7 +71,7 @@ def app(
 
 
 class _Guard:
-    """The check of a request's token.
+    """The check of a request's token, and the end of streams when the server stops.
 
     A session belongs to the token that began it: no other one can use it.
 
@@ -93,4 +93,14 @@ class _Guard:
         record_of(scope).label = caller.label
         if caller.key:
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=caller.key, scopes=[]))
-        await self._application(scope, receive, send)
+        if scope["method"] != "GET":
+            await self._application(scope, receive, send)
+            return
+        # The stream for messages that answer no call lasts as long as its session, and must not hold up the end.
+        if self._service.ending.is_near:
+            await problem(ServerStopping("the server stops; ask again"))(scope, receive, send)
+            return
+        with self._service.ending.scope() as ended:
+            await self._application(scope, receive, send)
+        if ended.cancelled_caught:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -222,10 +222,16 @@ def test_a_deadline_of_the_other_tools_is_an_error_that_says_so():
 
     async def main():
         async with connect(corpus, mode="auto") as client:
-            arguments = {"read": {"id": "n00000"}, "link_path": {"start": "n00000", "end": "n00001"}}
+            arguments = {
+                "discover": {"query": "keys"},
+                "read": {"id": "n00000"},
+                "link_path": {"start": "n00000", "end": "n00001"},
+            }
             return [await fail(client, tool, **each, timeout=3) for tool, each in arguments.items()]
 
-    for message in run_on_virtual_clock(main):
+    searched, *others = run_on_virtual_clock(main)
+    assert searched == "no source answered: chain: TimeoutError: no answer within 2.7 s"
+    for message in others:
         assert message == "the request took longer than 3 seconds; ask for less, or allow more time"
 
 
