@@ -36,6 +36,7 @@ PASSIVE = {
     "evaluation",
     "indexing",
     "links",
+    "mcp",
     "policies",
     "remote",
     "reranking",

@@ -14,7 +14,7 @@ from airw.errors import ArgumentError
 
 
 async def offer_tools(arguments: argparse.Namespace) -> int:
-    """Offer corpora as tools of agents until the client leaves, or over HTTP until the process is told to stop."""
+    """Offer corpora as tools of agents, until the client leaves or the process is stopped."""
     try:
         from airw.mcp import app, run_stdio
         from airw.serving import running

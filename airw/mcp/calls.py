@@ -11,7 +11,7 @@ from airw._base.messages import one_line
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.serving.bodies import FieldKinds, check_fields, check_texts_of
-from airw.serving.service import Call
+from airw.serving.service import ClientCall
 
 DEFAULT_TIMEOUT = 20.0
 """The seconds of a call that names none. Clients often give up after 30 or 60."""
@@ -28,7 +28,7 @@ _LONGEST_PASSAGE = 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ToolCall(Call):
+class ToolCall(ClientCall):
     """One call of a tool.
 
     Args:
@@ -57,7 +57,7 @@ class ToolCall(Call):
     @override
     def timeout(self) -> float:
         if "timeout" in self.body:
-            return Call.timeout(self)
+            return ClientCall.timeout(self)
         return min(DEFAULT_TIMEOUT, self.service.limits.max_timeout)
 
     def seconds_left(self) -> float:
@@ -65,7 +65,9 @@ class ToolCall(Call):
         return max(0.001, self.began + self.timeout() - anyio.current_time())
 
     def pick_corpus(self, options: dict[str, Any]) -> str:
-        """Remove the argument `corpus`, and return the name in it; it may be left out if there is one corpus.
+        """Remove the argument `corpus`, and return the name in it.
+
+        It may be left out if there is one corpus.
 
         Raises:
             ArgumentError: If it is left out and there are several.

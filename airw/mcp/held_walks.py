@@ -52,7 +52,7 @@ class PagedWalk:
             await report(self._found, self._budget, f"found {one_line(str(batch[-1].artifact_id), longest=100)}")
 
     def raise_limits(self, node_budget: int) -> None:
-        """Let the walk commit more nodes, in as much time as the part before had."""
+        """Raise the node budget of a walk that has ended, with the time of a part once more."""
         self._budget = min(MOST_FOUND, self._budget + node_budget)
         self._walk.extend(node_budget=self._budget, timeout=self.summary.seconds + self._timeout)
 
@@ -72,7 +72,7 @@ class PagedWalk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _WaitingWalk:
     """A walk that is held, for whom, and until when."""
 
     walk: PagedWalk
@@ -93,7 +93,7 @@ class HeldWalks:
 
     def __init__(self, *, most: int = 16, seconds: float = 600.0) -> None:
         self._most, self._seconds = most, seconds
-        self._walks: dict[str, _Held] = {}  # the oldest first
+        self._walks: dict[str, _WaitingWalk] = {}  # the oldest first
 
     def __len__(self) -> int:
         """Return the number of walks that are held."""
@@ -105,7 +105,7 @@ class HeldWalks:
         while len(self._walks) >= self._most:
             del self._walks[next(iter(self._walks))]
         token = token_urlsafe(16)
-        self._walks[token] = _Held(walk, owner, anyio.current_time() + self._seconds)
+        self._walks[token] = _WaitingWalk(walk, owner, anyio.current_time() + self._seconds)
         return token
 
     def take(self, token: str, owner: str) -> PagedWalk:

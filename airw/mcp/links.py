@@ -10,10 +10,10 @@ from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_ids
 from airw.views import describe, path_dict
 
-MOST_HOPS = 20
+DEFAULT_HOPS, MOST_HOPS = 10, 20
+"""The hops of a path: by default, and at most."""
 
 _PATH_FIELDS: FieldKinds = {"start": str, "end": str, "corpus": str, "max_hops": int}
-_DEFAULT_HOPS = 10
 _EDGES_PER_NODE = 10
 
 
@@ -24,7 +24,7 @@ async def find_path(call: ToolCall) -> dict[str, Any]:
     [start] = check_ids("start", [options.pop("start", "")], most=1)
     [end] = check_ids("end", [options.pop("end", "")], most=1)
     most_hops = min(MOST_HOPS, limits.max_hops)
-    hops = check_count("max_hops", options.pop("max_hops", min(_DEFAULT_HOPS, most_hops)), least=1, most=most_hops)
+    hops = check_count("max_hops", options.pop("max_hops", min(DEFAULT_HOPS, most_hops)), least=1, most=most_hops)
     name = call.pick_corpus(options)
     nodes, edges = limits.max_node_budget, _EDGES_PER_NODE * limits.max_node_budget
     with call.deadline():

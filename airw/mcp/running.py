@@ -1,6 +1,9 @@
 """A server of tools that talks over its standard streams, as agents start one."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from signal import SIG_DFL, SIGINT, signal
+from threading import current_thread, main_thread
 
 from mcp.server.stdio import stdio_server
 
@@ -25,10 +28,22 @@ async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = 
     """
     service = make_service(corpora, limits=limits)
     server = make_server(service)
-    # A thread waits for the next message, and nothing but a message or the end of the stream wakes it.
+    async with service.corpora.running(), stdio_server() as (messages, answers):
+        with _ending_at_once():
+            await server.run(messages, answers, server.create_initialization_options())
+
+
+@contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Make Ctrl-C end the process while the block runs.
+
+    A thread waits for the next message, and nothing but a message or the end of the stream wakes it.
+    """
+    if current_thread() is not main_thread():  # only that one receives signals
+        yield
+        return
     before = signal(SIGINT, SIG_DFL)
     try:
-        async with service.corpora.running(), stdio_server() as (messages, answers):
-            await server.run(messages, answers, server.create_initialization_options())
+        yield
     finally:
         signal(SIGINT, before)

@@ -1,4 +1,4 @@
-"""The tools as clients see them: names, texts for the model, and the JSON schemas of arguments and answers."""
+"""The tools as clients see them: texts for the model, schemas of arguments and answers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from mcp_types import Tool, ToolAnnotations
 from airw.mcp.calls import DEFAULT_TIMEOUT
 from airw.mcp.finding import DEFAULT_PAGE, LONGEST_PAGE, MOST_RESULTS
 from airw.mcp.held_walks import MOST_FOUND
-from airw.mcp.links import MOST_HOPS
+from airw.mcp.links import DEFAULT_HOPS, MOST_HOPS
 from airw.mcp.walks import DEFAULT_BUDGET, MOST_DEPTH
 from airw.serving.limits import ServingLimits
 
@@ -81,6 +81,34 @@ INSTRUCTIONS = (
 """What a model learns about the server."""
 
 
+_TOOLS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
+    "discover": (
+        "Find documents",
+        "Find the few documents that answer a question, best first. No hit: none does, and reason says why.",
+        _DISCOVERED,
+    ),
+    "traverse": (
+        "Follow links",
+        (
+            "Find documents by following links from those that match a question; path has the documents on the way. "
+            "If continue is not null, pass it alone (or with k and node_budget) for further documents."
+        ),
+        _WALKED,
+    ),
+    "read": (
+        "Read a document",
+        "Read the text of a document by its id. If next_offset is not null, pass it as offset for the next part.",
+        _READ,
+    ),
+    "link_path": (
+        "Connect two documents",
+        "Find a shortest path of links between two documents, in either direction of each link.",
+        _PATH,
+    ),
+}
+"""The title, the description and the answer of each tool."""
+
+
 def describe_tools(corpora: Sequence[str], limits: ServingLimits) -> list[Tool]:
     """Return the tools for a caller.
 
@@ -89,7 +117,7 @@ def describe_tools(corpora: Sequence[str], limits: ServingLimits) -> list[Tool]:
         limits: The limits of the server.
     """
     query = {**_TEXT, "description": "What to look for, in plain words or as a question."}
-    timeout = {
+    seconds = {
         "type": "number",
         "exclusiveMinimum": 0,
         "default": min(DEFAULT_TIMEOUT, limits.max_timeout),
@@ -97,71 +125,51 @@ def describe_tools(corpora: Sequence[str], limits: ServingLimits) -> list[Tool]:
     }
     all_of, one_of = _corpus_schemas(corpora)
     needed = [] if len(corpora) == 1 else ["corpus"]
-    budget = min(MOST_FOUND, limits.max_node_budget)
-    return [
-        _tool(
-            "discover",
-            "Find documents",
-            "Find the few documents that answer a question, best first. No hit: none does, and reason says why.",
-            _object({"query": query, "corpus": all_of, "k": _number(5, MOST_RESULTS), "timeout": timeout}, ["query"]),
-            _DISCOVERED,
+    id = {**_TEXT, "description": "The id of a document, as a hit has it."}
+    arguments = {
+        "discover": _object({"query": query, "corpus": all_of, "k": _number(5, MOST_RESULTS)}, ["query"]),
+        "traverse": _object({"query": query, "corpus": all_of, **_walk_schemas(limits)}, []),
+        "read": _object(
+            {
+                "id": id,
+                "corpus": one_of,
+                "offset": {**_COUNT, "default": 0, "description": "The first character to read."},
+                "max_chars": {**_number(DEFAULT_PAGE, LONGEST_PAGE, "How many to read."), "minimum": 200},
+            },
+            ["id", *needed],
         ),
-        _tool(
-            "traverse",
-            "Follow links",
-            "Find documents by following links from those that match a question; path has the documents on the way. "
-            "If continue is not null, pass it alone (or with k and node_budget) for further documents.",
-            _object(
-                {
-                    "query": query,
-                    "corpus": all_of,
-                    "k": _number(10, MOST_RESULTS),
-                    "node_budget": _number(min(DEFAULT_BUDGET, budget), budget, "How many documents to visit."),
-                    "max_depth": {**_COUNT, "maximum": min(MOST_DEPTH, limits.max_hops)},
-                    "continue": {**_TEXT, "description": "The token of an answer; in place of query."},
-                    "timeout": timeout,
-                },
-                [],
-            ),
-            _WALKED,
+        "link_path": _object(
+            {
+                "start": id,
+                "end": id,
+                "corpus": one_of,
+                "max_hops": _number(min(DEFAULT_HOPS, limits.max_hops), min(MOST_HOPS, limits.max_hops)),
+            },
+            ["start", "end", *needed],
         ),
-        _tool(
-            "read",
-            "Read a document",
-            "Read the text of a document by its id. If next_offset is not null, pass it as offset for the next part.",
-            _object(
-                {
-                    "id": {**_TEXT, "description": "The id of a hit."},
-                    "corpus": one_of,
-                    "offset": {**_COUNT, "default": 0, "description": "The first character to read."},
-                    "max_chars": {**_number(DEFAULT_PAGE, LONGEST_PAGE, "How many to read."), "minimum": 200},
-                    "timeout": timeout,
-                },
-                ["id", *needed],
-            ),
-            _READ,
-        ),
-        _tool(
-            "link_path",
-            "Connect two documents",
-            "Find a shortest path of links between two documents, in either direction of each link.",
-            _object(
-                {
-                    "start": {**_TEXT, "description": "The id of a document."},
-                    "end": {**_TEXT, "description": "The id of another document."},
-                    "corpus": one_of,
-                    "max_hops": _number(min(10, limits.max_hops), min(MOST_HOPS, limits.max_hops)),
-                    "timeout": timeout,
-                },
-                ["start", "end", *needed],
-            ),
-            _PATH,
-        ),
-    ]
+    }
+    for schema in arguments.values():
+        schema["properties"]["timeout"] = seconds
+    return [_make_tool(name, schema) for name, schema in arguments.items()]
+
+
+def _walk_schemas(limits: ServingLimits) -> dict[str, Any]:
+    """Return the schemas of the arguments that only `traverse` has."""
+    most = min(MOST_FOUND, limits.max_node_budget)
+    return {
+        "k": _number(10, MOST_RESULTS),
+        "node_budget": _number(min(DEFAULT_BUDGET, most), most, "How many documents to visit."),
+        "max_depth": {
+            **_COUNT,
+            "maximum": min(MOST_DEPTH, limits.max_hops),
+            "description": "How many links to follow.",
+        },
+        "continue": {**_TEXT, "description": "The token of an answer; in place of query."},
+    }
 
 
 def _corpus_schemas(corpora: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schemas of the argument `corpus` where it may be left out, and where one must be named."""
+    """Return the schemas of `corpus` where it may be left out, and where one must be named."""
     names: dict[str, Any] = {"type": "string"}
     if len(corpora) <= _MOST_LISTED:
         names["enum"] = list(corpora)
@@ -173,8 +181,9 @@ def _number(default: int, most: int, description: str = "The most to answer.") -
     return {"type": "integer", "minimum": 1, "maximum": most, "default": default, "description": description}
 
 
-def _tool(name: str, title: str, description: str, arguments: dict[str, Any], answer: dict[str, Any]) -> Tool:
+def _make_tool(name: str, arguments: dict[str, Any]) -> Tool:
     """Return a tool; all of them only read, and only the corpora."""
+    title, description, answer = _TOOLS[name]
     return Tool(
         name=name,
         title=title,

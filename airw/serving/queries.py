@@ -9,7 +9,7 @@ from airw.policies import Scope
 from airw.policies.specs import policy_from_spec
 from airw.serving.filters import check_conditions
 from airw.serving.limits import ServingLimits
-from airw.serving.service import Call
+from airw.serving.service import ClientCall
 from airw.walking import WalkPolicy
 
 _COUNTED = ("k", "max_k")
@@ -45,7 +45,7 @@ def take_corpora(options: dict[str, Any]) -> str | list[str]:
     return list(names)
 
 
-def check_finding(call: Call, query: str, options: Mapping[str, Any]) -> None:
+def check_finding(call: ClientCall, query: str, options: Mapping[str, Any]) -> None:
     """Check a query and the options of its search against the limits of the server.
 
     Raises:
@@ -69,7 +69,7 @@ def check_finding(call: Call, query: str, options: Mapping[str, Any]) -> None:
         raise ArgumentError(f"rerank must be {known} here, not {short_repr(options['rerank'])}")
 
 
-def read_policy(call: Call, spec: object) -> WalkPolicy:
+def read_policy(call: ClientCall, spec: object) -> WalkPolicy:
     """Return the policy that a request describes, within the limits of the server.
 
     Args:
@@ -109,7 +109,7 @@ def _check_params(params: Mapping[str, Any], limits: ServingLimits) -> None:
         check_filter_size(list(scope.values()), most=limits.max_conditions)
 
 
-def check_query_length(call: Call, query: str) -> None:
+def check_query_length(call: ClientCall, query: str) -> None:
     """Check that a query is within `max_query_chars`.
 
     Raises:
@@ -177,7 +177,7 @@ def check_ids(name: str, ids: Sequence[object], *, most: int) -> list[str]:
     return [str(id) for id in ids]
 
 
-def check_disclosure(call: Call, name: str) -> None:
+def check_disclosure(call: ClientCall, name: str) -> None:
     """Check that the operator allows files to be read.
 
     Raises:

@@ -70,7 +70,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class ClientCall:
     """One call of a client: who calls, and what was sent.
 
     Args:
@@ -137,7 +137,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ApiCall(Call):
+class ApiCall(ClientCall):
     """One request over HTTP.
 
     Args:
@@ -202,7 +202,7 @@ class ApiCall(Call):
             known: FieldKinds = {"timeout": float}
             fields = parse_query([("timeout", asked)], known, of=self.request.scope["path"], max_nesting=1)
             return replace(self, body=fields).timeout()
-        return Call.timeout(self)
+        return ClientCall.timeout(self)
 
 
 Endpoint: TypeAlias = Callable[[ApiCall], Awaitable[Response]]

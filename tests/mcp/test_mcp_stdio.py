@@ -1,4 +1,4 @@
-"""`airw mcp` as an agent starts it: a real process, cancelled midway, killed midway, left midway."""
+"""`airw mcp` as an agent starts it: a real process, cancelled, killed and left midway."""
 
 import json
 import os
@@ -65,7 +65,7 @@ async def test_the_command_answers_and_logs_nothing(notes, log):
 
 
 async def walk_until_it_hangs(client, hangs):
-    """Walk with `hanging_tools`, and set the event once hits were committed and the store hangs."""
+    """Walk with `hanging_tools`, and set the event once a hit was committed."""
 
     async def tell(progress, total, message):
         hangs.set()

@@ -1,4 +1,4 @@
-"""Agents: real clients of the Model Context Protocol, connected to a server in this process."""
+"""Agents: real clients of MCP, connected to a server in this process."""
 
 from contextlib import asynccontextmanager
 

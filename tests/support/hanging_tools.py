@@ -1,4 +1,4 @@
-"""`run_stdio` over a chain whose store hangs once a walk follows links, in a process of its own.
+"""`run_stdio` over a chain whose store hangs once a walk follows links.
 
     python -m tests.support.hanging_tools
 

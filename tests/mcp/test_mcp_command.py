@@ -1,0 +1,42 @@
+"""`airw mcp`: what it refuses before it begins."""
+
+import sys
+
+import pytest
+
+from airw.cli import main
+from tests.support.serve_command import build_notes
+
+
+@pytest.fixture(autouse=True)
+def _notes(tmp_path):
+    build_notes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["drafts"], "there is no corpus 'drafts' in "),
+        (["--tokens", "none.json"], "--tokens is for a server over HTTP; add --http, or omit it"),
+        (["--host", "0.0.0.0"], "--host is for a server over HTTP; add --http, or omit it"),
+        (["--http", "--host", "0.0.0.0"], "--host '0.0.0.0' lets other machines in; add --tokens FILE"),
+        (["--http", "--tokens", "none.json"], "the token file 'none.json' cannot be read"),
+        (["--http", "--origin", "kb"], "origins must contain origins such as 'https://kb.example', not 'kb'"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(options, message, capsys):
+    capsys.readouterr()
+    assert main(["mcp", *options]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith(f"airw: {message}")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_missing_package_is_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
+    monkeypatch.delitem(sys.modules, "airw.mcp.running", raising=False)
+    monkeypatch.delattr("airw.mcp.run_stdio", raising=False)
+    capsys.readouterr()
+    assert main(["mcp"]) == 2
+    assert capsys.readouterr().err == "airw: mcp needs the package mcp.server.stdio: pip install 'airw[mcp]'\n"
