@@ -22,11 +22,12 @@ class PagedWalk:
     Args:
         walk: A walk that has not begun.
         node_budget: Its node budget.
+        most: The largest node budget that it may get.
         timeout: The seconds for each part.
     """
 
-    def __init__(self, walk: Walk, *, node_budget: int, timeout: float) -> None:
-        self._walk, self._budget, self._timeout = walk, node_budget, timeout
+    def __init__(self, walk: Walk, *, node_budget: int, most: int, timeout: float) -> None:
+        self._walk, self._budget, self._most, self._timeout = walk, node_budget, most, timeout
         self._batches = walk.batches()
         self._listed: set[Hashable] = set()
         self._found = 0
@@ -42,7 +43,7 @@ class PagedWalk:
     @property
     def has_more(self) -> bool:
         """True if another part may have hits."""
-        stopped_early = self.summary.stop in ("node_budget", "timeout") and self._budget < MOST_FOUND
+        stopped_early = self.summary.stop in ("node_budget", "timeout") and self._budget < self._most
         return stopped_early or len(self._listed) < self._found
 
     async def read(self, report: Report) -> None:
@@ -53,7 +54,7 @@ class PagedWalk:
 
     def raise_limits(self, node_budget: int) -> None:
         """Raise the node budget of a walk that has ended, with the time of a part once more."""
-        self._budget = min(MOST_FOUND, self._budget + node_budget)
+        self._budget = min(self._most, self._budget + node_budget)
         self._walk.extend(node_budget=self._budget, timeout=self.summary.seconds + self._timeout)
 
     def take_best(self, k: int) -> list[SearchHit]:

@@ -37,7 +37,7 @@ async def walk_documents(call: ToolCall, held: HeldWalks) -> dict[str, Any]:
     budget = check_count("node_budget", options.pop("node_budget", min(DEFAULT_BUDGET, most)), least=1, most=most)
     token = options.pop("continue", None)
     if token is None:
-        walk = await _start(call, options, budget)
+        walk = await _start(call, options, budget, most)
     else:
         if others := call.body.keys() - {"k", "node_budget", "continue"}:
             raise ArgumentError(f"traverse takes {min(others)} or continue, not both: a walk goes on as it began")
@@ -55,20 +55,20 @@ async def walk_documents(call: ToolCall, held: HeldWalks) -> dict[str, Any]:
     }
 
 
-async def _start(call: ToolCall, options: dict[str, Any], budget: int) -> PagedWalk:
+async def _start(call: ToolCall, options: dict[str, Any], budget: int, most: int) -> PagedWalk:
     """Return a walk that has not begun, in the corpora that the call names."""
     query = check_text_query(take_text(options, "query"))
     check_query_length(call, query)
     bounds = {}
     if "max_depth" in options:
-        most = min(MOST_DEPTH, call.service.limits.max_hops)
-        bounds["max_depth"] = check_count("max_depth", options.pop("max_depth"), most=most)
+        deepest = min(MOST_DEPTH, call.service.limits.max_hops)
+        bounds["max_depth"] = check_count("max_depth", options.pop("max_depth"), most=deepest)
     names = call.pick_corpora(options)
     with call.deadline():
         opened = await call.open_all(names)
     corpus = FederatedCorpus(opened) if len(names) > 1 else opened[names[0]]
     walk = traverse(query, corpus, node_budget=budget, timeout=call.seconds_left(), limits=_LIMITS, **bounds)
-    return PagedWalk(walk, node_budget=budget, timeout=call.timeout())
+    return PagedWalk(walk, node_budget=budget, most=most, timeout=call.timeout())
 
 
 def _quote(walk: PagedWalk, hit: SearchHit) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 import math
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import httpx
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from airw.mcp import app
 from airw.serving import Token
@@ -114,6 +116,19 @@ async def test_a_token_opens_its_corpora_alone(notes):
                 clients[token.label] = await stack.enter_async_context(Client(transport))
             assert (await ask(clients[ADA.label], "discover", query="signing keys"))["hits"]
             assert "corpus" in await fail(clients[BOB.label], "discover", query="signing keys")
+
+
+async def test_the_tools_work_inside_another_application(notes):
+    tools = app([notes])
+
+    @asynccontextmanager
+    async def lifespan(site):
+        async with tools.router.lifespan_context(tools):
+            yield
+
+    with serve(Starlette(routes=[Mount("/kb", tools)], lifespan=lifespan)) as server:
+        async with Client(f"{server.url}/kb/mcp") as client:
+            assert (await ask(client, "discover", query="signing keys"))["hits"]
 
 
 def test_a_body_that_is_too_long_is_refused(notes):

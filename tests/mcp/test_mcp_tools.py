@@ -102,27 +102,27 @@ async def test_texts_of_strangers_arrive_without_characters_that_act(agent):
         assert not {"\x1b", "\u202e"} & {*str(answer.structured_content)}
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "message"),
-    [
-        ("discover", {}, "query is missing; send a text with the request"),
-        ("discover", {"query": 7}, "query must be a string, not 7"),
-        ("discover", {"query": " "}, "query"),
-        ("discover", {"query": "keys", "k": 21}, "k must be at most 20, not 21"),
-        ("discover", {"query": "keys", "corpus": "drafts"}, "there is no corpus 'drafts' here; known: notes"),
-        ("discover", {"query": "keys", "filter": {}}, "discover"),
-        ("traverse", {"query": "keys", "node_budget": 0}, "node_budget must be a whole number of at least 1, not 0"),
-        ("traverse", {"continue": "x", "query": "keys"}, "traverse takes query or continue, not both"),
-        ("traverse", {"continue": "x"}, "continue is no token of a walk that waits"),
-        ("read", {"id": "none"}, "corpus 'notes' contains no artifact 'none'"),
-        ("read", {"id": "\ud83d"}, "id"),
-        ("link_path", {"start": "keys"}, "end must be a list of ids"),
-        ("fly", {}, "there is no tool 'fly'; the tools: discover, traverse, read, link_path"),
-    ],
-)
-async def test_a_mistake_is_one_line_that_says_what_would_do(notes, tool, arguments, message):
+MISTAKES = [
+    ("discover", {}, "query is missing; send a text with the request"),
+    ("discover", {"query": 7}, "query must be a string, not 7"),
+    ("discover", {"query": " "}, "query"),
+    ("discover", {"query": "keys", "k": 21}, "k must be at most 20, not 21"),
+    ("discover", {"query": "keys", "corpus": "drafts"}, "there is no corpus 'drafts' here; known: notes"),
+    ("discover", {"query": "keys", "filter": {}}, "discover"),
+    ("traverse", {"query": "keys", "node_budget": 0}, "node_budget must be a whole number of at least 1, not 0"),
+    ("traverse", {"continue": "x", "query": "keys"}, "traverse takes query or continue, not both"),
+    ("traverse", {"continue": "x"}, "continue is no token of a walk that waits"),
+    ("read", {"id": "none"}, "corpus 'notes' contains no artifact 'none'"),
+    ("read", {"id": "\ud83d"}, "id"),
+    ("link_path", {"start": "keys"}, "end must be a list of ids"),
+    ("fly", {}, "there is no tool 'fly'; the tools: discover, traverse, read, link_path"),
+]
+
+
+async def test_a_mistake_is_one_line_that_says_what_would_do(notes):
     async with connect(notes, mode="auto") as client:
-        assert message in await fail(client, tool, **arguments)
+        for tool, arguments, message in MISTAKES:
+            assert message in await fail(client, tool, **arguments)
 
 
 async def test_null_is_as_if_left_out(agent):
@@ -158,6 +158,7 @@ async def test_progress_comes_as_hits_are_committed(agent):
     assert told[0][2].startswith("found ")
 
 
+@pytest.mark.slow
 async def test_a_walk_goes_on_by_a_token_that_works_once(star):
     async with connect(star) as client:
         part = await ask(client, "traverse", query="signing keys", k=5, node_budget=10)
@@ -173,6 +174,7 @@ async def test_a_walk_goes_on_by_a_token_that_works_once(star):
         assert "works once" in await fail(client, "traverse", **{"continue": tokens[0]})
 
 
+@pytest.mark.slow
 async def test_a_walk_that_goes_on_asks_the_store_nothing_twice(star):
     calls = []
     async with connect(star) as client:
@@ -254,6 +256,8 @@ async def test_limits_of_the_server_hold(notes):
     async with connect(notes, limits=limits) as client:
         assert "at most 20 characters" in await fail(client, "discover", query="x" * 21)
         assert "at most 5" in await fail(client, "traverse", query="keys", node_budget=6)
+        part = await ask(client, "traverse", query="signing")
+        assert (part["found"], part["stopped"], part["continue"]) == (5, "node_budget", None)  # nor by going on
 
 
 async def test_without_a_token_nobody_learns_anything(notes):
