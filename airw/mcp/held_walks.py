@@ -59,7 +59,7 @@ class PagedWalk:
 
     def take_best(self, k: int) -> list[SearchHit]:
         """Return the best hits that were not returned before, at most k."""
-        best = []
+        best: list[SearchHit] = []
         for hit in self._walk.ranking or ():
             identity = (hit.source, hit.artifact_id)
             if len(best) < k and identity not in self._listed:

@@ -1,6 +1,7 @@
 """The tool `traverse`."""
 
 from collections.abc import Hashable
+from types import EllipsisType
 from typing import Any
 
 from airw._base.checks import check_count, check_text_query
@@ -59,15 +60,15 @@ async def _start(call: ToolCall, options: dict[str, Any], budget: int, most: int
     """Return a walk that has not begun, in the corpora that the call names."""
     query = check_text_query(take_text(options, "query"))
     check_query_length(call, query)
-    bounds = {}
+    depth: int | EllipsisType = ...
     if "max_depth" in options:
         deepest = min(MOST_DEPTH, call.service.limits.max_hops)
-        bounds["max_depth"] = check_count("max_depth", options.pop("max_depth"), most=deepest)
+        depth = check_count("max_depth", options.pop("max_depth"), most=deepest)
     names = call.pick_corpora(options)
     with call.deadline():
         opened = await call.open_all(names)
     corpus = FederatedCorpus(opened) if len(names) > 1 else opened[names[0]]
-    walk = traverse(query, corpus, node_budget=budget, timeout=call.seconds_left(), limits=_LIMITS, **bounds)
+    walk = traverse(query, corpus, node_budget=budget, timeout=call.seconds_left(), limits=_LIMITS, max_depth=depth)
     return PagedWalk(walk, node_budget=budget, most=most, timeout=call.timeout())
 
 

@@ -73,6 +73,8 @@ async def test_an_agent_finds_walks_and_reads(agent):
     assert len(vault["passage"]) <= 300
     assert walked["stopped"] == "exhausted"
     assert walked["continue"] is None
+    near = await ask(agent, "traverse", query="rotate the signing keys", k=20, max_depth=0)
+    assert "vault" not in {hit["id"] for hit in near["hits"]}
     path = await ask(agent, "link_path", start="vault", end="keys")
     assert [node["title"] for node in path["nodes"]] == ["Vault", "Keys"]
 
