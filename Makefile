@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench quality clean
+.PHONY: help demo test test-all lint format docs bench quality clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -31,6 +31,7 @@ demo: $(READY)-airw ## build a corpus of 233 linked documents and walk it
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test test-all: export HF_HUB_OFFLINE := 1
+test-all: $(READY)-docs
 test test-all: $(READY)-dev $(if $(filter-out 0,$(MODELS)),$(READY)-models)
 
 test: ## run the quick tests, linters and docs included, on all cores
@@ -45,6 +46,9 @@ lint: $(READY)-dev ## check style, types and layers
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+docs: $(READY)-docs ## write the site of the documentation to build/site
+	$(BIN)/mkdocs build
 
 format: $(READY)-dev ## rewrite the code in the one style
 	$(BIN)/ruff check --fix-only .
@@ -78,6 +82,10 @@ $(READY)-airw: pyproject.toml | $(READY)-pip
 $(READY)-dev: pyproject.toml | $(READY)-airw
 	@echo "Installing the tools for tests and linting ..."
 	@$(PIP) install --quiet --group test --group lint
+	@touch $@
+
+$(READY)-docs: pyproject.toml | $(READY)-airw
+	@$(PIP) install --quiet --group docs
 	@touch $@
 
 $(READY)-bench: pyproject.toml | $(READY)-dev
