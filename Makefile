@@ -48,7 +48,7 @@ lint: $(READY)-dev ## check style, types and layers
 	$(BIN)/lint-imports
 
 docs: $(READY)-docs ## write the site of the documentation to build/site
-	$(BIN)/mkdocs build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 format: $(READY)-dev ## rewrite the code in the one style
 	$(BIN)/ruff check --fix-only .
@@ -84,7 +84,7 @@ $(READY)-dev: pyproject.toml | $(READY)-airw
 	@$(PIP) install --quiet --group test --group lint
 	@touch $@
 
-$(READY)-docs: pyproject.toml | $(READY)-airw
+$(READY)-docs: pyproject.toml | $(READY)-dev
 	@$(PIP) install --quiet --group docs
 	@touch $@
 
