@@ -311,7 +311,8 @@ async def _a_walk_with_a_timeout_yields_a_prefix_of_the_walk_without(fixture: Po
 
 @case(CASES, "corpus", promise="A walk that deadlines interrupt and that goes on yields the hits of one walk.")
 async def _a_walk_that_goes_on_after_deadlines_is_as_one_without(fixture: PolicyFixture) -> None:
-    expected, hits = (await fixture.run_walk()).hit_dicts, []
+    expected = (await fixture.run_walk()).hit_dicts
+    hits: list[dict[str, Any]] = []
     cancelled: set[str] = set()
     is_last_part = False
 
