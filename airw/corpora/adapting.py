@@ -35,11 +35,13 @@ def adapt(
             alone, dicts with `id` and perhaps `score`, `text` and other fields, or `Record`, `SearchHit` and
             `Artifact` objects.
         get: `get(ids)` returns, for each id, its text, a dict with `text` and other fields, a `Record`, an `Artifact`,
-            or `None` if it does not exist: a list in the order of `ids`, or a dict by id. Without `get`, texts are
-            those that `search` has returned; for other artifacts they are empty.
+            or `None` if it does not exist: a list in the order of `ids`, or a dict by id. Without `get`, a search has
+            the texts that its own call of `search` has returned, and a walk those that any call has returned last;
+            other texts are empty.
         neighbors: `neighbors(ids)` returns, for each id, a list of ids, of `(id, type)` pairs or of `Edge` objects; or
             a dict of such lists by id.
-        name: The name of the corpus; hits carry it as their source.
+        name: The name of the corpus; hits carry it as their source. Corpora that are searched together have different
+            names.
         embedder: The embedder that compares texts in a walk, or its name. The default knows words, not meanings.
             `CachedEmbedder` remembers vectors between walks.
 

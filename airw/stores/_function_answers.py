@@ -57,7 +57,7 @@ def read_found(answer: object, k: int) -> list[tuple[Record, float]]:
 
 def _read_row(row: object) -> tuple[Record, float | None]:
     score: object = None
-    if isinstance(row, tuple) and len(row) == 2:
+    if isinstance(row, tuple | list) and len(row) == 2:
         row, score = row
     elif isinstance(row, SearchHit):
         score = row.score
@@ -65,10 +65,17 @@ def _read_row(row: object) -> tuple[Record, float | None]:
         score = row.get("score")
         row = {name: value for name, value in row.items() if name != "score"}
     id = _id_of(row)
-    if isinstance(score, bool) or not (score is None or hasattr(score, "__float__")):
-        _refuse("search", f"returned the score {short_repr(score)} for {short_repr(id)}", "return numbers as scores")
     record = Record(id, id, KIND, 0, "") if isinstance(row, str) else _read_item("search", id, row)
-    return record, None if score is None else float(score)
+    return record, None if score is None else _read_score(id, score)
+
+
+def _read_score(id: str, score: Any) -> float:
+    try:
+        if not isinstance(score, bool | str | bytes):
+            return float(score)
+    except Exception:  # noqa: BLE001, S110 - `__float__` of another library may raise anything
+        pass
+    _refuse("search", f"returned the score {short_repr(score)} for {short_repr(id)}", "return numbers as scores")
 
 
 def _id_of(row: object) -> str:
@@ -79,7 +86,9 @@ def _id_of(row: object) -> str:
     else:
         id = row.id if isinstance(row, Artifact) else row
     if not isinstance(id, str) or not id:
-        _refuse("search", f"returned {short_repr(row)}", "return ids that are texts, or dicts with 'id'")
+        _refuse(
+            "search", f"returned {short_repr(row)}", "return ids that are texts, (id, score) pairs, or dicts with 'id'"
+        )
     return id
 
 
@@ -117,20 +126,30 @@ def _read_item(function: Name, id: str, value: object) -> Record:
     kind, text, metadata = KIND, value, dict[str, Any]()
     if isinstance(value, Artifact):
         record = _read_item(function, id, value.raw)
-        return Record(id, id, kind, 0, record.text, {**record.metadata, **json_clean(dict(value.metadata))})
+        metadata = record.metadata | _read_metadata(function, id, value.metadata)
+        return Record(id, id, kind, 0, record.text, metadata)
     if isinstance(value, Record | SearchHit):
-        kind, text, metadata = value.surface_kind, value.text, json_clean(dict(value.metadata))
+        kind, text, metadata = value.surface_kind, value.text, _read_metadata(function, id, value.metadata)
         _check_id(function, id, value.artifact_id)
     elif isinstance(value, Mapping):
         _check_id(function, id, value.get("id", id))
         fields = {name: field for name, field in value.items() if name not in ("id", "text", "metadata")}
         nested = value.get("metadata")
         text = value.get("text", "")
-        metadata = json_clean({**fields, **(nested if isinstance(nested, Mapping) else {})})
+        metadata = _read_metadata(function, id, {**fields, **(nested if isinstance(nested, Mapping) else {})})
     if not isinstance(text, str):
         shape = "a text, or a dict with 'text'" if function == "get" else "dicts with 'id' and 'text'"
         _refuse(function, f"returned {short_repr(value)} for {short_repr(id)}", f"return {shape}")
     return Record(id, id, kind, 0, text, metadata)
+
+
+def _read_metadata(function: Name, id: str, metadata: Any) -> dict[str, Any]:
+    try:
+        clean: dict[str, Any] = json_clean(dict(metadata))
+    except Exception:  # noqa: BLE001 - values of other libraries may raise anything
+        fault = f"returned metadata of {short_repr(id)} that are not JSON"
+        _refuse(function, fault, "return texts, numbers, lists and dicts that do not contain themselves")
+    return clean
 
 
 def _check_id(function: Name, id: str, own: object) -> None:
@@ -166,7 +185,7 @@ def _read_edges(id: str, own: object) -> list[Edge]:
 def _read_edge(id: str, item: object) -> Edge:
     if isinstance(item, Edge) and item.source == id:
         return item
-    target, type = item if isinstance(item, tuple) and len(item) == 2 else (item, _RELATED)
+    target, type = item if isinstance(item, tuple | list) and len(item) == 2 else (item, _RELATED)
     if not (isinstance(target, str) and target and isinstance(type, str)):
         advice = "return ids, (id, type) pairs, or an Edge that begins there"
         _refuse("neighbors", f"returned {short_repr(item)} for {short_repr(id)}", advice)

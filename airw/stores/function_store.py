@@ -1,7 +1,9 @@
 """A read-only store whose content is what functions of the user return."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -14,14 +16,15 @@ from airw._base.messages import error_text
 from airw._base.vectors import exact_scores, unit_rows
 from airw.errors import AirwError, ArgumentError, StoreError
 from airw.protocols import ArtifactVectors, BestRecords, Embedder
-from airw.stores._function_answers import KIND, Name, read_found, read_items, read_neighbors
+from airw.stores._function_answers import KIND, read_found, read_items, read_neighbors
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, Ranking, Record
 from airw.values.filters import Filter
 
 UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 _MAX_CALLS = 16  # calls of `search` at once
-_MAX_FOUND = 10_000  # records that are remembered if there is no `get`
+_MAX_FOUND = 20_000  # entries of records if there is no `get`, two for each record
+_MARK = "\0"  # between the id of an artifact and the number of its record
 _FEW = 200  # items; reading more takes longer than about a millisecond
 
 
@@ -29,7 +32,7 @@ class FunctionStore:
     """A store that asks functions: `airw.adapt` returns a corpus over one.
 
     It has the methods that its functions allow: `search_text` with `search`, `neighbors` with `neighbors`. It is
-    read-only and keeps nothing, but without `get` the records that `search` has found last.
+    read-only and keeps nothing, but without `get` the records that `search` has found last: at least 10,000.
 
     Args:
         search: The ranking of a query.
@@ -49,7 +52,7 @@ class FunctionStore:
     ) -> None:
         self._search, self._get, self._find_neighbors = search, get, neighbors
         self._embedder = embedder
-        self._found = LruCache[str, Record](_MAX_FOUND)
+        self._found, self._numbers = LruCache[str, Record](_MAX_FOUND), count()
         # Other code asks whether there is a method: it must not exist without its function.
         if search is not None:
             self.search_text = self._search_text
@@ -75,17 +78,27 @@ class FunctionStore:
                 return Ranking([], [], np.zeros(0))
             answer = await self._call("search", self._search, query, k)
             found = await offload_if(k > _FEW, read_found, answer, k)
-            if self._get is None:
-                self._remember([record for record, _ in found])
             ids = [record.id for record, _ in found]
-            return Ranking(ids, ids, np.array([score for _, score in found], np.float64))
+            record_ids = ids if self._get is not None else [self._remember(record) for record, _ in found]
+            return Ranking(record_ids, ids, np.array([score for _, score in found], np.float64))
 
         return await map_bounded(rank, queries, limit=_MAX_CALLS)
 
-    def _remember(self, records: Sequence[Record]) -> None:
-        for record in records:
-            self._found.discard(record.id)
-            self._found.get_or_create(record.id, lambda _, record=record: record)  # type: ignore[misc]
+    def _remember(self, record: Record) -> str:
+        """Remember a record that `search` has found, and return its record id.
+
+        Each text of an artifact is a record of its own: a search may cut texts to its query, and another one may run at
+        the same time. Under the id of the artifact lies its last text.
+        """
+        last = self._found.get(record.artifact_id)
+        if last is not None and not record.text:
+            record = replace(record, text=last.text, metadata=record.metadata or last.metadata)
+        if last is None or (last.text, last.metadata) != (record.text, record.metadata):
+            last = replace(record, id=f"{record.artifact_id}{_MARK}{next(self._numbers)}")
+        for key in (last.artifact_id, last.id):
+            self._found.discard(key)
+            self._found.get_or_create(key, lambda _, record=last: record)  # type: ignore[misc]
+        return last.id
 
     async def _neighbors(
         self,
@@ -108,9 +121,9 @@ class FunctionStore:
         return [[edge for edge in row if links.accepts(edge)][:limit] for row in rows]
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Return the record of each artifact; its id is that of the artifact."""
+        """Return the record of each id of a record or an artifact."""
         if self._get is None:
-            return [self._found.get(id) or Record(id, id, KIND, 0, "") for id in ids]
+            return [self._found.get(id) or Record(id, id.partition(_MARK)[0], KIND, 0, "") for id in ids]
         distinct = list(dict.fromkeys(ids))
         if not distinct:
             return []
@@ -143,22 +156,24 @@ class FunctionStore:
     async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Return the vector of each artifact's text."""
         records = await self.get_records(artifact_ids)
-        rows = await self._embed([record.text for record in records if record is not None], self._embedder.dim)
+        rows = await self._embed([record.text for record in records if record is not None])
         return ArtifactVectors([[] if record is None else [record.id] for record in records], rows)
 
-    async def _embed(self, texts: Sequence[str], dim: int) -> Floats:
+    async def _embed(self, texts: Sequence[str], dim: int | None = None) -> Floats:
         """Return the vector of each text, `(texts, dim) float32`; that of an empty text is zero."""
         distinct = list(dict.fromkeys(text for text in texts if text))
+        vectors = await self._embedder.embed_documents(distinct) if distinct else None
+        # An embedder may know its width only after the first text.
+        dim = self._embedder.dim if dim is None else dim
         rows = np.zeros((len(distinct) + 1, dim), np.float32)
-        if distinct:
-            vectors = await self._embedder.embed_documents(distinct)
+        if vectors is not None:
             check = partial(unit_rows, vectors, count=len(distinct), dim=dim, of=f"embedder {self._embedder.id!r}")
             rows[:-1] = await offload_if(len(distinct) > _FEW, check)
         place_of = {text: place for place, text in enumerate(distinct)}
         chosen: Floats = rows[[place_of.get(text, len(distinct)) for text in texts]]
         return chosen
 
-    async def _call(self, name: Name, function: UserFunction | None, *arguments: object) -> object:
+    async def _call(self, name: str, function: UserFunction | None, *arguments: object) -> object:
         """Call a function, and turn its exceptions into `StoreError`."""
         try:
             return await call_user_function(function, *arguments)  # type: ignore[arg-type]

@@ -146,9 +146,45 @@ async def test_without_get_a_neighbour_is_a_hit_without_text():
     assert {hit.artifact_id: hit.text async for hit in walk} == dict.fromkeys(["rota", "vault", "nowhere", "door"], "")
 
 
+async def test_searches_at_the_same_time_have_the_texts_that_each_has_found():
+    started = []
+
+    async def search(query, k):
+        started.append(query)
+        while len(started) < 20:
+            await anyio.lowlevel.checkpoint()
+        return [{"id": "a", "text": f"snippet for {query}"}]
+
+    corpus, texts = airw.adapt(search=search), {}
+
+    async def ask(query):
+        [hit] = await airw.search(corpus, query)
+        texts[query] = hit.text
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(ask, f"q{number}")
+    assert texts == {f"q{number}": f"snippet for q{number}" for number in range(20)}
+
+
+async def test_an_id_alone_keeps_the_text_that_a_search_has_found_before():
+    answers = {
+        "long": [{"id": "a", "text": "signing keys", "lang": "en"}],
+        "alone": ["a"],
+        "new": [{"id": "a", "x": 1}],
+    }
+    corpus = airw.adapt(search=lambda query, k: answers[query])
+    hits = [hit for query in answers for hit in await airw.search(corpus, query)]
+    assert [hit.text for hit in hits] == ["signing keys"] * 3
+    assert [hit.metadata for hit in hits] == [{"lang": "en"}, {"lang": "en"}, {"x": 1}]
+    [hit] = [hit async for hit in airw.traverse("alone", corpus)]
+    assert (hit.artifact_id, hit.text) == ("a", "signing keys")
+
+
 FOUND = {
     "ids alone": (["a", "b"], [1.0, 0.5]),
     "pairs": ([("a", 9), ("b", 9)], [9.0, 9.0]),
+    "pairs from JSON": ([["a", 9], ["b", 8.5]], [9.0, 8.5]),
     "dicts": ([{"id": "a"}, {"id": "b"}], [1.0, 0.5]),
     "records": ([(Record("r", "a", "chunk", 0, "t"), 2), (Record("s", "b", "chunk", 0, "t"), 1)], [2.0, 1.0]),
     "hits": ([SearchHit("a", "document", 0.3, "t"), SearchHit("b", "document", -0.1, "t")], [0.3, -0.1]),
@@ -183,9 +219,26 @@ async def test_neighbours_may_have_types():
     corpus = airw.adapt(neighbors=lambda ids: [edges.get(id, []) for id in ids])
     assert await walk_ids(corpus, LinkWalk(roots=["a"])) == ["a", "b", "c", "d"]
     assert await walk_ids(corpus, LinkWalk(roots=["a"], types=["cites"])) == ["a", "b", "c"]
+    assert await walk_ids(airw.adapt(neighbors=lambda ids: [[["b", "cites"]]] * len(ids)), LinkWalk(roots=["a"])) == [
+        "a",
+        "b",
+    ]
     [own] = await corpus.store.neighbors(["a"], origins=["typed"])
     assert own == [Edge("a", "b", "cites", "typed", 0.5)]
 
+
+class BadNumber:
+    """Something that looks like a number."""
+
+    def __float__(self):
+        raise ValueError("no")
+
+    def __repr__(self):
+        return "BadNumber()"
+
+
+LOOP = {"id": "a"}
+LOOP["self"] = LOOP
 
 WRONG = {
     "search: None": ({"search": None}, "search returned None; return a list of (id, score) pairs, best first"),
@@ -196,8 +249,13 @@ WRONG = {
         {"search": [("a", 0.1), ("b", 0.7)]},
         "the score 0.7 of 'b' after 0.1; return the best first",
     ),
-    "search: numbers": ({"search": [3]}, "search returned 3; return ids that are texts"),
+    "search: numbers": ({"search": [3]}, "search returned 3; return ids that are texts, (id, score) pairs"),
     "search: a score as text": ({"search": [("a", "1")]}, "search returned the score '1' for 'a'; return numbers"),
+    "search: an array": ({"search": [("a", np.ones(2))]}, "the score array([1., 1.]) for 'a'; return numbers"),
+    "search: too large": ({"search": [("a", 10**400)]}, "for 'a'; return numbers as scores"),
+    "search: no number": ({"search": [("a", BadNumber())]}, "the score BadNumber() for 'a'; return numbers"),
+    "search: a circle": ({"search": [LOOP]}, "search returned metadata of 'a' that are not JSON; return texts"),
+    "get: a circle": ({"get": [LOOP]}, "get returned metadata of 'a' that are not JSON; return texts"),
     "search: some scores": ({"search": [("a", 1), "b"]}, "search returned 'b'; return all with scores, or all without"),
     "get: None": ({"get": None}, "get returned None for 1 ids; return a list with a text"),
     "get: too many": ({"get": ["x", "y"]}, "get returned 2 items for 1 ids"),

@@ -171,6 +171,39 @@ async def test_a_vector_store_that_fails_is_a_store_error(embeddings):
         await airw.search(corpus, "unknown")
 
 
+class Silent(InMemoryVectorStore):
+    """A vector store that answers nothing."""
+
+    def similarity_search_by_vector(self, *arguments, **options):
+        return None
+
+    async def asimilarity_search_by_vector(self, *arguments, **options):
+        return None
+
+
+async def test_a_vector_store_that_answers_nothing_is_a_store_error(embeddings):
+    with pytest.raises(StoreError, match=r"^similarity_search_by_vector of Silent failed: TypeError: "):
+        await airw.search(from_vector_store(Silent(embeddings)), "query")
+
+
+async def test_a_filter_for_that_fails_is_a_store_error_of_one_line(documents, embeddings):
+    def filter_for(field, value):
+        raise KeyError("red\n\x1b")
+
+    store = InMemoryVectorStore(embeddings)
+    store.add_documents(documents)
+    corpus = from_vector_store(store, filter_for=filter_for)
+    with pytest.raises(StoreError, match=r"^filter_for failed: KeyError: ") as caught:
+        await airw.top_k(airw.traverse("query", corpus, policy=Eager(start_k=1, edges=EDGES)), k=3)
+    assert {"\n", "\x1b"}.isdisjoint(str(caught.value))
+
+
+async def test_vectors_of_documents_are_read_before_any_query(corpus):
+    found = await corpus.store.vectors_of([key("fox"), "fox"])
+    assert [len(ids) for ids in found.record_ids] in ([1, 0], [0, 1])
+    assert found.vectors.round(3).tolist() == [[1.0, 0.0]]
+
+
 class Nameless(InMemoryVectorStore):
     """A vector store of documents without ids."""
 
@@ -207,6 +240,19 @@ async def test_a_filter_that_the_store_ignores_leads_nowhere_else(documents, emb
 def test_something_else_than_a_vector_store_is_refused(store):
     with pytest.raises(ArgumentError, match="must be a LangChain vector store with embeddings"):
         from_vector_store(store)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "a/\x1b"}, r"'a/\\x1b' cannot name a corpus"),
+        ({"name": 5}, "5 cannot name a corpus"),
+        ({"filter_for": 5}, "filter_for must be a function, not 5"),
+    ],
+)
+def test_unusable_options_are_refused(embeddings, options, message):
+    with pytest.raises(ArgumentError, match=message):
+        from_vector_store(InMemoryVectorStore(embeddings), **options)
 
 
 def make_corpus(graph):

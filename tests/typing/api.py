@@ -1,7 +1,7 @@
 """Uses of the public names for mypy and pyright; nothing runs this file."""
 
 from collections.abc import Sequence
-from typing import assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 import airw
 from airw import (
@@ -16,6 +16,7 @@ from airw import (
     Walk,
     WalkState,
     WalkSummary,
+    adapt,
     build,
     discover,
     from_mapping,
@@ -29,13 +30,17 @@ from airw import (
 from airw.corpora import BuildReport
 from airw.discovery import SourceAnswered
 from airw.embedders import HashingEmbedder
-from airw.integrations.langchain import AirwRetriever, search_retriever, walk_retriever
+from airw.integrations.langchain import AirwRetriever, from_vector_store, search_retriever, walk_retriever
 from airw.policies import Beam, Eager
 from airw.protocols import BestRecords
 from airw.remote import RemoteCorpus
 from airw.stores import MemoryStore, SqliteStore
+from airw.tools import Tool, discover_tool, read_tool, walk_tool
 from airw.values import Direction, Floats, Ranking
 from airw.values.filters import Filter
+
+if TYPE_CHECKING:
+    from langchain_core.vectorstores import VectorStore
 
 
 class WalkedStore:
@@ -119,6 +124,31 @@ async def verbs() -> None:
     assert_type([hit async for hit in walk], list[SearchHit])
     assert_type(walk.summary, WalkSummary | None)
     assert_type(await top_k(walk, k=3), list[SearchHit])
+    assert_type(walk.extend(node_budget=200, max_depth=None), Walk)
+    walk.extend(node_budget="200")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def find(query: str, k: int) -> list[tuple[str, float]]:
+    return [("a", 1.0)][:k]
+
+
+async def read(ids: Sequence[str]) -> list[str | None]:
+    return [None for _ in ids]
+
+
+async def corpora_of_others(store: "VectorStore") -> None:
+    adapted = adapt(search=find, get=read, name="wiki")
+    assert_type(adapted, Corpus[Any])
+    assert_type(await search(adapted, "keys"), list[SearchHit])
+    traverse("keys", adapted, policy=Eager())
+    adapt(search="find")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(from_vector_store(store, filter_for=lambda field, value: {field: value}), Corpus[Any])
+
+
+async def tools_of_agents(corpus: Corpus) -> None:
+    tools = [discover_tool([corpus, "other"]), walk_tool(corpus, timeout=5.0), read_tool(corpus)]
+    assert_type(tools, list[Tool])
+    assert_type(await tools[0].call({"query": "keys"}), str)
 
 
 async def corpora_on_other_machines() -> None:
@@ -153,6 +183,7 @@ def scripts() -> None:
     walk = sync.traverse("keys", built, policy=Beam(width=2), node_budget=8)
     assert_type(walk, sync.SyncWalk)
     assert_type([hit for hit in walk], list[SearchHit])  # noqa: C416 - what a loop sees
+    assert_type(walk.extend(timeout=5.0), sync.SyncWalk)
     assert_type(walk.summary, WalkSummary | None)
     with sync.merge(walk, walk) as pairs:
         assert_type(next(pairs), tuple[sync.SyncWalk, SearchHit])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_limit
+from airw._base.checks import NAME_RULE, check_limit, is_valid_name
 from airw._base.concurrency import in_thread, map_bounded, offload_if
 from airw._base.json import json_clean
 from airw._base.lru import LruCache
@@ -55,9 +55,9 @@ def from_vector_store(
             in-memory store. At most 10,000 documents may share a value.
 
     Raises:
-        ArgumentError: If the vector store has no embeddings, or is something else.
+        ArgumentError: If the vector store has no embeddings, or is something else, or the name is not valid.
 
-    Searches and walks raise a `StoreError` if the vector store fails, or lacks a method.
+    Searches and walks raise a `StoreError` if the vector store or `filter_for` fails, or lacks a method.
 
     Example:
         >>> import anyio
@@ -82,6 +82,10 @@ def from_vector_store(
         raise ArgumentError(
             f"store must be a LangChain vector store with embeddings, not {short_repr(store)}; else use airw.adapt"
         )
+    if filter_for is not None and not callable(filter_for):
+        raise ArgumentError(f"filter_for must be a function, not {short_repr(filter_for)}")
+    if not is_valid_name(name):
+        raise ArgumentError(f"{short_repr(name)} cannot name a corpus: use {NAME_RULE}")
     embedder = _LangChainEmbedder(embeddings)
     return Corpus(name, _VectorStoreReader(store, embedder, filter_for or _default_filter(store)), embedder)
 
@@ -173,7 +177,7 @@ class _VectorStoreReader(FunctionStore):
         self._store, self._filter_for = store, filter_for
 
     async def _read_documents(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        documents = self._check_documents(await self._call_store("get_by_ids", list(ids)))
+        documents = await self._find("get_by_ids", list(ids))
         return {id: {"text": document.page_content, "metadata": document.metadata} for id, document in documents}
 
     async def search_vectors(
@@ -193,8 +197,7 @@ class _VectorStoreReader(FunctionStore):
             return [empty for _ in queries]
 
         async def rank(query: Floats) -> Ranking:
-            found = await self._call_store("similarity_search_by_vector", query.tolist(), k=k)
-            documents = self._check_documents(found)[:k]
+            documents = (await self._find("similarity_search_by_vector", query.tolist(), k=k))[:k]
             scores = exact_scores(await self._embed([own.page_content for _, own in documents], len(query)), query)
             rows = sorted(zip(scores.tolist(), documents, strict=True), key=lambda row: (-row[0], row[1][0]))
             ids = [id for _, (id, _) in rows]
@@ -213,34 +216,33 @@ class _VectorStoreReader(FunctionStore):
         anywhere = [1.0] + [0.0] * (self._embedder.dim - 1)
 
         async def find(pair: tuple[str, Any]) -> list[str]:
-            own_filter = self._filter_for(*pair)
-            found = await self._call_store("similarity_search_by_vector", anywhere, k=_MAX_MATCHES, filter=own_filter)
-            documents = self._check_documents(found)
+            own_filter = await self._call("filter_for", self._filter_for, *pair)
+            documents = await self._find("similarity_search_by_vector", anywhere, k=_MAX_MATCHES, filter=own_filter)
             # A store may ignore a filter that it does not understand.
             return await offload_if(len(documents) > _OFFLOAD_ABOVE, _select_ids, documents, *pair)
 
         return [ids[:limit] for ids in await map_bounded(find, wanted, limit=_MAX_CALLS)]
 
-    def _check_documents(self, documents: Sequence["Document"]) -> list[tuple[str, "Document"]]:
-        """Return the documents by their ids.
+    async def _find(self, method: str, *arguments: object, **options: object) -> list[tuple[str, "Document"]]:
+        """Call a method of the vector store, and return the documents by their ids.
 
         Raises:
-            StoreError: If one has no id.
+            StoreError: If the call fails or returns something else, or a document has no id.
         """
-        pairs = []
-        for document in documents:
-            id = document.id or document.metadata.get("_id")  # where the stores of Qdrant and MongoDB write it
-            if not id:
-                start = short_repr(document.page_content[:40])
-                raise StoreError(f"{type(self._store).__name__} returned the document {start} without an id; add ids")
-            pairs.append((str(id), document))
-        return pairs
-
-    async def _call_store(self, method: str, *arguments: object, **options: object) -> Any:
         try:
-            return await _call_langchain(self._store, method, *arguments, **options)
+            documents = await _call_langchain(self._store, method, *arguments, **options)
+            return [(self._id_of(document), document) for document in documents]
+        except StoreError:
+            raise
         except Exception as error:
             raise StoreError(f"{method} of {type(self._store).__name__} failed: {error_text(error)}") from error
+
+    def _id_of(self, document: "Document") -> str:
+        id = document.id or document.metadata.get("_id")  # where the stores of Qdrant and MongoDB write it
+        if not id:
+            start = short_repr(document.page_content[:40])
+            raise StoreError(f"{type(self._store).__name__} returned the document {start} without an id; add ids")
+        return str(id)
 
 
 def _select_ids(documents: Sequence[tuple[str, "Document"]], field: str, value: Any) -> list[str]:
