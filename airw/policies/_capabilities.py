@@ -5,7 +5,15 @@ from typing import Any, Literal, TypeAlias, overload
 from airw._base.arrays import Floats
 from airw._base.checks import describe_lack, offers
 from airw.errors import ArgumentError
-from airw.protocols import LinkReader, OpenCorpus, RecordsByArtifact, TextSearch, VectorSearch, WalkStore
+from airw.protocols import (
+    BestRecordFinder,
+    LinkReader,
+    OpenCorpus,
+    RecordsByArtifact,
+    TextSearch,
+    VectorSearch,
+    WalkStore,
+)
 from airw.retrieval import check_corpus, embed_text
 
 Walkable: TypeAlias = OpenCorpus[WalkStore]
@@ -40,6 +48,10 @@ def require(
 def require(
     corpus: OpenCorpus[object], method: Literal["records_of"], policy: str, setting: str = ""
 ) -> RecordsByArtifact: ...
+@overload
+def require(
+    corpus: OpenCorpus[object], method: Literal["best_of"], policy: str, setting: str = ""
+) -> BestRecordFinder: ...
 def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str = "") -> Any:
     """Return the store of a corpus if it has a method that a policy needs.
 

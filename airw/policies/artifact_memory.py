@@ -14,11 +14,11 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
 from airw.links.columns import LinkColumnReader, Numbers
-from airw.policies._capabilities import embed
+from airw.policies._capabilities import embed, require
 from airw.policies._read_ahead import Lookahead, ReadOptions
 from airw.policies._several_corpora import Id
 from airw.policies.scope import ALLOW_ALL, Permissions, Scope
-from airw.protocols import BestRecordFinder, OpenCorpus, RecordLookup, StepReader, VectorSearch
+from airw.protocols import OpenCorpus, RecordLookup, StepReader, VectorSearch
 from airw.values import Record, SearchHit
 from airw.walking import CommittedNode, CommittedNodes, Frontier
 
@@ -87,7 +87,7 @@ class ArtifactMemory:
             self.vector = await embed(corpus, self.query)
         return self.vector
 
-    async def score(self, ids: Sequence[Id], corpus: OpenCorpus[BestRecordFinder]) -> NDArray[np.float64]:
+    async def score(self, ids: Sequence[Id], corpus: OpenCorpus[object]) -> NDArray[np.float64]:
         """Return the cosine of each artifact's best surface; `-inf` for one without surfaces.
 
         One store call for the artifacts that were not scored before.
@@ -97,7 +97,8 @@ class ArtifactMemory:
         self.best_surfaces.update(self.ahead.take_best(new_ids))
         new_ids = [id for id in new_ids if id not in self.best_surfaces]
         if new_ids:
-            self.remember(new_ids, *await corpus.store.best_of(query, new_ids))
+            store = require(corpus, "best_of", "a policy that scores artifacts")
+            self.remember(new_ids, *await store.best_of(query, new_ids))
         return self.cosines(ids)
 
     async def read_step(

@@ -9,7 +9,7 @@ from airw import CorpusGraph, FederatedCorpus, build, from_mapping
 from airw.embedders import HashingEmbedder
 from airw.errors import AirwError, ArgumentError
 from airw.links import MarkdownLinks
-from airw.policies import LinkWalk, default_policy
+from airw.policies import Beam, Eager, LinkWalk, PathCoverage, PersonalizedPageRank, Scored, default_policy
 from airw.policies.default import DEFAULT_POLICY
 from airw.stores import MemoryStore
 
@@ -104,6 +104,18 @@ async def test_a_store_that_cannot_score_is_refused_with_a_policy_that_can_walk_
         assert "\n" not in str(caught.value)
         ranking, _ = await rank(plain, policy=LinkWalk(roots=["a"]))
         assert [id for (_, id), _ in ranking] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [Eager(), Scored(), Beam(), PathCoverage(), PersonalizedPageRank()],
+    ids=lambda policy: type(policy).__name__,
+)
+async def test_a_policy_that_scores_names_the_method_that_the_store_lacks(policy):
+    async with corpus_of() as corpus:
+        plain = replace(corpus, store=Without(corpus.store, "best_of", "search_vectors"))
+        with pytest.raises(ArgumentError, match="needs a store with a method best_of, which Without does not have"):
+            await rank(plain, policy=policy)
 
 
 async def test_discover_walks_with_it_too():
