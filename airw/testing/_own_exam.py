@@ -1,8 +1,10 @@
 """The exam of a store of one's own, which a function in a file opens."""
 
 import runpy
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 from airw._base.messages import error_text, short_repr
@@ -10,12 +12,15 @@ from airw.errors import ArgumentError
 from airw.testing.stores import StoreSuite
 
 
-def read_suite(target: str, capabilities: Sequence[str] | None, *, read_only: bool) -> StoreSuite:
-    """Return the suite of the store that a function in a file opens.
+@contextmanager
+def open_suite(target: str, capabilities: Collection[str], *, read_only: bool) -> Iterator[StoreSuite]:
+    """Yield the suite of the store that a function in a file opens.
+
+    Within the block, imports find the modules beside the file, as they do when it is run as a program.
 
     Args:
         target: The path of the file, a colon, and the name of the function.
-        capabilities: What the store offers; `None` for all.
+        capabilities: What the store offers.
         read_only: Whether the function is called with the artifacts, too.
 
     Raises:
@@ -24,13 +29,20 @@ def read_suite(target: str, capabilities: Sequence[str] | None, *, read_only: bo
     file, _, name = target.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise ArgumentError(f"ADDRESS must be an address, or FILE.py:FUNCTION, not {short_repr(target)}")
+    folder = str(Path(file).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        yield StoreSuite(_read_function(file, name), capabilities=capabilities, read_only=read_only)
+    finally:
+        sys.path.remove(folder)
+
+
+def _read_function(file: str, name: str) -> Callable[..., AbstractAsyncContextManager[Any]]:
     try:
         names: dict[str, Any] = runpy.run_path(file, run_name="examined")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ArgumentError(f"{file} cannot be run: {error_text(error)}") from error
     make: Callable[..., AbstractAsyncContextManager[Any]] | None = names.get(name)
     if not callable(make):
         raise ArgumentError(f"{file} has no function {name}")
-    if capabilities is None:
-        return StoreSuite(make, read_only=read_only)
-    return StoreSuite(make, capabilities=capabilities, read_only=read_only)
+    return make

@@ -19,9 +19,9 @@ from airw.links import extractor_from
 from airw.protocols import Store
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, PostgresDialect, PostgresStore, refuse_password
-from airw.testing._own_exam import read_suite
+from airw.testing._own_exam import open_suite
 from airw.testing.exam import Case, Exam, Report, expect_equal
-from airw.testing.stores import CAPABILITIES, StoreSuite
+from airw.testing.stores import CAPABILITIES, STORE, StoreSuite
 from airw.walking import WalkPolicy, start_walk
 
 _DIALECTS = {
@@ -48,36 +48,49 @@ _EXAMPLES = """examples:
   python -m airw.testing.exam own_store.py:open_store --capabilities graph --read-only
   python -m airw.testing.exam 'postgresql://yugabyte@yb.example:5433/scratch' --dialect yugabyte --only walk
 
-The exit code is 0 if no case failed, 1 if one failed, and 2 if the server cannot be examined."""
+The exit code is 0 if no case failed, 1 if one failed, and 2 if nothing could be examined."""
 
 Open = Callable[[str], AbstractAsyncContextManager[PostgresStore]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     try:
-        if "://" not in arguments.address:
-            capabilities = arguments.capabilities and arguments.capabilities.split(",")
-            suite = read_suite(arguments.address, capabilities, read_only=arguments.read_only)
-            return _print_reports([anyio.run(_choose(suite, arguments.only).run)])
-        refuse_password("the command line", arguments.address)
-        dialect = _DIALECTS[arguments.dialect]
-        make = partial(PostgresStore, arguments.address, sharding=arguments.sharding, dialect=dialect)
-        reports = anyio.run(_run, arguments.address, make, arguments.only)
+        reports = _examine_server(arguments) if "://" in arguments.address else _examine_file(arguments)
     except KeyboardInterrupt:
         return _print_error("interrupted", 130)
     except AirwError as error:
         return _print_error(str(error), 2)
-    except Exception as error:  # noqa: BLE001 - a user of the program never sees a traceback
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user of the program never sees a traceback
         return _print_error(error_text(error), 2)
-    return _print_reports(reports)
-
-
-def _print_reports(reports: Sequence[Report]) -> int:
-    for report in reports:
-        print(escape_controls(str(report), multiline=True))  # noqa: T201 - the output of a program
+    if all(outcome.status == "left out" for report in reports for outcome in report.outcomes):
+        return _print_error("no case was run: choose other words for --only, or other --capabilities", 2)
+    _print_reports(reports)
     return int(any(not report.passed for report in reports))
+
+
+def _examine_file(arguments: argparse.Namespace) -> list[Report]:
+    given = arguments.capabilities
+    capabilities = STORE if given is None else [name.strip() for name in given.split(",")]
+    with open_suite(arguments.address, capabilities, read_only=arguments.read_only) as suite:
+        return [anyio.run(_choose(suite, arguments.only).run)]
+
+
+def _examine_server(arguments: argparse.Namespace) -> list[Report]:
+    refuse_password("the command line", arguments.address)
+    dialect = _DIALECTS[arguments.dialect or "pgvector"]
+    make = partial(PostgresStore, arguments.address, sharding=arguments.sharding or "schema", dialect=dialect)
+    return anyio.run(_run, arguments.address, make, arguments.only)
+
+
+def _print_reports(reports: Sequence[Report]) -> None:
+    text = "\n".join(map(str, reports))
+    try:
+        print(escape_controls(text, multiline=True), flush=True)  # noqa: T201 - the output of a program
+    except BrokenPipeError:
+        # The reader has enough, as `head` has: let Python flush into another file at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _ExamParser(argparse.ArgumentParser):
@@ -85,6 +98,20 @@ class _ExamParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(_print_error(f"{message}; see --help", 2))
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments; options of the other kind of address are an error, not ignored."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if "://" in arguments.address:
+        others, reason = ("capabilities", "read_only"), "a store in FILE.py, not for a server"
+    else:
+        others, reason = ("sharding", "dialect"), "a server, not for a store in FILE.py"
+    for name in others:
+        if getattr(arguments, name):
+            parser.error(f"--{name.replace('_', '-')} is for {reason}")
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,11 +127,9 @@ def _parser() -> argparse.ArgumentParser:
         help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes; or FILE.py:FUNCTION, which opens a store",
     )
     parser.add_argument(
-        "--sharding", choices=("schema", "rows"), default="schema", help="rows: spread each corpus over all servers"
+        "--sharding", choices=("schema", "rows"), help="rows: spread each corpus over all servers; default schema"
     )
-    parser.add_argument(
-        "--dialect", choices=tuple(_DIALECTS), default="pgvector", help="the SQL of the index of vectors"
-    )
+    parser.add_argument("--dialect", choices=tuple(_DIALECTS), help="the SQL of the index of vectors; default pgvector")
     parser.add_argument("--capabilities", metavar="LIST", help="what the store in FILE.py offers, with commas; or all")
     parser.add_argument("--read-only", action="store_true", help="the store in FILE.py has no method apply")
     parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")
