@@ -1,6 +1,7 @@
 """A store of your own in four methods, read-only: own_store.py.
 
 `python -m airw.testing.exam own_store.py:open_store --capabilities graph,get_records --read-only` examines it.
+Its search takes filters, but counts words: `--capabilities text` compares it with BM25 and fails one case.
 """
 
 import re
@@ -17,6 +18,7 @@ from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError
 from airw.policies import LinkWalk
 from airw.values import ArtifactChange, Direction, Edge, LinkFilter, NodeId, Ranking, Record
+from airw.values.filters import Filter, matches
 
 
 class DictStore:
@@ -43,14 +45,13 @@ class DictStore:
         found = [self.records.get(id) for id in artifact_ids]
         return [own and [each for each in own if kinds is None or each.surface_kind in kinds][:limit] for own in found]
 
-    async def search_text(self, queries: Sequence[str], k: int, **_: Any) -> list[Ranking]:
-        return [self._rank(set(query.lower().split()), k) for query in queries]
-
-    def _rank(self, words: set[str], k: int) -> Ranking:
-        rows = [(len(words & _words(own.text)), own) for records in self.records.values() for own in records]
-        best = sorted((row for row in rows if row[0]), key=lambda row: (-row[0], row[1].artifact_id))[:k]
-        ids = [record.id for _, record in best]
-        return Ranking(ids, [record.artifact_id for _, record in best], np.array([float(count) for count, _ in best]))
+    async def search_text(
+        self, queries: Sequence[str], k: int, *, filter: Filter | None = None, surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:  # fmt: skip
+        wanted = [own for records in self.records.values() for own in records if matches(filter, own.metadata)]
+        wanted = [own for own in wanted if surfaces is None or own.surface_kind in surfaces]
+        return [_rank(wanted, set(query.lower().split()), k, per_artifact=per_artifact) for query in queries]
 
     async def neighbors(
         self, ids: Sequence[str], *, direction: Direction = "out", limit: int | None = None, **choice: Any
@@ -66,6 +67,18 @@ class DictStore:
             return [edge for _, _, edge in own][:limit]
 
         return [edges_of(id) for id in ids]
+
+
+def _rank(records: Iterable[Record], words: set[str], k: int, *, per_artifact: bool) -> Ranking:
+    counts = [(len(words & _words(own.text)), own) for own in records]
+    counts.sort(key=lambda row: (-row[0], row[1].artifact_id, row[1].surface_index))
+    best: dict[str, tuple[int, Record]] = {}
+    for count, own in counts:
+        if count:
+            best.setdefault(own.artifact_id if per_artifact else own.id, (count, own))
+    rows = [*best.values()][:k]
+    ids = [own.id for _, own in rows]
+    return Ranking(ids, [own.artifact_id for _, own in rows], np.array([float(count) for count, _ in rows]))
 
 
 def _check_limit(limit: int | None) -> None:
