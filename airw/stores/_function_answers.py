@@ -126,7 +126,7 @@ def _read_item(function: Name, id: str, value: object) -> Record:
     kind, text, metadata = KIND, value, dict[str, Any]()
     if isinstance(value, Artifact):
         record = _read_item(function, id, value.raw)
-        metadata = record.metadata | _read_metadata(function, id, value.metadata)
+        metadata = {**record.metadata, **_read_metadata(function, id, value.metadata)}
         return Record(id, id, kind, 0, record.text, metadata)
     if isinstance(value, Record | SearchHit):
         kind, text, metadata = value.surface_kind, value.text, _read_metadata(function, id, value.metadata)

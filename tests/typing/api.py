@@ -1,7 +1,7 @@
 """Uses of the public names for mypy and pyright; nothing runs this file."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, assert_type
+from typing import Any, assert_type
 
 import airw
 from airw import (
@@ -38,9 +38,6 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.tools import Tool, discover_tool, read_tool, walk_tool
 from airw.values import Direction, Floats, Ranking
 from airw.values.filters import Filter
-
-if TYPE_CHECKING:
-    from langchain_core.vectorstores import VectorStore
 
 
 class WalkedStore:
@@ -136,7 +133,7 @@ async def read(ids: Sequence[str]) -> list[str | None]:
     return [None for _ in ids]
 
 
-async def corpora_of_others(store: "VectorStore") -> None:
+async def corpora_of_others(store: Any) -> None:
     adapted = adapt(search=find, get=read, name="wiki")
     assert_type(adapted, Corpus[Any])
     assert_type(await search(adapted, "keys"), list[SearchHit])
