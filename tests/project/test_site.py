@@ -1,4 +1,4 @@
-"""The site of the documentation: complete, without warnings and without requests to elsewhere.
+"""The site of the documentation is complete, and requests nothing from elsewhere.
 
 It is built once, as `make docs` builds it, and looked at in a real browser.
 """

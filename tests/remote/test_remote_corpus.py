@@ -346,7 +346,7 @@ def test_a_token_is_shown_nowhere():
 
 
 async def test_long_texts_are_embedded_in_smaller_batches():
-    """A hundred characters of this script are 300 bytes, so a batch of 256 texts is too long for the server."""
+    """A character of this script is three bytes, so 256 texts are too long."""
     limits = ServingLimits(max_body=20_000)
     async with notes() as corpus, use_remotely(corpus, limits=limits) as ([remote], requests):
         texts = [f"{at} {'鍵' * 100}" for at in range(256)]
