@@ -67,6 +67,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (errors.DiscoveryError, 502),
     (errors.StoreError, 503),
     (errors.PolicyError, 400),
+    (errors.WalkNotExtendable, 400),
     (errors.ArgumentError, 400),
     (errors.FilterError, 400),
     (errors.SourceError, 400),
