@@ -11,14 +11,7 @@ from airw.serving import app
 from airw.serving.problems import describe_problem, status_of
 from tests.support.served import client, notes, serve_notes
 
-OF_NO_REQUEST = {
-    "AirwError",
-    "ChatBudgetSpent",
-    "ChatError",
-    "ChatUnavailable",
-    "UnknownFieldWarning",
-    "WalkNotExtendable",
-}
+OF_NO_REQUEST = {"AirwError", "ChatBudgetSpent", "ChatError", "ChatUnavailable", "UnknownFieldWarning"}
 
 
 @pytest.mark.parametrize("name", sorted(set(errors.__all__) - OF_NO_REQUEST))
