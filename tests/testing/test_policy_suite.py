@@ -761,7 +761,7 @@ async def test_without_a_corpus_or_a_factory_their_cases_are_left_out():
     assert {need for case in suite.cases for need in case.needs} == set()
     report = await suite.run()
     left_out = [outcome.name for outcome in report.outcomes if outcome.status == "left out"]
-    assert len(left_out) == len(report.outcomes) - len(suite.cases) == 6
+    assert len(left_out) == len(report.outcomes) - len(suite.cases) == 7
 
 
 async def test_each_case_opens_its_corpus_and_closes_it():
