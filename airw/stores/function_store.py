@@ -55,9 +55,9 @@ class FunctionStore:
         self._found, self._numbers = LruCache[str, Record](_MAX_FOUND), count()
         # Other code asks whether there is a method: it must not exist without its function.
         if search is not None:
-            self.search_text = self._search_text
+            self.search_text: Callable[..., Awaitable[list[Ranking]]] = self._search_text
         if neighbors is not None:
-            self.neighbors = self._neighbors
+            self.neighbors: Callable[..., Awaitable[list[list[Edge]]]] = self._neighbors
 
     async def _search_text(
         self,
