@@ -718,13 +718,13 @@ async def test_two_tasks_cannot_take_at_once(block_of):
 async def test_items_can_be_taken_only_inside_the_block(block_of):
     source = Source()
     block = block_of(source.items)
-    with pytest.raises(RuntimeError, match="inside the `async with` block"):
+    with pytest.raises(RuntimeError, match="inside the block"):
         await anext(block)
     await block.aclose()
     async with nothing_left(source), block as items:
         await anext(items)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="inside the `async with` block"):
+        with pytest.raises(RuntimeError, match="inside the block"):
             await anext(items)
     await items.aclose()
 
@@ -734,7 +734,7 @@ async def test_another_task_that_waits_when_the_block_is_left_gets_an_error():
     block = prefetch(source.items)
 
     async def wait():
-        with pytest.raises(RuntimeError, match="inside the `async with` block"):
+        with pytest.raises(RuntimeError, match="inside the block"):
             await anext(block)
 
     async with nothing_left(source), anyio.create_task_group() as group, block:
