@@ -14,6 +14,7 @@ from tests.support.commands import COMMANDS
 
 OWN_DEFAULTS = {
     "airw expand": {"surface_index": 0},
+    "airw mcp": {"host": "127.0.0.1", "port": 8000},
     "airw serve": {"host": "127.0.0.1", "port": 8000, "workers": 1},
 }
 """What only the command line has; the library has no default for it."""

@@ -417,9 +417,9 @@ class TestTheStream:
             expected, _ = await walk_all(corpus, policy=policy)
             used = []
 
-            async def in_thread(function, *arguments):
+            async def in_thread(function, *arguments, **options):
                 used.append(function)
-                return await anyio.to_thread.run_sync(function, *arguments)
+                return await anyio.to_thread.run_sync(function, *arguments, **options)
 
             monkeypatch.setattr(concurrency, "in_thread", in_thread)
             monkeypatch.setattr(pagerank, "_OFFLOAD_ABOVE", 0)
