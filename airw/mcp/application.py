@@ -58,7 +58,7 @@ def app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with service.corpora.running(), sessions.run():
+        async with service.running(), sessions.run():
             yield
 
     routes = [Route(PATH, _Guard(service, sessions.asgi_app))]

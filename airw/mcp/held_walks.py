@@ -1,13 +1,8 @@
-"""Walks that an agent may read on, and the few of them that a server holds."""
+"""Walks that an agent may read on."""
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from secrets import token_urlsafe
-
-import anyio
 
 from airw._base.messages import one_line
-from airw.errors import ArgumentError
 from airw.mcp.calls import Report
 from airw.values import SearchHit
 from airw.walking import Walk, WalkSummary
@@ -70,61 +65,3 @@ class PagedWalk:
     def path(self, hit: SearchHit) -> list[Hashable]:
         """Return the ids of the nodes from the seed to a hit."""
         return self._walk.path(hit)
-
-
-@dataclass(frozen=True, slots=True)
-class _WaitingWalk:
-    """A walk that is held, for whom, and until when."""
-
-    walk: PagedWalk
-    owner: str
-    until: float
-
-
-class HeldWalks:
-    """The walks of a server that may go on, by token.
-
-    A token works once. Of too many walks, the one that waits longest is dropped; a walk between two parts has nothing
-    open.
-
-    Args:
-        most: How many walks are held.
-        seconds: For how long each of them is held.
-    """
-
-    def __init__(self, *, most: int = 16, seconds: float = 600.0) -> None:
-        self._most, self._seconds = most, seconds
-        self._walks: dict[str, _WaitingWalk] = {}  # the oldest first
-
-    def __len__(self) -> int:
-        """Return the number of walks that are held."""
-        return len(self._walks)
-
-    def hold(self, walk: PagedWalk, owner: str) -> str:
-        """Hold a walk of a client, and return its token."""
-        self._drop_old()
-        while len(self._walks) >= self._most:
-            del self._walks[next(iter(self._walks))]
-        token = token_urlsafe(16)
-        self._walks[token] = _WaitingWalk(walk, owner, anyio.current_time() + self._seconds)
-        return token
-
-    def take(self, token: str, owner: str) -> PagedWalk:
-        """Return the walk of a token, which is held no longer.
-
-        Raises:
-            ArgumentError: If no walk of this client is held for it.
-        """
-        self._drop_old()
-        held = self._walks.get(token)
-        if held is None or held.owner != owner:
-            raise ArgumentError(
-                "continue is no token of a walk that waits: each works once, for a few minutes; start another walk, "
-                "with a larger node_budget"
-            )
-        return self._walks.pop(token).walk
-
-    def _drop_old(self) -> None:
-        now = anyio.current_time()
-        for token in [token for token, held in self._walks.items() if held.until <= now]:
-            del self._walks[token]

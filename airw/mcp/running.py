@@ -28,7 +28,7 @@ async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = 
     """
     service = make_service(corpora, limits=limits)
     server = make_server(service)
-    async with service.corpora.running(), stdio_server() as (messages, answers):
+    async with service.running(), stdio_server() as (messages, answers):
         with _ending_at_once():
             await server.run(messages, answers, server.create_initialization_options())
 

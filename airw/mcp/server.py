@@ -1,7 +1,6 @@
 """The server of the Model Context Protocol: four tools over the corpora of a service."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +14,6 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.mcp.calls import ToolCall
 from airw.mcp.finding import find_documents, read_document
-from airw.mcp.held_walks import HeldWalks
 from airw.mcp.links import find_path
 from airw.mcp.schemas import INSTRUCTIONS, describe_tools
 from airw.mcp.walks import walk_documents
@@ -29,11 +27,11 @@ _Answer = Callable[[ToolCall], Awaitable[dict[str, Any]]]
 def make_server(service: Service) -> Server[Any]:
     """Return a server whose tools ask the corpora of a service.
 
-    The corpora should be open for as long as it runs: `async with service.corpora.running()`.
+    The corpora should be open for as long as it runs: `async with service.running()`.
     """
     tools: Mapping[str, _Answer] = {
         "discover": find_documents,
-        "traverse": partial(walk_documents, held=HeldWalks()),
+        "traverse": walk_documents,
         "read": read_document,
         "link_path": find_path,
     }

@@ -9,7 +9,7 @@ from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError
 from airw.mcp.calls import NOTE, ToolCall, quote_hit, quote_id
 from airw.mcp.finding import MOST_RESULTS
-from airw.mcp.held_walks import MOST_FOUND, HeldWalks, PagedWalk
+from airw.mcp.held_walks import MOST_FOUND, PagedWalk
 from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_query_length, take_text
 from airw.traversal import traverse
@@ -30,7 +30,7 @@ _LIMITS = Limits(max_frontier=10_000)  # a walk may be held, and then keeps its 
 _STOPS = {"timeout": "deadline"}
 
 
-async def walk_documents(call: ToolCall, held: HeldWalks) -> dict[str, Any]:
+async def walk_documents(call: ToolCall) -> dict[str, Any]:
     """Answer `traverse`: the best documents of a walk, and a token if it can go on."""
     options = call.arguments(_FIELDS)
     k = check_count("k", options.pop("k", 10), least=1, most=MOST_RESULTS)
@@ -42,8 +42,8 @@ async def walk_documents(call: ToolCall, held: HeldWalks) -> dict[str, Any]:
     else:
         if others := call.body.keys() - {"k", "node_budget", "continue"}:
             raise ArgumentError(f"traverse takes {min(others)} or continue, not both: a walk goes on as it began")
-        walk = held.take(token, call.caller.key)
-        walk.raise_limits(budget)
+        with call.service.held.take(token, PagedWalk, call.caller.key) as walk:
+            walk.raise_limits(budget)
     await walk.read(call.report)
     summary = walk.summary
     return {
@@ -51,7 +51,7 @@ async def walk_documents(call: ToolCall, held: HeldWalks) -> dict[str, Any]:
         "stopped": _STOPS.get(summary.stop, summary.stop),
         "found": summary.emitted,
         "missing": [corpus.name for corpus in summary.lost],
-        "continue": held.hold(walk, call.caller.key) if walk.has_more else None,
+        "continue": call.service.held.hold(walk, call.caller.key) if walk.has_more else None,
         "note": NOTE,
     }
 

@@ -144,6 +144,8 @@ def _describe_walks(limits: ServingLimits) -> Mapping[str, ApiSchema]:
         },
         "edges": {"description": "Send the edges and routers of the walk, too."},
         "routers": {"description": "Send the nodes without a hit, too; by default with `edges` only."},
+        "hold": {"description": "Hold the walk when it ends at a limit; the summary then has a token in `continue`."},
+        "continue": {"description": "The token of the summary of a walk that is held."},
         "best": {"description": "Send the best hits so far, this many.", "minimum": 1, "maximum": limits.max_k},
         "max_hits": {"description": "End the stream after this many hits.", "minimum": 1},
         "max_chars": {"description": "End the stream when the texts have this many characters.", "minimum": 1},
@@ -326,7 +328,9 @@ _ANSWERS: Mapping[str, ApiSchema] = {
             "stop": {"description": "Why the walk ended.", "enum": list(get_args(StopReason))},
             "left_out": {"type": "object", "additionalProperties": _COUNT},
             "truncated": _FLAG,
+            "continue": {"description": "The token with which the walk goes on; only with `hold`.", **_or_null(_TEXT)},
         },
+        optional=("continue",),
         additionalProperties=True,
     ),
 }

@@ -20,6 +20,7 @@ from airw.serving.access import Access, Token
 from airw.serving.admission import Admission
 from airw.serving.answers import UnsentAnswers
 from airw.serving.corpora import ServableCorpora, ServedCorpora
+from airw.serving.held_walks import HeldWalks
 from airw.serving.limits import ServingLimits
 from airw.serving.metrics import Metrics
 from airw.serving.middleware import answer_metrics, surround
@@ -95,7 +96,7 @@ def app(
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with service.corpora.running():
+        async with service.running():
             yield
 
     routes = _routes(service)
@@ -137,6 +138,7 @@ def make_service(
         Access(served.names, tokens, writable=writable),
         Admission(bounds, metrics),
         UnsentAnswers(bounds, metrics),
+        HeldWalks(bounds, metrics),
         folders,
         check_strings("rerankers", rerankers),
         metrics,
@@ -155,6 +157,7 @@ _ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/discover"): finding.discover,
     ("GET", "/traverse"): walks.traverse,
     ("POST", "/traverse"): walks.traverse,
+    ("POST", "/traverse/continue"): walks.continue_walk,
     ("GET", "/artifact"): artifacts.read_artifact,
     ("PUT", "/artifact"): artifacts.put_artifact,
     ("DELETE", "/artifact"): artifacts.delete_artifact,

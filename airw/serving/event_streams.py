@@ -1,7 +1,7 @@
 """`sse`: a walk as a stream of server-sent events, written while the walk goes on."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -27,6 +27,7 @@ from airw.serving.service import answer_error, log_failure
 from airw.serving.stream_budgets import StreamBudget
 from airw.serving.stream_messages import DiscoveryMessages, Message, Messages, WalkMessages
 from airw.serving.ui_messages import UI_HEADERS, encode_ui_message, wants_ui_messages
+from airw.serving.walk_keeper import WalkKeeper
 from airw.walking import Walk
 
 END = "end"
@@ -101,7 +102,15 @@ def sse(
     )
 
 
-def to_messages(stream: object, *, edges: bool, routers: bool, best: int | None, budget: StreamBudget) -> Messages:
+def to_messages(
+    stream: object,
+    *,
+    edges: bool,
+    routers: bool,
+    best: int | None,
+    budget: StreamBudget,
+    keeper: WalkKeeper | None = None,
+) -> Messages:
     """Return the messages of a walk or a discovery.
 
     Raises:
@@ -116,7 +125,7 @@ def to_messages(stream: object, *, edges: bool, routers: bool, best: int | None,
         if not budget.is_unlimited:
             raise ArgumentError("best sends whole lists of hits, so it takes no budget; leave out one of both")
     if isinstance(stream, Walk):
-        return WalkMessages(stream, edges=edges, routers=routers, best=best, budget=budget)
+        return WalkMessages(stream, edges=edges, routers=routers, best=best, budget=budget, keeper=keeper)
     if edges or best is not None or not budget.is_unlimited:
         raise ArgumentError("edges, best and budgets are for walks; a discovery has k and max_k")
     return DiscoveryMessages(stream)
@@ -126,7 +135,7 @@ class EventStream(Response):
     """The response that `sse` returns.
 
     Args:
-        messages: What to send.
+        messages: What to send, in a block of its own.
         heartbeat: The number of seconds without an event after which a comment is sent.
         max_stall: The number of seconds that the client may take no data.
         admit: Returns a block in which the stream may run; it raises an error if it may not.
@@ -138,7 +147,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        messages: Messages,
+        messages: AbstractAsyncContextManager[Messages],
         *,
         heartbeat: float,
         max_stall: float,
@@ -149,7 +158,7 @@ class EventStream(Response):
         # Not the constructor of `Response`, which would count the bytes of a body.
         self.status_code: int = 200
         self.background: None = None
-        self.messages: Messages = messages
+        self.messages: AbstractAsyncContextManager[Messages] = messages
         self.heartbeat: float = heartbeat
         self.max_stall: float = max_stall
         self.hide: Callable[[Any], Any] = hide
@@ -224,7 +233,8 @@ class _Sending:
         self._send, self._record = send, record
         self._turn = anyio.Lock(fast_acquire=True)
         self._has_started = False
-        self._count = 0  # messages so far
+        self._count = 0  # messages so far, those of earlier streams included
+        self._messages: Messages | None = None
         self._last_sent = anyio.current_time()
 
     async def run(self, receive: Receive) -> None:
@@ -246,7 +256,7 @@ class _Sending:
                 except Exception as error:  # noqa: BLE001 - raised below, and not as a group
                     failure, stop = error, "failed"
                 group.cancel_scope.cancel()
-        if self._stream.messages.stop is not None and stop is not None:
+        if self._messages is not None and self._messages.stop is not None and stop is not None:
             self._record.stop = stop
         if failure is not None:
             raise failure
@@ -269,6 +279,7 @@ class _Sending:
         """Send everything; return why the walk ended, if there is one."""
         try:
             async with self._stream.messages as messages:
+                self._messages, self._count = messages, messages.earlier
                 return await self._send_messages(messages)
         except ClientGone:
             raise

@@ -33,6 +33,10 @@ class ServingLimits:
     max_unsent_per_client    those of one token, or without tokens of one address
     max_streams              streams at the same time
     max_streams_per_client   streams of one token at the same time, or without tokens of one address
+    max_held_walks           walks that wait for their clients to go on; of too many, the oldest is dropped
+    max_held_per_client      those of one client
+    max_held_nodes           nodes that such a walk has found at most; larger ones are not held
+    max_hold                 seconds for which one is held
     heartbeat                seconds without an event after which a stream sends a comment
     max_stall                seconds that a client may take no data before its stream or answer is cut
     ```
@@ -65,6 +69,10 @@ class ServingLimits:
     max_unsent_per_client: int = 128_000_000
     max_streams: int = 256
     max_streams_per_client: int = 32
+    max_held_walks: int = 64
+    max_held_per_client: int = 16
+    max_held_nodes: int = 20_000
+    max_hold: float = 300.0
     heartbeat: float = 15.0
     max_stall: float = 60.0
 

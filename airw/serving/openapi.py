@@ -37,6 +37,7 @@ _ERRORS: Mapping[int, str] = {
     405: "The path has no such method.",
     408: "The body did not arrive in time.",
     409: "Another writer is busy; try again.",
+    410: "The server does not hold this walk, or no longer; start another one with the larger limits.",
     413: "The body or the answer is too large.",
     421: "The server does not answer under this host name.",
     429: "The server has too much to do; try again later.",
@@ -76,6 +77,7 @@ class ApiOperation:
         one_of: Fields of which exactly one must be there.
         others: Other statuses with their descriptions; their answers are as those of 200.
         is_stream: True if it answers with events, and takes the header `Last-Event-ID`.
+        goes_on: True if it goes on with a walk that the server holds.
     """
 
     method: str
@@ -90,6 +92,7 @@ class ApiOperation:
     one_of: tuple[str, ...] = ()
     others: Mapping[int, str] | None = None
     is_stream: bool = False
+    goes_on: bool = False
 
 
 _CORPUS = {"corpus": "notes"}
@@ -137,6 +140,17 @@ OPERATIONS: tuple[ApiOperation, ...] = (
         answers={EVENT_STREAM: "WalkEvent"},
         example=_WALK,
         is_stream=True,
+    ),
+    ApiOperation(
+        method="post",
+        path="/traverse/continue",
+        summary="Go on with a walk that ended at a limit, with larger limits; only the further events are sent.",
+        fields=walks.CONTINUE_FIELDS,
+        required=("continue",),
+        answers={EVENT_STREAM: "WalkEvent"},
+        example={"continue": "the-token-of-the-summary", "node_budget": 64},
+        is_stream=True,
+        goes_on=True,
     ),
     ApiOperation(
         method="get",
@@ -395,4 +409,6 @@ def _errors_of(operation: ApiOperation, *, needs_token: bool) -> list[int]:
         statuses.add(408)
     if operation.writes:
         statuses.add(409)
+    if operation.goes_on:
+        statuses.add(410)
     return sorted(statuses)

@@ -47,6 +47,10 @@ class DeadlinePassed(AirwError):
     """The request took longer than its deadline."""
 
 
+class WalkNotHeld(errors.WalkNotExtendable):
+    """The server does not hold this walk, or no longer."""
+
+
 # The first class that fits decides, so the special ones come first.
 _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (BodyTooLarge, 413),
@@ -55,6 +59,7 @@ _STATUSES: tuple[tuple[type[AirwError], int], ...] = (
     (BodyTooSlow, 408),
     (DeadlinePassed, 504),
     (ServerStopping, 503),
+    (WalkNotHeld, 410),
     (errors.StoreBusy, 409),
     (errors.CorpusNotFound, 404),
     (errors.NoLedgerEntry, 404),

@@ -1,8 +1,8 @@
 """A server's parts in one place, and the way of each request through them."""
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from airw.serving.bodies import (
 )
 from airw.serving.corpora import ServedCorpora
 from airw.serving.ending import Ending
+from airw.serving.held_walks import HeldWalks
 from airw.serving.limits import ServingLimits
 from airw.serving.logs import LOGGER, record_of
 from airw.serving.metrics import Metrics
@@ -52,6 +53,7 @@ class Service:
         access: Finds out who calls.
         admission: Bounds what runs at the same time.
         unsent: Bounds what clients have not read yet.
+        held: The walks that clients may go on with.
         roots: The folders whose files may be disclosed, as absolute paths.
         rerankers: The values of `rerank` that clients may choose.
         metrics: The numbers of this server.
@@ -63,10 +65,17 @@ class Service:
     access: Access
     admission: Admission
     unsent: UnsentAnswers
+    held: HeldWalks
     roots: Sequence[Path] = ()
     rerankers: Sequence[str] = ()
     metrics: Metrics = field(default_factory=Metrics)
     ending: Ending = field(default_factory=Ending)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open corpora and hold walks inside the block; close and drop them after it."""
+        async with self.corpora.running(), self.held.running():
+            yield
 
 
 @dataclass(frozen=True, slots=True, eq=False)

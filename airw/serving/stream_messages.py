@@ -1,7 +1,9 @@
 """What a stream tells its client: the messages of a walk, and those of a discovery."""
 
 from collections.abc import Callable, Hashable
+from copy import copy
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -9,8 +11,11 @@ from airw._base.concurrency import offload_if
 from airw._base.json import json_clean
 from airw.discovery import DiscoveryResult, SourceAnswered
 from airw.discovery.discovery import DiscoveryStream
+from airw.errors import StoreError
 from airw.serving.best_hits import BestHits
+from airw.serving.problems import WalkNotHeld
 from airw.serving.stream_budgets import BudgetCount, StreamBudget
+from airw.serving.walk_keeper import WalkKeeper
 from airw.values import SearchHit
 from airw.walking import Walk
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
@@ -54,6 +59,11 @@ class Messages(Protocol):
         """Why the walk ended; `None` if it goes on, or if there is none."""
         ...
 
+    @property
+    def earlier(self) -> int:
+        """The number of messages that earlier streams of the same walk have sent."""
+        ...
+
 
 class WalkMessages:
     """The messages of a walk; nothing runs before the first request.
@@ -64,10 +74,26 @@ class WalkMessages:
         routers: Send the nodes without a hit, too.
         best: Send the best so many hits whenever they change, instead of each hit.
         budget: The budgets of the stream.
+        keeper: Holds the walk when it has ended at a limit. The summary then has the token in `continue`.
     """
 
-    def __init__(self, walk: Walk, *, edges: bool, routers: bool, best: int | None, budget: StreamBudget) -> None:
-        self._walk, self._routers = walk, routers
+    def __init__(
+        self,
+        walk: Walk,
+        *,
+        edges: bool,
+        routers: bool,
+        best: int | None,
+        budget: StreamBudget,
+        keeper: WalkKeeper | None = None,
+    ) -> None:
+        self._walk, self._routers, self._keeper = walk, routers, keeper
+        self._token: str | None = None
+        self._stop: str | None = None
+        self._is_further = False  # True until a walk that goes on has given its first message
+        self._waiting = 0  # the nodes of the frontier when the last step ended
+        self.earlier: int = 0
+        self._read_count = 0  # without the summary, whose id is no number
         self._events = walk.events(edges=edges)
         self._best = None if best is None else BestHits(best)
         self._size = best or 0
@@ -77,6 +103,7 @@ class WalkMessages:
         # The hits that were sent, by their identity as objects, each with its place and the id of its node.
         self._sent: dict[int, _SentHit] = {}
         self._by_surface: dict[Hashable, _SentHit] = {}
+        self._indexed = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -84,10 +111,48 @@ class WalkMessages:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._walk.aclose()
+        if self._stop is None:  # else it has ended, and may go on by now
+            await self._walk.aclose()
+
+    def go_on(self, **raised: Any) -> "WalkMessages":
+        """Return the further messages of a walk that has ended, with larger limits.
+
+        The limits are those of `Walk.extend`.
+
+        Raises:
+            ArgumentError: If a limit is lower than before.
+            WalkNotExtendable: If the walk cannot go on.
+        """
+        self._walk.extend(**raised)
+        if self._keeper is not None:
+            self._keeper.note_raised(raised)
+        further = copy(self)  # it goes on with the same records of what was sent
+        further.begin_stream()
+        return further
+
+    def begin_stream(self) -> None:
+        """Begin the next stream of the same walk."""
+        self._token, self._stop, self._is_further, self.earlier = None, None, True, self._read_count
 
     async def read(self) -> list[Message]:
-        """Return the messages that are ready, at least one; the summary is the last."""
+        """Return the messages that are ready, at least one; the summary is the last.
+
+        Raises:
+            WalkNotHeld: If the store of a walk that goes on fails at once: its corpus was closed or replaced.
+        """
+        try:
+            messages = await self._read()
+        except StoreError as error:
+            if not self._is_further:
+                raise
+            raise WalkNotHeld(
+                f"the walk cannot go on, as its corpus has failed ({error}); start another walk"
+            ) from error
+        self._is_further = False
+        self._read_count += len(messages) - messages[-1].is_last
+        return messages
+
+    async def _read(self) -> list[Message]:
         while True:
             events = await self._events.read_batch()
             # Without an event, the walk was closed from outside.
@@ -99,6 +164,7 @@ class WalkMessages:
             if has_ended:
                 weight = 1 + 0.2 * len(self._sent)
                 messages += await offload_if(weight > _LONG_RANKING, self._correct_best)
+                self._note_end()
                 messages.append(Message("summary", self._summarize, is_last=True, weight=weight))
             if messages:
                 return messages
@@ -106,7 +172,15 @@ class WalkMessages:
     @property
     def stop(self) -> str | None:
         """Why the walk ended."""
-        return None if self._walk.summary is None else self._walk.summary.stop
+        summary = self._walk.summary
+        return self._stop or (None if summary is None else summary.stop)
+
+    def _note_end(self) -> None:
+        summary = self._walk.summary
+        assert summary is not None  # noqa: S101 - for the type checker
+        self._stop = summary.stop
+        if self._keeper is not None:
+            self._token = self._keeper.keep(self, summary, waiting=self._waiting)
 
     def _to_messages(self, events: list[WalkEvent]) -> list[Message]:
         messages, hits = [], []
@@ -121,6 +195,7 @@ class WalkMessages:
                 if self._count.ended_by is not None:
                     break
             elif isinstance(event, StepDone):
+                self._waiting = event.waiting
                 messages.append(Message("progress", event.to_dict))
             elif isinstance(event, EdgeFound):
                 messages.append(Message("edge", event.to_dict, weight=0.1))
@@ -157,9 +232,9 @@ class WalkMessages:
         return found or self._index_surfaces().get(_surface_of(hit))
 
     def _index_surfaces(self) -> dict[Hashable, "_SentHit"]:
-        if not self._by_surface and self._sent:
-            for sent in self._sent.values():
-                self._by_surface.setdefault(_surface_of(sent.hit), sent)
+        for sent in islice(self._sent.values(), self._indexed, None):  # a walk that goes on has new ones
+            self._by_surface.setdefault(_surface_of(sent.hit), sent)
+        self._indexed = len(self._sent)
         return self._by_surface
 
     def _summarize(self) -> dict[str, Any]:
@@ -171,6 +246,8 @@ class WalkMessages:
             if sent is not None:
                 ranking.append(_rank_entry(hit, sent))
         facts = {} if summary is None else summary.to_dict()
+        if self._keeper is not None:
+            facts["continue"] = self._token
         return {"type": "summary", **facts, "hits": len(self._sent), "budget": self._count.ended_by, "ranking": ranking}
 
 
@@ -231,6 +308,7 @@ class DiscoveryMessages:
 
     def __init__(self, stream: DiscoveryStream) -> None:
         self._stream = stream
+        self.earlier: int = 0
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()

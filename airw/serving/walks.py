@@ -1,6 +1,7 @@
-"""The endpoint `GET|POST /traverse`: walks whose hits are sent as they are committed."""
+"""The endpoints of walks, whose hits are sent as they are committed."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
 from functools import partial
 from types import NoneType
@@ -19,7 +20,8 @@ from airw.serving.event_streams import EventStream, to_messages
 from airw.serving.queries import check_most, check_query_length, read_policy, take_corpora, take_text
 from airw.serving.service import ApiCall
 from airw.serving.stream_budgets import StreamBudget
-from airw.serving.stream_messages import Messages
+from airw.serving.stream_messages import Messages, WalkMessages
+from airw.serving.walk_keeper import WalkKeeper
 from airw.traversal import traverse as walk_corpus
 from airw.values import Limits
 from airw.walking import WalkPolicy
@@ -35,12 +37,21 @@ TRAVERSE_FIELDS: FieldKinds = {
     "limits": (dict, NoneType),
     "edges": bool,
     "routers": bool,
+    "hold": bool,
     "best": (int, NoneType),
     "max_hits": (int, NoneType),
     "max_chars": (int, NoneType),
     "max_tokens": (int, NoneType),
 }
 """The fields of a request; `query` and one of `corpus` and `corpora` are needed."""
+
+CONTINUE_FIELDS: FieldKinds = {
+    "continue": str,
+    "node_budget": int,
+    "max_depth": (int, NoneType),
+    "timeout": (float, NoneType),
+}
+"""The fields of a request to go on with a walk; `continue` is needed."""
 
 _LIMITS = Limits()
 _BUDGETS = tuple(field.name for field in fields(StreamBudget))
@@ -60,18 +71,43 @@ async def traverse(call: ApiCall) -> Response:
     limits = _read_limits(options.pop("limits", None))
     spec = options.pop("policy", None)
     policy = None if spec is None else read_policy(call, spec)
+    is_held = options.pop("hold", False)
     corpus = await _open(call, names)
     policy = policies.default_policy(corpus) if policy is None else policy
-    walk = walk_corpus(
-        query,
-        corpus,
-        policy=policy,
-        max_depth=_choose_depth(call, policy, options),
-        node_budget=options.get("node_budget", min(64, most)),
-        timeout=call.timeout(),
-        limits=limits,
-    )
-    return _stream(call, to_messages(walk, edges=edges, routers=routers, best=best, budget=budget))
+    bounds = {
+        "max_depth": _choose_depth(call, policy, options),
+        "node_budget": options.get("node_budget", min(64, most)),
+        "timeout": call.timeout(),
+    }
+    walk = walk_corpus(query, corpus, policy=policy, limits=limits, **bounds)
+    keeper = None
+    if is_held and not limits.count_beyond_limits:  # what lies beyond was asked for, and would be asked again
+        may_deepen, owner, service = not policy.keeps_frontier, _client_of(call), call.service
+        keeper = WalkKeeper(service.held, service.limits, owner=owner, bounds=bounds, can_go_deeper=may_deepen)
+    return _stream(call, to_messages(walk, edges=edges, routers=routers, best=best, budget=budget, keeper=keeper))
+
+
+async def continue_walk(call: ApiCall) -> Response:
+    """Answer `/traverse/continue`: the further events of a held walk, with larger limits."""
+    raised = call.fields(CONTINUE_FIELDS, of="/traverse/continue")
+    token = take_text(raised, "continue")
+    most = call.service.limits
+    check_most("node_budget", raised.get("node_budget"), most.max_node_budget)
+    check_most("max_depth", raised.get("max_depth"), most.max_hops)
+    if "max_depth" in raised and raised["max_depth"] is None:
+        raised["max_depth"] = most.max_hops
+    if "timeout" in raised:
+        raised["timeout"] = call.timeout()
+    return _stream(call, _go_on(call, token, raised))
+
+
+@asynccontextmanager
+async def _go_on(call: ApiCall, token: str, raised: Mapping[str, Any]) -> AsyncIterator[Messages]:
+    """Yield the further messages of a walk; a mistake does not use up the token."""
+    with call.service.held.take(token, WalkMessages, _client_of(call)) as waiting:
+        further = waiting.go_on(**raised)
+    async with further:
+        yield further
 
 
 def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
@@ -79,8 +115,8 @@ def stream_discovery(call: ApiCall, stream: DiscoveryStream) -> Response:
     return _stream(call, to_messages(stream, edges=False, routers=False, best=None, budget=StreamBudget()))
 
 
-def _stream(call: ApiCall, messages: Messages) -> Response:
-    service, client = call.service, client_of(call.caller, call.request.scope)
+def _stream(call: ApiCall, messages: AbstractAsyncContextManager[Messages]) -> Response:
+    service, client = call.service, _client_of(call)
     return EventStream(
         messages,
         heartbeat=service.limits.heartbeat,
@@ -89,6 +125,10 @@ def _stream(call: ApiCall, messages: Messages) -> Response:
         hide=call.hide_paths,
         ending=service.ending,
     )
+
+
+def _client_of(call: ApiCall) -> str:
+    return client_of(call.caller, call.request.scope)
 
 
 async def _open(call: ApiCall, names: str | list[str]) -> Any:

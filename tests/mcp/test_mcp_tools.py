@@ -7,8 +7,6 @@ import anyio
 import jsonschema
 import pytest
 
-from airw.errors import ArgumentError
-from airw.mcp.held_walks import HeldWalks
 from airw.serving import ServingLimits, Token
 from airw.testing import run_on_virtual_clock
 from tests.support.agents import ask, connect, fail
@@ -237,20 +235,6 @@ def test_a_deadline_of_the_other_tools_is_an_error_that_says_so():
     assert searched == "no source answered: chain: TimeoutError: no answer within 2.7 s"
     for message in others:
         assert message == "the request took longer than 3 seconds; ask for less, or allow more time"
-
-
-async def test_held_walks_are_few_and_end():
-    held = HeldWalks(most=2)
-    tokens = [held.hold(object(), "ada") for _ in range(3)]
-    assert len(held) == 2
-    for token, owner in [(tokens[0], "ada"), (tokens[1], "bob")]:
-        with pytest.raises(ArgumentError, match="works once"):
-            held.take(token, owner)
-    assert held.take(tokens[1], "ada")
-    ended = HeldWalks(seconds=0.0)
-    token = ended.hold(object(), "")
-    with pytest.raises(ArgumentError):
-        ended.take(token, "")
 
 
 async def test_limits_of_the_server_hold(notes):

@@ -12,12 +12,14 @@ from airw import errors
 from airw.serving import ServingLimits, Token, app
 from airw.serving.openapi import OPERATIONS
 from airw.serving.problems import status_of
+from tests.support.event_streams import parse_events
 from tests.support.served import client, notes, serve_notes
 
 pytestmark = pytest.mark.asyncio_only  # what a document says does not depend on the event loop
 
 JSON, EVENTS = "application/json", "text/event-stream"
 LABELS = [f"{operation.method.upper()} {operation.path}" for operation in OPERATIONS]
+WALK = {"corpus": "notes", "query": "signing keys", "node_budget": 1}
 TOKEN = "correct-horse-battery"
 
 
@@ -125,6 +127,9 @@ async def test_each_example_is_answered_as_described(label, document):
     body = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
     query = {each["name"]: each["example"] for each in operation.get("parameters", ()) if "example" in each}
     async with serve_notes(writable=["notes"]) as asking:
+        if body and "continue" in body:
+            walk = await asking.post("/traverse", json={**WALK, "hold": True})
+            body["continue"] = parse_events(walk.content)[-1].data["continue"]
         answer = await asking.request(method, path.format(method="ledger"), json=body, params=query)
     assert answer.status_code == 200, answer.text
     media_type = answer.headers["content-type"].partition(";")[0]

@@ -101,7 +101,7 @@ def test_a_server_keeps_to_its_document(schema, method, path):
     checks, operation = [CHECKS.get_one(name) for name in CHECKED], schema[path][method]
     has_fields = bool(operation.body or operation.query)
     allowed = ask(operation, GenerationMode.POSITIVE, checks, EXAMPLES if has_fields else 3)
-    assert allowed[200] > 0, allowed
+    assert allowed[200 if path != "/traverse/continue" else 410] > 0, allowed  # no token is drawn
     if has_fields:
         forbidden = ask(operation, GenerationMode.NEGATIVE, checks, EXAMPLES)
         assert forbidden[400] > 0, forbidden

@@ -15,7 +15,7 @@ from tests.support.serve_command import run_serve
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"```sh\n(curl [^`]*)```\n\n```text\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"```sh\n((?:curl |token=)[^`]*)```\n\n```text\n(.*?)```", re.DOTALL)
 
 
 def test_the_table_of_limits_has_each_limit_with_its_default():
@@ -32,7 +32,7 @@ def test_each_command_of_the_page_answers_as_the_page_says(tmp_path, monkeypatch
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
     assert main(["build", str(ROOT / "examples/data/eips"), "--embedder", "light"]) == 0
     blocks = BLOCK.findall(PAGE)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     with run_serve("eips", "--write", "eips") as server:
         for command, expected in blocks:
             here = command.replace("http://127.0.0.1:8000/", server.url)

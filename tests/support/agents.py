@@ -12,7 +12,7 @@ from airw.serving.application import make_service
 async def connect(*corpora, mode="legacy", **options):
     """Yield a client of the tools of corpora; `legacy` sends messages, `auto` makes calls."""
     service = make_service(list(corpora), **options)
-    async with service.corpora.running(), Client(make_server(service), mode=mode) as client:
+    async with service.running(), Client(make_server(service), mode=mode) as client:
         yield client
 
 
