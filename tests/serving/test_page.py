@@ -7,7 +7,7 @@ import json
 import math
 from contextlib import contextmanager
 from dataclasses import replace
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 import httpx
@@ -306,6 +306,60 @@ def test_each_control_has_a_name_and_news_are_polite(browser):
         assert said[0].startswith("Walking")
         assert said[-1].startswith("Ended")
         assert len(said) <= 5
+
+
+def go_on(browser):
+    """Press *Go on*, and wait until the walk has ended again."""
+    browser.find_element(By.ID, "further").click()
+    await_end(browser)
+
+
+def count_of(browser, kind):
+    return browser.execute_script("return document.querySelectorAll(arguments[0]).length", f"#nodes circle.{kind}")
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "after", "counts"),
+    [("node_budget", 4, "8", (4, 8)), ("max_depth", 2, "3", (3, 4))],
+)
+def test_a_walk_that_ended_at_a_limit_goes_on_in_the_same_drawing(browser, limit, before, after, counts):
+    policy = {"policy": "link-walk", "params": json.dumps({"roots": ["n0"], "max_depth": None})}
+    corpus = make_notes()
+    with page_of(browser, corpus) as address:
+        follow(browser, link_to(address, **policy, **{limit: before}))
+        browser.execute_script("window.first = document.querySelector('#hits > li')")
+        assert (len(titles(browser)), count_of(browser, "hit")) == (counts[0], counts[0])
+        calls = corpus.store.calls.total()
+        go_on(browser)
+        further = corpus.store.calls.total() - calls
+        assert (len(titles(browser)), count_of(browser, "hit")) == (counts[1], counts[1])
+        assert browser.execute_script("return first.isConnected")
+        assert browser.find_element(By.ID, limit).get_attribute("value") == after
+        in_parts = titles(browser)
+        follow(browser, link_to(address, **policy, **{limit: after}))
+        assert titles(browser) == in_parts
+        assert further < corpus.store.calls.total() - calls - further  # a new walk asks for what the page has
+        assert [path for path in (urlsplit(each).path for each in requests(browser)) if "traverse" in path] == [
+            "/traverse",
+            "/traverse/continue",
+            "/traverse",
+        ]
+
+
+def test_a_walk_that_the_server_no_longer_holds_is_walked_again(browser):
+    policy = {"policy": "link-walk", "params": json.dumps({"roots": ["n0"], "max_depth": None})}
+    with page_of(browser, make_notes(), limits=ServingLimits(max_hold=0.1)) as address:
+        follow(browser, link_to(address, **policy, node_budget=2))
+        wait_until(lambda: "airw_walks_held 0" in httpx.get(f"{address}metrics").text)
+        go_on(browser)
+        assert not browser.find_element(By.ID, "problem").is_displayed()
+        assert (len(titles(browser)), count_of(browser, "hit")) == (4, 4)
+
+
+def test_a_walk_that_ended_by_itself_has_no_button_to_go_on(browser):
+    with page_of(browser, make_notes(size=3)) as address:
+        follow(browser, link_to(address, node_budget=50))
+        assert not browser.find_element(By.ID, "further").is_displayed()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

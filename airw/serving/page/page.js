@@ -22,7 +22,7 @@ const headers = () => {
 };
 const drawing = new Drawing(byId("drawing"), byId("caption"), showHit);
 export const hits = new HitList(byId("hits"), byId("unlisted"), key => drawing.highlight(key));
-let running = null, lastSpoken = 0, heartbeat = 15;
+let running = null, lastSpoken = 0, heartbeat = 15, waiting = null; // a walk that may go on
 
 function showHit(key) {
   const item = [...byId("hits").children].find(each => each.dataset.key === key);
@@ -41,7 +41,7 @@ function complain(text) {
   const problem = byId("problem");
   problem.textContent = clean(text, 600);
   problem.hidden = !text;
-  byId("again").hidden = true;
+  byId("again").hidden = byId("further").hidden = true;
 }
 function askForToken(isWrong) {
   byId("token-form").hidden = false;
@@ -120,7 +120,8 @@ function readForm() {
     }
   }
   return {
-    query: query.value, ...(names.length === 1 ? { corpus: names[0] } : { corpora: names }), policy, edges: true,
+    query: query.value, ...(names.length === 1 ? { corpus: names[0] } : { corpora: names }), policy,
+    edges: true, hold: true,
     node_budget: number("node_budget"), timeout: number("timeout"),
     ...(byId("max_depth").value === "" ? {} : { max_depth: number("max_depth") }),
   };
@@ -135,9 +136,28 @@ async function walk() {
     complain(error.message);
     return;
   }
-  const control = running = new AbortController(), { signal } = control;
+  await begin(request);
+}
+async function begin(request) {
   hits.clear();
   drawing.clear();
+  await run("traverse", request, request);
+}
+/** Go on with the walk that waits, in the same list and drawing; walk again if the server no longer holds it. */
+async function goOn() {
+  const { token, limit, request } = waiting, asked = Number(byId(limit).value);
+  const before = request[limit] ?? waiting.depth;
+  const raised = asked > before ? asked : limit === "max_depth" ? before + 1 : 2 * before;
+  const larger = { ...request, [limit]: Math.min(raised, Number(byId(limit).max) || raised) };
+  byId(limit).value = larger[limit];
+  query.focus({ preventScroll: true }); // the button goes
+  complain("");
+  await run("traverse/continue", { continue: token, [limit]: larger[limit] }, larger);
+}
+/** Show the events of a request: `request` is sent, and `whole` starts the same walk from the beginning. */
+async function run(path, request, whole) {
+  const control = running = new AbortController(), { signal } = control;
+  waiting = null;
   picture.hidden = stop.hidden = false;
   document.body.classList.add("walking");
   show("Walking …", { isSpoken: true });
@@ -146,15 +166,16 @@ async function walk() {
   try {
     const options = { headers: headers(), signal, onBreak, heartbeat };
     let begun = performance.now();
-    for await (const event of readWalk(addressOf("traverse"), request, options)) {
+    for await (const event of readWalk(addressOf(path), request, options)) {
       if (!document.hidden && performance.now() - begun > SLICE) {
         await nextFrame();
         begun = performance.now();
       }
       if (signal.aborted) break;
-      handle(event);
+      handle(event, whole);
     }
   } catch (error) {
+    if (error.status === 410 && running === control) return begin(whole);
     if (!signal.aborted) fail(error);
   }
   if (running !== control) return; // another walk has started
@@ -170,7 +191,7 @@ const nextFrame = () => new Promise(resolve => {
   requestAnimationFrame(resolve);
   setTimeout(resolve, 100);
 });
-function handle({ name, data }) {
+function handle({ name, data }, whole) {
   if (name === "hit" || name === "router") {
     hits.add(data);
     drawing.commit(data);
@@ -179,10 +200,10 @@ function handle({ name, data }) {
   else if (name === "progress") {
     const parts = [count(hits.size, "hit"), `step ${data.step}`, `${count(data.edges, "link")} read`];
     show(`Walking: ${parts.join(", ")}, ${data.waiting.toLocaleString("en")} waiting …`);
-  } else if (name === "summary") finish(data);
+  } else if (name === "summary") finish(data, whole);
   else if (name === "error") fail(new Refused(data.status, data.detail));
 }
-function finish(summary) {
+function finish(summary, whole) {
   if (summary.ranking) hits.rank(summary.ranking);
   const { stop: reason, emitted, seconds, steps, edges, left_out = {} } = summary;
   const left = Object.entries(left_out).map(([limit, number]) => `${number.toLocaleString("en")} by ${limit}`);
@@ -194,6 +215,10 @@ function finish(summary) {
   if (left.length) parts.push(`Left out: ${more}${left.join(", ")}.`);
   show(parts.join(" "), { isSpoken: true });
   if (lost.length) complain(`Without an answer: ${lost.join(", ")}. The hits are those of the other corpora.`);
+  if (!summary.continue) return;
+  const limit = reason === "exhausted" ? "max_depth" : reason;
+  waiting = { token: summary.continue, limit, request: whole, depth: summary.depth };
+  byId("further").hidden = false;
 }
 function fail(error) {
   if (error.status === 401) askForToken(Boolean(headers().Authorization));
@@ -211,6 +236,7 @@ byId("again").addEventListener("click", () => {
   query.focus({ preventScroll: true }); // the button goes
   form.requestSubmit();
 });
+byId("further").addEventListener("click", goOn);
 stop.addEventListener("click", () => running?.abort());
 byId("copy").addEventListener("click", copyLink);
 byId("forget").addEventListener("click", () => { sessionStorage.removeItem(tokenPlace); location.reload(); });
