@@ -1,10 +1,14 @@
-"""Signatures and checks for functions that take their options as `**options`."""
+"""Signatures and checks for functions that take their options as `**options`, and functions made of others."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+T = TypeVar("T")
+Made = TypeVar("Made")
 
 
 def shows_options(options: type, defaults: Mapping[str, Any]) -> Callable[[F], F]:
@@ -53,3 +57,18 @@ def check_option_names(verb: str, names: Collection[str], known: Collection[str]
             similar = get_close_matches(name, known, 1)
             hint = f"; did you mean {similar[0]!r}?" if similar else ""
             raise TypeError(f"{verb}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def convert_result(function: Callable[P, T], convert: Callable[[T], Made]) -> Callable[P, Made]:
+    """Return a function that converts what another one returns.
+
+    Example:
+        >>> convert_result(range, list)(3)
+        [0, 1, 2]
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> Made:
+        return convert(function(*args, **options))
+
+    return call

@@ -1,39 +1,28 @@
-"""What the retrievers of frameworks ask airw: one verb, in corpora that stay open."""
+"""Corpora that stay open for the retrievers of frameworks, and their answers as documents."""
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import EllipsisType
 from typing import Any, TypeAlias
 
 import anyio
 
 from airw._base.background import run, run_from_loop
-from airw._base.checks import check_count, check_number, check_strings
+from airw._base.checks import check_number
 from airw._base.concurrency import map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw._base.signatures import check_option_names
-from airw.corpora import locate, open_corpus, search
-from airw.discovery import Disclosure, DiscoverOptions, FederatedCorpus, discover
+from airw.corpora import locate, open_corpus
+from airw.discovery import Disclosure, FederatedCorpus
 from airw.errors import AirwError, ArgumentError
-from airw.retrieval import SearchOptions, SearchQuery, check_corpus
+from airw.retrieval import check_corpus
 from airw.stores import hide_password
 from airw.sync import SyncCorpus
-from airw.traversal import traverse
-from airw.values import Limits, SearchHit
-from airw.walking import Walk, WalkPolicy, top_k
+from airw.values import SearchHit
+from airw.walking import Walk, top_k
 
 FACTS = "airw"
 """The key of the metadata under which a framework finds what airw knows about an answer."""
-
-DISCOVER_DEFAULTS: Mapping[str, Any] = {
-    name: parameter.default
-    for name, parameter in inspect.signature(discover).parameters.items()
-    if parameter.kind is parameter.KEYWORD_ONLY
-}
-"""The default of each option of `airw.discover`."""
 
 _BOUNDS = ("stop", "truncated", "left_out")  # of the summary of a walk
 _MAX_OPENING = 16  # corpora opened at once
@@ -152,82 +141,6 @@ def _list_members(corpora: Any) -> list[Any]:
     return list(corpora) if isinstance(corpora, list | tuple) else [corpora]
 
 
-def make_search(verb: str, corpus: Any, timeout: float | None, options: SearchOptions) -> Finder:
-    """Return a finder of the hits of `airw.search`.
-
-    Raises:
-        ArgumentError: If a value cannot be used.
-    """
-    check_single(corpus)
-    seconds = check_timeout(timeout)
-    preset = SearchQuery.preset(verb, options)
-    # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
-    kept: Any = {name: value if value is None else getattr(preset, name) for name, value in options.items()}
-    label = f"{verb}({_show(corpus)})"
-
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
-        with anyio.move_on_after(seconds):
-            hits = await search(opened, query, **kept)
-            return [_describe_hit(hit, rank, surface=hit.surface_kind) for rank, hit in enumerate(hits, 1)]
-        raise TimeoutError(f"{label} found no answer within {seconds:g} s; pass a larger timeout")
-
-    return Finder(corpus, ask, label)
-
-
-def make_discovery(verb: str, corpora: Any, options: DiscoverOptions) -> Finder:
-    """Return a finder of the results of `airw.discover`.
-
-    Raises:
-        ArgumentError: If a value cannot be used.
-        TypeError: If there is no such option.
-    """
-    check_option_names(verb, options, DISCOVER_DEFAULTS)
-    if options.get("surfaces") is not None:
-        options = {**options, "surfaces": check_strings("surfaces", options["surfaces"])}  # each question reads them
-
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
-        result = await discover(opened, query, **options)
-        return [_describe_disclosure(each, rank, result.reason) for rank, each in enumerate(result.results, 1)]
-
-    return Finder(corpora, ask, f"{verb}({_show(corpora)})", keeps_names=isinstance(corpora, Mapping | list | tuple))
-
-
-def make_walk(
-    verb: str,
-    corpora: Any,
-    *,
-    k: int,
-    policy: WalkPolicy | None,
-    max_depth: int | EllipsisType | None,
-    node_budget: int,
-    timeout: float | None,
-    limits: Limits | None,
-) -> Finder:
-    """Return a finder of the first hits of the final ranking of a walk.
-
-    Raises:
-        ArgumentError: If a value cannot be used.
-    """
-    check_count("k", k)
-    check_count("node_budget", node_budget, least=1)
-    seconds = check_timeout(timeout)
-
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
-        store = FederatedCorpus(opened) if isinstance(opened, Mapping | list | tuple) else opened
-        walk = traverse(
-            query,
-            store,
-            policy=policy,
-            max_depth=max_depth,
-            node_budget=node_budget,
-            timeout=seconds,
-            limits=limits,
-        )
-        return await read_walk(walk, k)
-
-    return Finder(corpora, ask, f"{verb}({_show(corpora)})")
-
-
 async def read_walk(walk: Walk, k: int, *, without: Collection[str] = ()) -> list[FoundDocument]:
     """Run a walk to its end, and return the first of its final ranking.
 
@@ -240,7 +153,7 @@ async def read_walk(walk: Walk, k: int, *, without: Collection[str] = ()) -> lis
     summary = walk.summary
     bounds = {} if summary is None else {name: getattr(summary, name) for name in _BOUNDS}
     return [
-        _describe_hit(hit, rank, surface=hit.surface_kind, walk_path=walk.path(hit), **bounds)
+        describe_hit(hit, rank, surface=hit.surface_kind, walk_path=walk.path(hit), **bounds)
         for rank, hit in enumerate(hits[:k], 1)
     ]
 
@@ -264,13 +177,14 @@ def check_timeout(timeout: float | None) -> float | None:
     return None if timeout is None else check_number("timeout", timeout, least=0)
 
 
-def _show(corpora: Any) -> str:
+def show_corpora(corpora: Any) -> str:
+    """Return the names of corpora for a message, without passwords."""
     names: Sequence[Any] = list(corpora) if isinstance(corpora, Mapping) else _list_members(corpora)
     shown = (hide_password(each) if isinstance(each, str) else getattr(each, "name", each) for each in names)
     return ", ".join(map(short_repr, shown))
 
 
-def _describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
+def describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
     """Return a hit as a document for a framework.
 
     Its metadata separate the facts of airw from the fields that the document has itself.
@@ -282,8 +196,9 @@ def _describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
     return FoundDocument(hit.artifact_id, hit.text, float(hit.score), json_clean({**fields, FACTS: own}))
 
 
-def _describe_disclosure(disclosure: Disclosure, rank: int, reason: str) -> FoundDocument:
+def describe_disclosure(disclosure: Disclosure, rank: int, reason: str) -> FoundDocument:
+    """Return a result of a discovery as a document for a framework."""
     text = disclosure.passage or disclosure.body or disclosure.summary
     metadata = dict(disclosure.metadata)
     hit = SearchHit(disclosure.artifact_id, "", disclosure.score, text, metadata, disclosure.source)
-    return _describe_hit(hit, rank, reason=reason)
+    return describe_hit(hit, rank, reason=reason)

@@ -9,7 +9,6 @@ from airw.errors import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Made = TypeVar("Made")
 
 
 def blocking(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
@@ -25,21 +24,6 @@ def blocking(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **options: P.kwargs) -> T:
         return run(function, *args, **options)
-
-    return call
-
-
-def convert_result(function: Callable[P, T], convert: Callable[[T], Made]) -> Callable[P, Made]:
-    """Return a function that converts what another one returns.
-
-    Example:
-        >>> convert_result(range, list)(3)
-        [0, 1, 2]
-    """
-
-    @wraps(function)
-    def call(*args: P.args, **options: P.kwargs) -> Made:
-        return convert(function(*args, **options))
 
     return call
 

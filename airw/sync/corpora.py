@@ -5,12 +5,12 @@ from typing import Any, Final, Self, Unpack
 
 from airw import corpora
 from airw._base.background import background_loop, close, close_with_owner, run
-from airw._base.signatures import shows_options
+from airw._base.signatures import convert_result, shows_options
 from airw.corpora import BuildReport, Corpus, CorpusRetriever, OnError, Opening
 from airw.corpora.changing import UpsertItems
 from airw.protocols import Embedder, Store
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions
-from airw.sync._wrapping import blocking, check_process, convert_result
+from airw.sync._wrapping import blocking, check_process
 from airw.values import SearchHit
 
 

@@ -2,8 +2,9 @@
 
 from typing import Final
 
+from airw._base.signatures import convert_result
 from airw.discovery import DiscoveryResult, DiscoveryStream, SourceAnswered, disclosure, discovery, expansion
-from airw.sync._wrapping import blocking, convert_result
+from airw.sync._wrapping import blocking
 from airw.sync.walking import SyncStream
 
 

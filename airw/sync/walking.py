@@ -9,8 +9,9 @@ from airw import traversal, walking
 from airw._base.background import background_loop, close, close_with_owner, run
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
+from airw._base.signatures import convert_result
 from airw.errors import ArgumentError
-from airw.sync._wrapping import check_process, convert_result
+from airw.sync._wrapping import check_process
 from airw.values import SearchHit
 from airw.walking import Walk, WalkBatches, WalkEvent, WalkPolicy, WalkSummary
 from airw.walking.events import WalkEvents

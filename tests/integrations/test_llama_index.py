@@ -1,14 +1,9 @@
-"""Retrievers and the postprocessor of LlamaIndex, with its own query engine."""
-
-import asyncio
-import sys
+"""Nodes and the postprocessor of LlamaIndex, with its own query engine."""
 
 import pytest
 
-import airw
 from airw import sync
-from airw.errors import ArgumentError, CorpusNotFound
-from airw.stores import MemoryStore
+from airw.errors import ArgumentError
 
 pytest.importorskip("llama_index.core")
 
@@ -18,81 +13,26 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
-from airw.integrations import llama_index
-from airw.integrations.llama_index import LinkPostprocessor, discover_retriever, search_retriever, walk_retriever
+from airw.integrations.llama_index import LinkPostprocessor, search_retriever, walk_retriever
+from tests.support.retrievers import QUERY, write_notes
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]  # to import LlamaIndex takes seconds
 
-NOTES = {
-    "keys.md": "---\nteam: security\n---\n# Keys\nRotate the signing keys. See [the vault](vault.md).",
-    "vault.md": "# Vault\nThe vault keeps secrets. See [people](people.md).",
-    "people.md": "# People\nWho may open the vault.",
-    "bread.md": "# Bread\nBake a loaf of bread.",
-    "ovens.md": "# Ovens\nSome ovens are hot. See [bread](bread.md).",
-}
-QUERY = "rotate the signing keys"
-QUERIES = [QUERY, "loaf of bread", "who may open the vault"]
-RETRIEVERS = {
-    "search": lambda corpus: search_retriever(corpus, k=3),
-    "discover": discover_retriever,
-    "walk": lambda corpus: walk_retriever(corpus, k=3, node_budget=3),
-}
-
 
 @pytest.fixture
-def source(tmp_path):
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name, text in NOTES.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return airw.from_notes(folder, name="notes", embedder="light")
-
-
-@pytest.fixture
-def name(source):
-    sync.build(source).close()
+def name(tmp_path):
+    ovens = {"ovens.md": "# Ovens\nSome ovens are hot. See [bread](bread.md)."}
+    sync.build(write_notes(tmp_path / "notes", ovens)).close()
     return "notes"
-
-
-def answer(verb, corpus, query):
-    """Return the answer of airw itself."""
-    with sync.open_corpus(corpus) as opened:
-        if verb == "search":
-            hits = opened.search(query, k=3)
-        elif verb == "discover":
-            hits = sync.discover(opened, query).results
-        else:
-            hits = sync.top_k(sync.traverse(query, opened, node_budget=3), k=3)
-    return [(hit.artifact_id, hit.score) for hit in hits]
-
-
-def describe(nodes):
-    assert [node.metadata["airw"]["rank"] for node in nodes] == [*range(1, len(nodes) + 1)]
-    return [(node.node.ref_doc_id, node.score) for node in nodes]
 
 
 def ids(nodes):
     return [node.node_id for node in nodes]
 
 
-@pytest.mark.parametrize("verb", RETRIEVERS)
-def test_both_calls_answer_as_airw_does(verb, name):
-    retriever = RETRIEVERS[verb](name)
-    expected = [answer(verb, name, query) for query in QUERIES]
-    assert [describe(retriever.retrieve(query)) for query in QUERIES] == expected
-
-    async def ask():
-        answers = await asyncio.gather(*(retriever.aretrieve(query) for query in QUERIES))
-        assert [describe(retriever.retrieve(query)) for query in QUERIES] == expected  # while this loop runs
-        return [describe(nodes) for nodes in answers]
-
-    for _ in range(2):  # each run has a loop of its own
-        assert asyncio.run(ask()) == expected
-
-
 def test_a_model_reads_the_fields_of_the_document_alone(name):
     [scored] = walk_retriever(name, k=1, node_budget=1).retrieve(QUERY)
-    assert "team: security" in scored.node.get_content(MetadataMode.LLM)
+    assert "source: handbook" in scored.node.get_content(MetadataMode.LLM)
     for mode in (MetadataMode.LLM, MetadataMode.EMBED):
         assert "walk_path" not in scored.node.get_content(mode)
     facts = scored.metadata["airw"]
@@ -104,19 +44,7 @@ def test_nodes_of_one_artifact_have_different_ids_and_one_source_document(name):
     assert len(set(ids(nodes))) == len(nodes) > len({node.node.ref_doc_id for node in nodes})
 
 
-async def test_an_open_corpus_answers_on_its_own_loop(source):
-    async with airw.build(source, store=MemoryStore()) as corpus:
-        retriever = search_retriever(corpus, k=2)
-        assert ids(await retriever.aretrieve(QUERY))[0] == "keys.md"
-        with pytest.raises(ArgumentError, match="was opened with await"):
-            retriever.retrieve(QUERY)
-
-
-def test_errors_arrive_as_they_are(name):
-    with pytest.raises(CorpusNotFound, match="no corpus 'missing'"):
-        search_retriever("missing").retrieve(QUERY)
-    with pytest.raises(ArgumentError, match="query"):
-        search_retriever(name).retrieve(" ")
+def test_what_the_postprocessor_cannot_use_is_refused(name):
     with pytest.raises(ArgumentError, match="k must be"):
         LinkPostprocessor(name, k=-1)
     with pytest.raises(ArgumentError, match="expected an open corpus"):
@@ -174,14 +102,3 @@ async def test_it_is_a_part_of_a_query_engine(name):
     )
     for response in (engine.query(QUERY), await engine.aquery(QUERY)):
         assert ids(response.source_nodes) == ["keys.md", "vault.md"]
-
-
-def test_without_llama_index_the_error_names_the_extra(monkeypatch):
-    for module in [*sys.modules]:
-        if module.startswith("airw.integrations.llama_index."):
-            monkeypatch.delitem(sys.modules, module)
-    for name in ("AirwNodeRetriever", "LinkPostprocessor"):
-        monkeypatch.delattr(llama_index, name, raising=False)
-    monkeypatch.setitem(sys.modules, "llama_index.core.base.base_retriever", None)
-    with pytest.raises(ArgumentError, match=r"needs llama_index: pip install 'airw\[llama-index\]'"):
-        search_retriever("notes")

@@ -20,6 +20,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 import airw
+from airw.integrations import langchain, llama_index
 from tests.support.browser import chromium, complaints, requests, visit
 from tests.support.serving import serve
 
@@ -87,7 +88,7 @@ def test_the_reference_has_each_public_name(site):
     for page in (site / "reference").rglob("*.html"):
         anchors |= set(re.findall(r'id="(airw\.[\w.]+)"', page.read_text(encoding="utf-8")))
     assert {f"airw.{name}" for name in airw.__all__} <= anchors
-    packages = [airw.policies, airw.stores, airw.views, airw.walking, airw.errors]
+    packages = [airw.policies, airw.stores, airw.views, airw.walking, airw.errors, langchain, llama_index]
     missing = [
         f"{package.__name__}.{name}"
         for package in packages
@@ -95,6 +96,13 @@ def test_the_reference_has_each_public_name(site):
         if name not in airw.__all__ and f"{package.__name__}.{name}" not in anchors
     ]
     assert missing == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["airw.integrations.langchain", "airw.integrations.llama_index"])
+def test_the_reference_has_the_parameters_of_a_function_made_of_another(site, page):
+    shown = (site / "reference" / page / "index.html").read_text(encoding="utf-8")
+    assert "Seconds for one walk" in shown
 
 
 @pytest.mark.slow
