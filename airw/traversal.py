@@ -4,6 +4,7 @@ from types import EllipsisType
 from typing import Any
 
 from airw import policies
+from airw._base.checks import check_query
 from airw.values import Limits
 from airw.walking import Walk, WalkPolicy, start_walk
 
@@ -61,6 +62,7 @@ def traverse(
         b 0
         exhausted
     """
+    check_query(query)  # before the store: whoever swaps the two reads about the query
     chosen = policies.default_policy(store) if policy is None else policy
     return start_walk(
         query, store, chosen, max_depth=max_depth, node_budget=node_budget, timeout=timeout, limits=limits

@@ -117,6 +117,9 @@ class BuildRequest:
             raise ArgumentKindError(f"progress must be a function of a BuildProgress, not {short_repr(progress)}")
         target = _check_source_name(source) if store is None else store
         name = None
+        if isinstance(target, type):
+            kind = target.__name__
+            raise ArgumentError(f"store must be an instance, not the class {kind}; pass {kind}(...)")
         if isinstance(target, str | os.PathLike):
             target, name = _locate_target(target, source)
         elif not hasattr(target, "writing"):

@@ -76,6 +76,13 @@ class Opening(Generic[Opened]):
     async def __aexit__(self, *exc_info: object) -> None:
         await self._opened.aclose()
 
+    if not TYPE_CHECKING:  # a type checker reports the missing attribute itself
+
+        def __getattr__(self, name: str) -> object:
+            raise AttributeError(
+                f"{name!r} belongs to the open object; await this {type(self).__name__}, or enter it with `async with`"
+            )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Corpus(Generic[StoreT_co]):
@@ -113,6 +120,11 @@ class Corpus(Generic[StoreT_co]):
     owns_store: bool = False
     strategy: IndexingStrategy | None = None
     edge_extractor: EdgeExtractor | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.embedder, str):
+            advice = f"pass airw.embedders.resolve_embedder({self.embedder!r})"
+            raise ArgumentError(f"embedder must be an Embedder, not {self.embedder!r}; {advice}")
 
     @property
     def embedder_id(self) -> str:

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from os import PathLike
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from airw._base.checks import check_choice, check_count, check_number, check_weight
+from airw._base.checks import check_choice, check_count, check_number, check_query, check_weight
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
 from airw.corpora import CorpusLike, find_location, is_corpus_name, locate
@@ -128,6 +128,7 @@ class DiscoveryPlan:
             CorpusNotFound: If there is no corpus of a name or path.
             TypeError: If there is no such option.
         """
+        check_query(query)  # before the corpora: whoever swaps the two reads about the query
         if "per_artifact" in options:
             raise ArgumentError(f"per_artifact has no meaning for {verb}, which selects artifacts: leave it out")
         check_option_names(verb, options, DISCOVER_DEFAULTS)

@@ -21,11 +21,12 @@ from airw.integrations._finder import (
     read_walk,
     show_corpora,
 )
+from airw.policies import PathCoverage
 from airw.protocols import SearchStore
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery
 from airw.traversal import traverse
 from airw.values import Limits
-from airw.walking import WalkPolicy
+from airw.walking import WalkPolicy, start_walk
 
 _DISCOVER_DEFAULTS: Mapping[str, Any] = {
     name: parameter.default
@@ -135,6 +136,8 @@ def walk_retriever(
     check_count("k", k)
     check_count("node_budget", node_budget, least=1)
     seconds = check_timeout(timeout)
+    chosen = PathCoverage() if policy is None else policy
+    start_walk("", None, chosen, max_depth=max_depth, node_budget=node_budget, limits=limits)  # checks; none starts
 
     async def ask(opened: Any, query: str) -> list[FoundDocument]:
         store = FederatedCorpus(opened) if isinstance(opened, Mapping | list | tuple) else opened

@@ -8,7 +8,7 @@ from airw.errors import ArgumentError
 from airw.policies._capabilities import has_method
 from airw.policies.path_coverage import PathCoverage
 from airw.protocols import OpenCorpus
-from airw.stores import hide_password
+from airw.retrieval import describe_mistaken_corpus
 from airw.walking import WalkPolicy
 
 DEFAULT_POLICY: WalkPolicy = PathCoverage()
@@ -35,11 +35,8 @@ def default_policy(corpus: object) -> WalkPolicy:
         airw.errors.ArgumentError: policy must be given to walk None: the default, PathCoverage, ...
     """
     name = type(DEFAULT_POLICY).__name__
-    if isinstance(corpus, str):
-        shown = hide_password(corpus)
-        raise ArgumentError(
-            f"store must be an open corpus, not the name {shown!r}; open it with open_corpus({shown!r})"
-        )
+    if mistake := describe_mistaken_corpus(corpus):
+        raise ArgumentError(f"store must be an open corpus, not {mistake}")
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
         raise ArgumentError(
             f"policy must be given to walk {short_repr(corpus)}: the default, {name}, walks an open corpus; pass a "

@@ -43,6 +43,7 @@ from airw.retrieval.query import (
     rank_weights,
 )
 from airw.retrieval.stitching import stitch
+from airw.stores import hide_password
 from airw.values import Ranking, Record, SearchHit
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
@@ -385,10 +386,27 @@ def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
         ArgumentError: If one of the three is missing.
     """
     if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
-        raise ArgumentError(
-            f"expected an open corpus, as `build` and `open_corpus` return it, not {short_repr(corpus)}"
-        )
+        found = describe_mistaken_corpus(corpus) or short_repr(corpus)
+        made = "as `build`, `open_corpus` or `Corpus(name, store, embedder)` return it"
+        raise ArgumentError(f"expected an open corpus, {made}, not {found}")
     return corpus
+
+
+def describe_mistaken_corpus(corpus: object) -> str | None:
+    """Return what a caller took for an open corpus, and what would do; `None` for anything else.
+
+    Example:
+        >>> describe_mistaken_corpus("notes")
+        "the name 'notes'; open it with open_corpus('notes')"
+    """
+    if isinstance(corpus, str):
+        shown = short_repr(hide_password(corpus))
+        return f"the name {shown}; open it with open_corpus({shown})"
+    if isinstance(corpus, Awaitable):
+        return "one that is not open yet; write `async with open_corpus(...) as corpus:`, or await it"
+    if isinstance(corpus, list | tuple):
+        return f"a {type(corpus).__name__}; discover asks several corpora, and FederatedCorpus([...]) joins open ones"
+    return None
 
 
 async def channel_rankings(

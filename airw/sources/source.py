@@ -281,7 +281,9 @@ class CorpusSource:
         if isinstance(metadata, ItemProblem):
             return metadata
         if not isinstance(name, str) or not name:
-            return ItemProblem(_to_printable(name), f"an id must be a non-empty string, not {name!r:.80}")
+            shown = _to_printable(name)
+            kind = "" if isinstance(name, str) else f"the {type(name).__name__} "
+            return ItemProblem(shown, f"an id must be a non-empty string, not {kind}{short_repr(shown)}")
         try:
             if fault := _find_fault((name, raw, metadata)):
                 return ItemProblem(_to_printable(name), f"contains {fault}, so it is not UTF-8; clean the text first")

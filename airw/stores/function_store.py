@@ -25,6 +25,7 @@ UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 _MAX_CALLS = 16  # calls of `search` at once
 _MAX_FOUND = 20_000  # entries of records if there is no `get`, two for each record
 _MARK = "\0"  # between the id of an artifact and the number of its record
+_CALLS = {"search": "search(query, k)", "get": "get(ids), with a list", "neighbors": "neighbors(ids), with a list"}
 _FEW = 200  # items; reading more takes longer than about a millisecond
 
 
@@ -180,4 +181,6 @@ class FunctionStore:
         except AirwError:
             raise
         except Exception as error:
-            raise StoreError(f"{name} failed: {error_text(error)}") from error
+            # Most often a function of one id, such as the `get` of a dict.
+            advice = f"; it is called as {_CALLS[name]}" if isinstance(error, TypeError) else ""
+            raise StoreError(f"{name} failed: {error_text(error)}{advice}") from error

@@ -14,6 +14,7 @@ from airw._base.checks import check_count, check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError, WalkNotExtendable
+from airw.retrieval import describe_mistaken_corpus
 from airw.values import Limits, SearchHit
 from airw.walking.batches import WalkBatches
 from airw.walking.events import WalkEvents
@@ -50,9 +51,7 @@ def start_walk(
     """
     check_query(query)
     if isinstance(store, str):
-        raise ArgumentError(
-            f"store must be an open corpus, not the name {store!r}; open it with open_corpus({store!r})"
-        )
+        raise ArgumentError(f"store must be an open corpus, not {describe_mistaken_corpus(store)}")
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth
     _check_bounds(depth, node_budget, timeout)
