@@ -6,13 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial, wraps
 from inspect import signature
 from itertools import chain, repeat
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from airw.errors import ArgumentError
 from airw.protocols import AdjacencyReader, LanguageKeeper, SchemaReader, Store, TermStatistics
+
+if TYPE_CHECKING:  # the methods are added below the class; a checker takes them from a store that has them all
+    from airw.stores import MemoryStore as _TypedStore
+else:
+    _TypedStore = object
 
 T = TypeVar("T")
 
@@ -47,10 +52,7 @@ class Call(NamedTuple):
     options: Mapping[str, Any]
 
 
-_AnyStore: Any = object  # the methods are added below the class; with this base, mypy accepts it as any store
-
-
-class ScriptedStore(_AnyStore):  # type: ignore[misc]
+class ScriptedStore(_TypedStore):
     """A `Store` that passes its calls on to another store, with scripted delays and failures.
 
     Each call is counted and logged when it begins. It then waits for its delay (0 seconds is still a checkpoint), and

@@ -73,8 +73,8 @@ def test_each_public_name_has_one_known_type():
     exported = [symbol for symbol in report["symbols"] if symbol["isExported"]]
     assert len(exported) > 5_000
     faults = {symbol["name"] for symbol in exported if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]}
-    # A scripted store has whatever methods a store has; they are added when the program runs.
-    assert {name for name in faults if "ScriptedStore" not in name} == set()
+    assert faults == set()
+    assert report["completenessScore"] == 1
 
 
 def test_imports_go_down_the_layers():
