@@ -26,7 +26,7 @@ from airw.discovery._federated_answers import (
     to_federated_record,
 )
 from airw.embedders import first_usable
-from airw.protocols import Embedder, OpenCorpus, SearchStore, TermStatistics
+from airw.protocols import Embedder, OpenCorpus, SchemaReader, SearchStore, TermStatistics, methods_of
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
 from airw.retrieval.query import PassageReader, can_rank, default_alpha, rank_weights
@@ -63,10 +63,14 @@ class RememberingStore:
         self._rankings: dict[tuple[object, ...], tuple[int, list[Ranking]]] = {}
         self._records: dict[str, Record | None] = {}
         self._counts: dict[tuple[str, ...], TermCounts] = {}
+        # Attributes, as since Python 3.12 `isinstance` with a protocol finds nothing that `__getattr__` returns.
+        if self.can_count:
+            self.term_statistics = self._count_terms
+        if isinstance(store, SchemaReader):
+            vars(self).update({method: getattr(store, method) for method in methods_of(SchemaReader)})
 
     def __getattr__(self, name: str) -> Any:
-        # `None` is how a class tells that it lacks a method of a protocol.
-        return self._count_terms if name == "term_statistics" and self.can_count else getattr(self._store, name)
+        return getattr(self._store, name)
 
     def offers(self, method: str) -> bool:
         """Return whether the store has a method."""

@@ -114,6 +114,8 @@ class ScriptedStore(_TypedStore):
         self.running: int = 0
         self.most_running: int = 0
         self.open_iterators: int = 0
+        # Attributes, as since Python 3.12 `isinstance` with a protocol finds nothing that `__getattr__` returns.
+        vars(self).update({m: partial(_forward(m), self) for m in _OPTIONAL_METHODS if hasattr(store, m)})
 
     def iterate(self, items: Iterable[T], *, delays: Delays = 0.0, failures: Failures = ()) -> "_ScriptedIterator[T]":
         """Return an async iterator over the items, such as a database cursor is.
@@ -148,12 +150,6 @@ class ScriptedStore(_TypedStore):
             async with self._call("writing", timeout=timeout):
                 await lock.enter_async_context(self._store.writing(timeout=timeout))
             yield
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an optional method, if the store that answers has it."""
-        if name in _OPTIONAL_METHODS and hasattr(self._store, name):
-            return partial(_forward(name), self)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     @asynccontextmanager
     async def _call(self, method: str, /, *arguments: Any, **options: Any) -> AsyncIterator[None]:
