@@ -1,6 +1,6 @@
 """Programs written for `ir`, run by `ir` and by `airw.compat.ir`, with equal results.
 
-The two runs differ only in the imports of the program. A program leaves its results in `found`. docs/migrating.md
+The two runs differ only in the imports of the program. A program leaves its results in `found`. docs/migrating_ir.md
 lists the differences that are on purpose. So these programs do not read record ids, versions, BM25 scores, or the
 vectors of the light embedder.
 """

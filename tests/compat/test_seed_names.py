@@ -1,7 +1,7 @@
 """`airw.compat.ir` has all names of the reference of `ir` with parameters and defaults.
 
 `NAMES` contains the names that its pages list. The other packages of airw have the same names, or list them as
-different. `DIFFERENCES` lists different names and parameters, each with its row in docs/migrating.md: the text in
+different. `DIFFERENCES` lists different names and parameters, each with its row in docs/migrating_ir.md: the text in
 backticks at the beginning of the row. `ELSEWHERE` lists names that are called otherwise, also with a row. Both tables
 are exact: an entry that no longer differs must be removed.
 """
@@ -35,7 +35,7 @@ PLACES = (
     airw.policies,
 )
 COMPAT = (airw.compat.ir, import_module("airw.compat.ir.traverse"))
-MIGRATING = Path(__file__).parents[2] / "docs" / "migrating.md"
+MIGRATING = Path(__file__).parents[2] / "docs" / "migrating_ir.md"
 ANY = object()
 """The parameter must have a default, whatever its value."""
 
@@ -315,9 +315,9 @@ def owner(difference):
 
 @pytest.fixture(scope="module")
 def migration_rows():
-    """Return the texts in backticks in the left column of the tables about `ir`."""
-    section = MIGRATING.read_text(encoding="utf-8").partition("\n## From ir\n")[2].partition("\n## ")[0]
-    left = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    """Return the texts in backticks in the left column of the tables of the page."""
+    lines = MIGRATING.read_text(encoding="utf-8").splitlines()
+    left = [line.split("|")[1] for line in lines if line.startswith("|")]
     return {text for cell in left for text in re.findall(r"`([^`]+)`", cell)}
 
 
