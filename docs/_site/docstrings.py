@@ -1,21 +1,34 @@
 """How the reference reads docstrings."""
 
 import re
+import sys
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from griffe import Attribute, Expr, ExprCall, Extension, Function, Module, Object
+
+sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads this file by its path
+from pages import public_names
+
+CLASS = re.compile(r"(?<![\[`\w])`([A-Z]\w+)`(?![\]`])")
 
 MAKERS = {"airw._base.signatures.convert_result", "airw.sync._wrapping.blocking"}
 """What makes a function of another one, its first argument, and takes over signature and docstring."""
 
 
-class ExampleSections(Extension):
-    """Examples are under "Example:", which the reader of docstrings knows in the plural only."""
+class ReferenceDocstrings(Extension):
+    """Examples get the title that is expected of them, and names of public classes become links."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Rename the section of an object."""
+        """Rewrite the docstring of an object."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
+            text = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
+            own = {obj.name, obj.parent.name if obj.parent else ""}
+            places = {name: place for name, place in anchors().items() if name not in own}
+            obj.docstring.value = CLASS.sub(
+                lambda found: f"[`{found[1]}`][{places[found[1]]}]" if found[1] in places else found[0], text
+            )
 
 
 class MadeFunctions(Extension):
@@ -45,3 +58,9 @@ def _copy(attribute: Attribute, function: Any) -> Function:
         docstring=function.docstring,
         parameters=function.parameters,
     )
+
+
+@cache
+def anchors() -> dict[str, str]:
+    """Return the place of each public class in the reference."""
+    return {place.rpartition(".")[2]: place for place in reversed([*public_names()])}

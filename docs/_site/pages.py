@@ -28,6 +28,8 @@ LINK = re.compile(r"\]\((?P<path>[^)#:\s]+)(?P<anchor>(?:#[^)\s]*)?)\)")
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 # The names of the one are those of other libraries, the other is the command line.
 WITHOUT_REFERENCE = {"compat", "cli"}
+# Classes that are not public, but that have the parameters of others which are.
+BASES = {"airw.policies": ["artifact_policy.ArtifactPolicy", "admitting_policy.AdmittingPolicy"]}
 
 
 class TwoSpaces(Extension):
@@ -120,10 +122,18 @@ def reference_pages() -> Iterator[tuple[str, str]]:
     contents.append("\nThe packages have the other names.\n")
     for name in public_modules():
         module = import_module(name)
-        own = [each for each in names_of(module) if each not in airw.__all__]
+        own = [each for each in names_of(module) if each not in airw.__all__] + BASES.get(name, [])
         contents.append(f"- [`{name}`]({name}.md): {first_line(module)}")
         yield f"reference/{name}.md", render(f"`{name}`", own, name, introduce(module))
     yield "reference/index.md", "\n".join(contents)
+
+
+def public_names() -> Iterator[str]:
+    """Yield the names of the reference, with their modules; those of `airw` itself first."""
+    yield from (f"airw.{name}" for _, names in sections() for name in names)
+    for module in public_modules():
+        own = [name for name in names_of(import_module(module)) if name not in airw.__all__]
+        yield from (f"{module}.{name}" for name in own + BASES.get(module, []))
 
 
 def sections() -> Iterator[tuple[str, list[str]]]:
