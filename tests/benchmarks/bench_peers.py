@@ -1,9 +1,9 @@
-"""Searches beside what frameworks and LanceDB bring, each with its defaults, over the same texts and vectors.
+"""Searches beside those of frameworks and LanceDB, each with its defaults.
 
-Texts have 60 words by Zipf's law, vectors 384 dimensions in clusters; no model is asked. In memory, airw is beside the
-vector stores of LangChain and LlamaIndex and LangChain's BM25 retriever. In files, it is beside LanceDB with an index
-of words and without one of vectors, so that both are exact. Every answer contains ids and texts. `AIRW_BENCH_ROWS`
-names one size of files instead of both.
+All have the same texts and vectors. Texts have 60 words by Zipf's law, vectors 384 dimensions in clusters; no model is
+asked. In memory, airw is beside the vector stores of LangChain and LlamaIndex and LangChain's BM25 retriever. In files,
+it is beside LanceDB with an index of words, and with and without one of vectors. Every answer contains ids and texts.
+`AIRW_BENCH_ROWS` names one size of files instead of both.
 """
 
 import json
@@ -44,8 +44,8 @@ asyncio.run(main(*sys.argv[1:4], json.loads(sys.argv[4])))
 """
 
 
-class Given:
-    """Texts with their vectors, and the questions: the first words of some texts, with vectors of their own."""
+class Trial:
+    """Texts, questions of a few words of some of them, and the vectors of all."""
 
     def __init__(self, texts):
         self.texts = texts
@@ -72,11 +72,11 @@ def agree(ours, theirs, least):
 
 
 @pytest.fixture
-def given(make_texts, request):
-    return Given(make_texts(getattr(request, "param", IN_MEMORY)))
+def trial(make_texts, request):
+    return Trial(make_texts(getattr(request, "param", IN_MEMORY)))
 
 
-def open_frameworks(given):
+def open_frameworks(trial):
     """Return a function per mode and framework that answers a question with ids."""
     from langchain_core.embeddings import Embeddings
     from langchain_core.vectorstores import InMemoryVectorStore
@@ -88,16 +88,16 @@ def open_frameworks(given):
 
     class Table(Embeddings):
         def embed_documents(self, texts):
-            return given.embed(texts).tolist()
+            return trial.embed(texts).tolist()
 
         def embed_query(self, text):
-            return given.embed([text])[0].tolist()
+            return trial.embed([text])[0].tolist()
 
-    ids = [f"{row:06}" for row in range(len(given.texts))]
+    ids = [f"{row:06}" for row in range(len(trial.texts))]
     vectors = InMemoryVectorStore(Table())
-    vectors.add_texts(given.texts, ids=ids)
-    words = BM25Retriever.from_texts(given.texts, ids=ids, k=K)
-    rows = zip(ids, given.texts, given.vectors[: len(ids)].tolist(), strict=True)
+    vectors.add_texts(trial.texts, ids=ids)
+    words = BM25Retriever.from_texts(trial.texts, ids=ids, k=K)
+    rows = zip(ids, trial.texts, trial.vectors[: len(ids)].tolist(), strict=True)
     nodes = [TextNode(id_=id, text=text, embedding=vector) for id, text, vector in rows]
     index = VectorStoreIndex(nodes, embed_model=MockEmbedding(DIM)).as_retriever(similarity_top_k=K)
 
@@ -111,11 +111,11 @@ def open_frameworks(given):
     }
 
 
-def test_search_beside_frameworks(given, results):
-    peers = open_frameworks(given)
+def test_search_beside_frameworks(trial, results):
+    peers = open_frameworks(trial)
     with (
         anyio.from_thread.start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(build(given.source(), embedder=given.embedder)) as corpus,
+        portal.wrap_async_context_manager(build(trial.source(), embedder=trial.embedder)) as corpus,
     ):
 
         def ask(text, **options):
@@ -124,23 +124,23 @@ def test_search_beside_frameworks(given, results):
         for mode in ("dense", "lexical"):
             ways = {name: answer for (of, name), answer in peers.items() if of == mode}
             for answer in ways.values():  # BM25Retriever splits at spaces and has other constants
-                agree(given.ask_all(partial(ask, mode=mode)), given.ask_all(answer), 1 if mode == "dense" else 0.7)
-            timed = {name: partial(given.ask_all, answer) for name, answer in ways.items()}
-            rounds = run_in_turn({"airw": partial(given.ask_all, partial(ask, mode=mode))} | timed, rounds=ROUNDS)
+                agree(trial.ask_all(partial(ask, mode=mode)), trial.ask_all(answer), 1 if mode == "dense" else 0.7)
+            timed = {name: partial(trial.ask_all, answer) for name, answer in ways.items()}
+            rounds = run_in_turn({"airw": partial(trial.ask_all, partial(ask, mode=mode))} | timed, rounds=ROUNDS)
             each = {name: [value / QUERIES for value in values] for name, values in rounds.items()}
             results.compare(FRAMEWORKS, f"{mode}, {IN_MEMORY:,} records", each, dict.fromkeys(ways))
 
 
-async def write_lance(folder, given):
+async def write_lance(folder, trial):
     """Write a table with an index of words, as its documentation does for a hybrid search."""
     import lancedb
     import pyarrow as pa
     from lancedb.index import FTS
 
-    rows = given.vectors[: len(given.texts)]
+    rows = trial.vectors[: len(trial.texts)]
     columns = {
         "id": [f"{row:06}" for row in range(len(rows))],
-        "text": given.texts,
+        "text": trial.texts,
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), DIM),
     }
     database = await lancedb.connect_async(folder)
@@ -149,10 +149,10 @@ async def write_lance(folder, given):
     return table
 
 
-async def ask_lance(table, given, mode, text, refine=1):
+async def ask_lance(table, trial, mode, text, refine=1):
     query = table.query()
     if mode != "lexical":
-        query = query.nearest_to(given.embed([text])[0]).distance_type("cosine")
+        query = query.nearest_to(trial.embed([text])[0]).distance_type("cosine")
         query = query.refine_factor(refine) if refine > 1 else query
     if mode != "dense":
         query = query.nearest_to_text(text)
@@ -165,43 +165,43 @@ async def ask_ours(corpus, mode, text):
     return [hit.artifact_id for hit in await search(corpus, text, mode=mode, k=K)]
 
 
-async def write_ours(path, given):
+async def write_ours(path, trial):
     path.unlink(missing_ok=True)
-    async with build(given.source(), store=path, embedder=given.embedder):
+    async with build(trial.source(), store=path, embedder=trial.embedder):
         pass
 
 
 @asynccontextmanager
-async def both(folder: Path, given):
-    """Write both, and yield the table and a function per name that answers a question by a mode."""
-    table = await write_lance(folder / "lance", given)
-    await write_ours(folder / "notes.airw", given)
-    async with open_corpus(folder / "notes.airw", embedder=given.embedder) as corpus:
-        yield table, {"airw": partial(ask_ours, corpus), "LanceDB": partial(ask_lance, table, given)}
+async def both(folder: Path, trial):
+    """Write both, and yield the table and a function per name that answers a question."""
+    table = await write_lance(folder / "lance", trial)
+    await write_ours(folder / "notes.airw", trial)
+    async with open_corpus(folder / "notes.airw", embedder=trial.embedder) as corpus:
+        yield table, {"airw": partial(ask_ours, corpus), "LanceDB": partial(ask_lance, table, trial)}
 
 
 async def index_vectors(table):
-    """Give a table its default index of vectors, which is not exact."""
+    """Add the default index of vectors to a table; it is not exact."""
     from lancedb.index import IvfPq
 
     await table.create_index("vector", config=IvfPq(distance_type="cosine"))
 
 
-@pytest.mark.parametrize("given", SIZES, indirect=True, ids="{:,}".format)
-def test_a_file_beside_a_table_of_lancedb(given, results, tmp_path):
+@pytest.mark.parametrize("trial", SIZES, indirect=True, ids="{:,}".format)
+def test_a_file_beside_a_table_of_lancedb(trial, results, tmp_path):
     pytest.importorskip("lancedb")
-    count = f"{len(given.texts):,} records"
+    count = f"{len(trial.texts):,} records"
 
     async def ask_all(answer, mode):
-        return [await answer(mode, text) for text in given.questions]
+        return [await answer(mode, text) for text in trial.questions]
 
     with anyio.from_thread.start_blocking_portal() as portal:
         writers = {
-            "airw": partial(portal.call, write_ours, tmp_path / "built.airw", given),
-            "LanceDB": partial(portal.call, write_lance, tmp_path / "built", given),
+            "airw": partial(portal.call, write_ours, tmp_path / "built.airw", trial),
+            "LanceDB": partial(portal.call, write_lance, tmp_path / "built", trial),
         }
         results.compare(LANCE, f"build, {count}", run_in_turn(writers, rounds=3), {"LanceDB": None})
-        with portal.wrap_async_context_manager(both(tmp_path, given)) as (table, answers):
+        with portal.wrap_async_context_manager(both(tmp_path, trial)) as (table, answers):
 
             def compare(answers, mode, work, least=0.0):
                 ways = {name: partial(portal.call, ask_all, answer, mode) for name, answer in answers.items()}
@@ -216,9 +216,9 @@ def test_a_file_beside_a_table_of_lancedb(given, results, tmp_path):
             compare(answers, "hybrid", "hybrid")
             portal.call(index_vectors, table)
             for refine in REFINE:  # how many times ten candidates are compared exactly
-                theirs = partial(ask_lance, table, given, refine=refine)
+                theirs = partial(ask_lance, table, trial, refine=refine)
                 compare(answers | {"LanceDB": theirs}, "dense", f"dense, its index, refined {refine} x")
-    text, vector = given.questions[0], json.dumps(given.embed(given.questions[:1])[0].tolist())
+    text, vector = trial.questions[0], json.dumps(trial.embed(trial.questions[:1])[0].tolist())
     for mode in ("dense", "lexical"):
         ours = partial(run, OURS, tmp_path / "notes.airw", mode, text, vector)
         theirs = partial(run, THEIR_START, tmp_path / "lance", mode, text, vector)
