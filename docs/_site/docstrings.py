@@ -11,7 +11,7 @@ from griffe import Attribute, Expr, ExprCall, Extension, Function, Module, Objec
 sys.path.insert(0, str(Path(__file__).parent))  # mkdocs loads this file by its path
 from pages import public_names
 
-CLASS = re.compile(r"(?<![\[`\w])`([A-Z]\w+)`(?![\]`])")
+CLASS = re.compile(r"(?<![\[`\w])`((?:airw\.(?:\w+\.)*)?([A-Z]\w+))`(?![\]`])")
 
 MAKERS = {"airw._base.signatures.convert_result", "airw.sync._wrapping.blocking"}
 """What makes a function of another one, its first argument, and takes over signature and docstring."""
@@ -27,7 +27,7 @@ class ReferenceDocstrings(Extension):
             own = {obj.name, obj.parent.name if obj.parent else ""}
             places = {name: place for name, place in anchors().items() if name not in own}
             obj.docstring.value = CLASS.sub(
-                lambda found: f"[`{found[1]}`][{places[found[1]]}]" if found[1] in places else found[0], text
+                lambda found: f"[`{found[1]}`][{places[found[2]]}]" if found[2] in places else found[0], text
             )
 
 
