@@ -22,7 +22,7 @@ from airw._base.http.body import Body
 from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
 from airw._base.messages import one_line, short_repr
-from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy
+from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy, WalkNotExtendable
 from airw.protocols.wire import API_VERSIONS, EVENT_STREAM, JSON_TYPE, VERSION_HEADER, WireFault
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ _RETRIES: Final = 2
 _FIRST_PAUSE = 0.1  # seconds
 _LONGEST_PAUSE = 10.0
 _TOO_MUCH = 413
+_GONE = 410
 _RETRY_STATUSES = frozenset({429, 502, 503})
 # A lost connection is tried again; a server that hangs would hang again.
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
@@ -94,6 +95,10 @@ class RefusedArgument(RemoteError, ArgumentError):
 
 class TooMuchAtOnce(RefusedArgument):
     """The body or the answer of a call has more bytes than the server takes or sends at once."""
+
+
+class WalkGone(RemoteError, WalkNotExtendable):
+    """A server does not hold a walk, or no longer."""
 
 
 class RefusedFilter(RemoteError, FilterError):
@@ -296,6 +301,8 @@ class CorpusServer:
             return RemoteError(f"{answered}; use the URL of the server itself"), None
         if status == _TOO_MUCH:
             kind = TooMuchAtOnce
+        if status == _GONE:
+            kind = WalkGone
         if kind is None:
             advice = "; pass a token that it accepts as token=..." if status == 401 else ""
             error: AirwError = RemoteError(f"{label} answered {status}: {detail}{advice}")

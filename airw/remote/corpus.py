@@ -83,6 +83,7 @@ class RemoteCorpus:
         self._own_embedder = embedder
         self._parts: tuple[RemoteStore, Embedder] | None = None
         self._policies: Mapping[str, Collection[str]] = {}  # those of the server, with their parameters
+        self._holds_walks = False
 
     @classmethod
     def open(
@@ -203,6 +204,8 @@ class RemoteCorpus:
             fields["timeout"] = timeout
         if limits is not None:
             fields["limits"] = {name: value for name, value in asdict(limits).items() if value != _LIMITS_OF_WALK[name]}
+        if self._holds_walks:
+            fields["hold"] = True
         return RemoteWalk(self._server, self.name, here.policy, fields)
 
     async def upsert(
@@ -321,7 +324,7 @@ class RemoteCorpus:
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
         limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
-        self._policies = found.policies
+        self._policies, self._holds_walks = found.policies, found.holds_walks
         store = make_store(self._server, self.name, limits, found.methods, dim=found.dim, durability=found.durability)
         return store, embedder
 
@@ -336,6 +339,7 @@ class _Description:
     policies: Mapping[str, list[str]]
     durability: str
     limits: Mapping[str, int]
+    holds_walks: bool
 
 
 def _express_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -368,4 +372,5 @@ def _read_description(answer: Any) -> _Description:
         map_of(TEXTS).unpack(answer.get("policies")),
         TEXT.unpack(answer.get("durability")),
         limits,
+        answer.get("holds_walks") is True,
     )

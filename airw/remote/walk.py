@@ -15,7 +15,7 @@ import httpx
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import AirwError, ArgumentError, RemoteError, WalkNotExtendable
+from airw.errors import AirwError, ArgumentError, RemoteError
 from airw.protocols.wire import (
     COUNT,
     FLAG,
@@ -30,12 +30,14 @@ from airw.protocols.wire import (
     optional,
     unpack_hit,
 )
-from airw.remote.calls import CorpusServer, close_response, encode_json, error_of_problem, leave_stream
+from airw.remote.calls import CorpusServer, WalkGone, close_response, encode_json, error_of_problem, leave_stream
 from airw.remote.frames import Frame, FrameReader
-from airw.values import STOP_REASONS, Edge, SearchHit, StopReason
+from airw.values import STOP_REASONS, Edge, Limits, SearchHit, StopReason
 from airw.walking import LostCorpus, Walk, WalkBatches, WalkPolicy, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent, WalkEvents
+from airw.walking.extending import check_bounds, check_extendable, check_raised
 
+_BOUNDS = ("node_budget", "max_depth", "timeout")
 _LATENESS = 10.0  # seconds after its deadline that a walk may be waited for, in all
 _LONGEST_END = 0.5  # seconds
 _MOST_EVENTS = 100  # read at once
@@ -66,12 +68,18 @@ class RemoteWalk(Walk):
         self._hits: list[SearchHit] = []
         self._parents: dict[Hashable, Hashable | None] = {}
         self._nodes: dict[Hashable, Hashable] = {}  # by the identity of a hit
+        self._delivered: dict[Hashable, SearchHit] = {}  # by their nodes
         self._routed = 0
         self._progress = StepDone(0, 0, 0, 0)
         self._depth = 0
-        self._start = math.nan
+        self._start, self._seconds = math.nan, 0.0  # and the seconds before the walk went on
         self._summary: WalkSummary | None = None
         self._ranking: list[SearchHit] | None = None
+        self.has_lost_items: bool = False  # see `WalkRun`
+        self._token: str | None = None  # of the walk, if the server holds it
+        self._sent: list[SearchHit] = []  # the hits as the server counts them
+        self._sent_nodes = self._edges = 0
+        self._repeated_nodes = self._repeated_edges = 0  # those that a walk from the beginning sends again
 
     @override
     def extend(
@@ -81,14 +89,45 @@ class RemoteWalk(Walk):
         max_depth: int | EllipsisType | None = ...,
         timeout: float | EllipsisType | None = ...,
     ) -> Self:
-        """Raise an error: the server has closed this walk.
+        """Raise limits of a walk that has ended, and return the walk, as `Walk.extend` does.
+
+        The server holds the walk for a while. If it no longer does, it walks again from the beginning, and the hits
+        that have arrived before are left out. The hits are the same, but the calls of the store are made again.
 
         Raises:
-            WalkNotExtendable: Always.
+            ArgumentError: If an argument cannot be used, or lowers a limit.
+            WalkNotExtendable: If the walk cannot go on.
         """
-        raise WalkNotExtendable(
-            f"{self._label} does not keep a walk that has ended; start another one with the larger limits"
+        before = {
+            "node_budget": self._fields["node_budget"],
+            "max_depth": self._fields.get("max_depth", self._policy.max_depth),
+            "timeout": self._fields.get("timeout"),
+        }
+        given = {"node_budget": node_budget, "max_depth": max_depth, "timeout": timeout}
+        raised: dict[str, Any] = {name: value for name, value in given.items() if value is not ...}
+        after = before | raised
+        check_bounds(after["max_depth"], after["node_budget"], after["timeout"])
+        for name, value in after.items():
+            check_raised(name, value, before[name])
+        check_extendable(
+            self._summary,
+            self._policy,
+            Limits(**self._fields.get("limits", {})),
+            max_depth=before["max_depth"],
+            raises_depth=after["max_depth"] != before["max_depth"],
+            has_lost_items=self.has_lost_items,
         )
+        if raised.get("timeout") == math.inf:
+            raised["timeout"] = None
+        self._fields |= raised
+        self._go_on()
+        return self
+
+    def _go_on(self) -> None:
+        """Take back the end of the walk; its clock runs on with the next request."""
+        self._seconds = 0.0 if self._summary is None else self._summary.seconds
+        self._summary = self._ranking = self._failure = None
+        self._frames, self._ready, self._grace = FrameReader(), deque[Frame](), _LATENESS
 
     @override
     async def __anext__(self) -> SearchHit:
@@ -210,15 +249,14 @@ class RemoteWalk(Walk):
         if self._failure is not None:
             raise self._failure
         if self._response is None:
-            self._start = anyio.current_time()
-            body = await encode_json({"corpus": self._corpus, **self._fields})
-            self._response = await self._server.start_stream("/traverse", of=self._corpus, body=body)
+            self._response = await self._start_stream()
             self._pieces = self._response.aiter_raw()
         events: list[WalkEvent] = []
         try:
             while not events or (self._ready and len(events) < most):
                 while not self._ready:
-                    await self._read_piece(self._start + self._fields.get("timeout", math.inf))
+                    timeout = self._fields.get("timeout")
+                    await self._read_piece(self._start + (math.inf if timeout is None else timeout))
                 frame = self._ready.popleft()
                 event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
                 if event is not None:
@@ -232,6 +270,22 @@ class RemoteWalk(Walk):
         if self._failure is not None and not events:
             raise self._failure
         return events
+
+    async def _start_stream(self) -> httpx.Response:
+        """Begin the walk on the server, or let it go on."""
+        token, self._token = self._token, None
+        if token is not None:
+            bounds = {name: self._fields[name] for name in _BOUNDS if name in self._fields}
+            body = await encode_json({"continue": token, **bounds})
+            self._start = anyio.current_time() - self._seconds
+            with suppress(WalkGone):
+                return await self._server.start_stream("/traverse/continue", of=self._corpus, body=body)
+        # What has arrived before is sent again.
+        self._sent, self._sent_nodes = [], 0
+        self._repeated_nodes, self._repeated_edges = len(self._parents), self._edges
+        self._start = anyio.current_time()
+        body = await encode_json({"corpus": self._corpus, **self._fields})
+        return await self._server.start_stream("/traverse", of=self._corpus, body=body)
 
     async def _read_piece(self, deadline: float) -> None:
         assert self._pieces is not None  # noqa: S101 - for the type checker
@@ -265,35 +319,50 @@ class RemoteWalk(Walk):
             case "hit" | "router":
                 return self._read_node(data, is_hit=frame.event == "hit")
             case "edge":
-                return _read_edge(data)
-            case "progress":
+                edge = _read_edge(data)
+                if self._repeated_edges > 0:
+                    self._repeated_edges -= 1
+                    return None
+                self._edges += 1
+                return edge
+            case "progress" if self._repeated_nodes <= 0:
                 counts = (COUNT.unpack(data.get(name)) for name in ("step", "committed", "edges", "waiting"))
                 self._progress = StepDone(*counts)
                 return self._progress
             case "summary":
                 self._summary = _read_summary(data)
                 self._ranking = self._read_ranking(data)
+                self._token = optional(TEXT).unpack(data.get("continue"))
                 return WalkEnded(self._summary)
             case "error":
                 raise error_of_problem(data, self._label, self._server.redact)
         return None
 
-    def _read_node(self, data: dict[str, Any], *, is_hit: bool) -> NodeCommitted:
+    def _read_node(self, data: dict[str, Any], *, is_hit: bool) -> NodeCommitted | None:
         hit = unpack_hit(data, source=self._corpus) if is_hit else None
         depth, score = COUNT.unpack(data.get("depth")), optional(NUMBER).unpack(data.get("score"))
         node, parent = NODE.unpack(data.get("id")), optional(NODE).unpack(data.get("parent"))
         if parent is not None and parent not in self._parents:
             raise WireFault(f"the node {short_repr(node)} has the parent {short_repr(parent)}, which was not sent")
+        # Of a server that never stops, no more is kept than was asked for.
+        self._sent_nodes += 1
+        if self._sent_nodes > self._fields["node_budget"]:
+            raise WireFault(f"the walk has more nodes than its budget of {self._fields['node_budget']:,}")
+        if self._repeated_nodes > 0 and node in self._parents:
+            self._repeated_nodes -= 1
+            if hit is not None:
+                self._sent.append(self._delivered.get(node, hit))
+            return None
+        self._repeated_nodes = self._repeated_edges = 0
         self._parents.setdefault(node, parent)
         if hit is None:
             self._routed += 1
         else:
             self._hits.append(hit)
+            self._sent.append(hit)
+            self._delivered[node] = hit
             self._nodes[id(hit)] = node
             self._nodes.setdefault(_surface_of(hit), node)
-        # Of a server that never stops, no more is kept than was asked for.
-        if len(self._hits) + self._routed > self._fields["node_budget"]:
-            raise WireFault(f"the walk has more nodes than its budget of {self._fields['node_budget']:,}")
         self._depth = max(self._depth, depth)
         return NodeCommitted(node, depth, math.nan if score is None else score, parent, hit)
 
@@ -301,9 +370,9 @@ class RemoteWalk(Walk):
         ranking = []
         for entry in list_of(map_of(VALUE)).unpack(data.get("ranking")):
             place = COUNT.unpack(entry.get("hit"))
-            if not 0 <= place < len(self._hits):
-                raise WireFault(f"its ranking names the hit {place}, and there are {len(self._hits)}")
-            ranking.append(self._read_ranked(self._hits[place], entry))
+            if not 0 <= place < len(self._sent):
+                raise WireFault(f"its ranking names the hit {place}, and there are {len(self._sent)}")
+            ranking.append(self._read_ranked(self._sent[place], entry))
         return ranking
 
     def _read_ranked(self, hit: SearchHit, entry: Mapping[str, Any]) -> SearchHit:

@@ -307,6 +307,7 @@ _ANSWERS: Mapping[str, ApiSchema] = {
             "methods": _list(_TEXT),
             "policies": {"type": "object", "additionalProperties": _list(_TEXT)},
             "durability": _TEXT,
+            "holds_walks": {"description": "Whether `/traverse` takes `hold`.", **_FLAG},
             "limits": {"type": "object", "additionalProperties": _COUNT},
         },
         additionalProperties=True,

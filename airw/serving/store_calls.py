@@ -60,6 +60,7 @@ async def describe_corpus(call: ApiCall) -> Response:
             "methods": methods,
             "policies": {name: _list_parameters(kind) for name, kind in list_policies().items()},
             "durability": durability_of(corpus),
+            "holds_walks": True,
             "limits": {
                 "max_ids": limits.max_ids,
                 "max_rows": _ROWS_PER_ID * limits.max_ids,

@@ -19,7 +19,6 @@ from airw._base.concurrency import first_error
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.values import SearchHit
-from airw.walking.run import WalkRun
 from airw.walking.walk import Walk
 
 Item = TypeVar("Item")
@@ -205,9 +204,11 @@ class _Lane:
 
         A walk that yielded them cannot go on, because they would be missing.
         """
-        run = getattr(self.source, "_run", None)  # of a walk, its events or its batches
-        if self.items and isinstance(run, WalkRun):
-            run.has_lost_items = True
+        # The source is a walk, its events or its batches; that of a server notes it itself.
+        parts: list[Any] = [self.source, *(getattr(self.source, name, None) for name in ("_run", "_walk"))]
+        for part in parts:
+            if self.items and hasattr(part, "has_lost_items"):
+                part.has_lost_items = True
         self.items.clear()
 
     def is_ready(self) -> bool:

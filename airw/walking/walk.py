@@ -1,7 +1,6 @@
 """`start_walk`, and `Walk`, the async generator that it returns."""
 
 import math
-import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Coroutine, Hashable
 from itertools import islice
@@ -10,14 +9,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from airw._base.checks import check_count, check_query
+from airw._base.checks import check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, PolicyError, WalkNotExtendable
+from airw.errors import ArgumentError, PolicyError
 from airw.retrieval import describe_mistaken_corpus
 from airw.values import Limits, SearchHit
 from airw.walking.batches import WalkBatches
 from airw.walking.events import WalkEvents
+from airw.walking.extending import check_bounds, check_extendable, check_raised
 from airw.walking.policy import WalkPolicy
 from airw.walking.run import WalkRun, to_exception
 from airw.walking.slips import is_iterable, label_errors, require_plain
@@ -54,7 +54,7 @@ def start_walk(
         raise ArgumentError(f"store must be an open corpus, not {describe_mistaken_corpus(store)}")
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth
-    _check_bounds(depth, node_budget, timeout)
+    check_bounds(depth, node_budget, timeout)
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
@@ -89,29 +89,6 @@ def _check_policy(policy: object) -> None:
         raise ArgumentError(
             f"rescores_committed of the policy {type(policy).__name__} needs scores_paths = True: it scores paths"
         )
-
-
-def _check_bounds(max_depth: int | None, node_budget: int, timeout: float | None) -> None:
-    if max_depth is not None:
-        check_count("max_depth", max_depth)
-    check_count("node_budget", node_budget)
-    if timeout is not None and not _is_seconds(timeout):
-        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
-
-
-def _check_raised(name: str, value: float | None, before: float | None) -> None:
-    """Check that a limit of a walk that goes on is not lower than before; `None` is no limit."""
-    least = math.inf if before is None else before
-    if value is not None and value < least:
-        allowed = "None" if least == math.inf else f"at least {least:,}"
-        raise ArgumentError(f"{name} must be {allowed}, as before, not {value:,}; limits are totals of the whole walk")
-
-
-def _is_seconds(value: object) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    # A whole number may be too large for a float, and a clock counts in floats.
-    return 0 <= value <= sys.float_info.max or value == math.inf
 
 
 class Walk(AsyncGenerator[SearchHit, None]):
@@ -178,40 +155,24 @@ class Walk(AsyncGenerator[SearchHit, None]):
         budget = steps.node_budget if node_budget is ... else node_budget
         depth = steps.max_depth if max_depth is ... else max_depth
         seconds = self._run.timeout if timeout is ... else timeout
-        _check_bounds(depth, budget, seconds)
-        _check_raised("node_budget", budget, steps.node_budget)
-        _check_raised("max_depth", depth, steps.max_depth)
-        _check_raised("timeout", seconds, self._run.timeout)
-        self._check_extendable(raises_depth=depth != steps.max_depth)
+        check_bounds(depth, budget, seconds)
+        check_raised("node_budget", budget, steps.node_budget)
+        check_raised("max_depth", depth, steps.max_depth)
+        check_raised("timeout", seconds, self._run.timeout)
+        find_obstacle = getattr(self.policy, "find_obstacle", None)  # a policy need not have it
+        check_extendable(
+            self.summary,
+            self.policy,
+            steps.limits,
+            max_depth=steps.max_depth,
+            raises_depth=depth != steps.max_depth,
+            has_lost_items=self._run.has_lost_items,
+            find_obstacle=lambda: None if find_obstacle is None else find_obstacle(steps.state),
+        )
         steps.extend(max_depth=depth, node_budget=budget)
         self._run.go_on(math.inf if seconds is None else seconds)
         self._ranking = None
         return self
-
-    def _check_extendable(self, *, raises_depth: bool) -> None:
-        """Raise a `WalkNotExtendable` if the walk cannot go on as one with larger limits would."""
-        summary, steps = self.summary, self._steps
-        reason, remedy = None, "start another walk"
-        if summary is None:
-            reason, remedy = "it has not ended", "request its hits"
-        elif summary.stop in ("closed", "failed"):
-            reason = f"it {'was closed' if summary.stop == 'closed' else 'failed'}"
-        elif self._run.has_lost_items:
-            reason = "its block of prefetch or merge was left before all its hits were taken"
-        elif summary.emitted == steps.limits.max_hits:
-            reason = f"it has reached max_hits={summary.emitted:,}, and only its other limits can be raised"
-        elif steps.limits.count_beyond_limits:
-            reason = "it has read what lies beyond its limits, for the count"
-            remedy = "leave count_beyond_limits out"
-        elif raises_depth and self.policy.keeps_frontier:
-            name = type(self.policy).__name__
-            reason = f"nodes below max_depth={steps.max_depth:,} would have competed with the hits of {name}"
-            remedy = "start another walk with the higher max_depth"
-        else:
-            find_obstacle = getattr(self.policy, "find_obstacle", None)  # a policy need not have it
-            reason = find_obstacle(steps.state) if find_obstacle is not None else None
-        if reason is not None:
-            raise WalkNotExtendable(f"this walk cannot go on: {reason}; {remedy}")
 
     # The methods of an async generator and context manager.
 

@@ -24,13 +24,19 @@ class Requests:
 
 
 @asynccontextmanager
-async def use_remotely(*corpora, **options):
-    """Serve each corpus by a server of its own; yield the remote corpora and their requests."""
+async def use_remotely(*corpora, holds_walks=False, **options):
+    """Serve each corpus by a server of its own; yield the remote corpora and their requests.
+
+    With `holds_walks`, the servers run, so that they hold walks that have ended.
+    """
     requests = Requests()
     async with AsyncExitStack() as stack:
         opened = []
         for corpus in corpora:
-            transport = httpx.ASGITransport(app([corpus], **options))
+            application = app([corpus], **options)
+            if holds_walks:
+                await stack.enter_async_context(application.router.lifespan_context(application))
+            transport = httpx.ASGITransport(application)
             client = httpx.AsyncClient(transport=transport, event_hooks={"request": [requests.add]})
             await stack.enter_async_context(client)
             remote = RemoteCorpus("http://localhost", corpus.name, client=client)
