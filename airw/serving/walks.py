@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from airw import policies
+from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.discovery import FederatedCorpus
 from airw.discovery.discovery import DiscoveryStream
@@ -92,8 +93,10 @@ async def continue_walk(call: ApiCall) -> Response:
     raised = call.fields(CONTINUE_FIELDS, of="/traverse/continue")
     token = take_text(raised, "continue")
     most = call.service.limits
-    check_most("node_budget", raised.get("node_budget"), most.max_node_budget)
-    check_most("max_depth", raised.get("max_depth"), most.max_hops)
+    for name, largest in (("node_budget", most.max_node_budget), ("max_depth", most.max_hops)):
+        if raised.get(name) is not None:
+            check_count(name, raised[name])
+        check_most(name, raised.get(name), largest)
     if "max_depth" in raised and raised["max_depth"] is None:
         raised["max_depth"] = most.max_hops
     if "timeout" in raised:
