@@ -4,9 +4,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from typing import ParamSpec, TypeVar, cast
 
 import anyio
@@ -27,6 +27,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
         self.open: set[Closable] = set()
+        self._waiting: set[Callable[[], object]] = set()  # each wakes a caller on another loop
         self.has_ended = False
         # The threads that the loop starts inherit `daemon`. That tells them from those of the program.
         self.thread = threading.Thread(target=anyio.run, args=(self._serve,), name="airw", daemon=True)
@@ -42,6 +43,9 @@ class LoopThread:
         self.has_ended = True
         self.portal.call(self.portal.stop)
         self.thread.join()
+        for wake in [*self._waiting]:
+            with suppress(RuntimeError):  # the loop of the caller has ended
+                wake()
 
     async def _serve(self) -> None:
         """Run until the program ends, then close all open objects."""
@@ -52,6 +56,22 @@ class LoopThread:
                 with suppress(Exception):  # the main program has ended, so no code can handle the error
                     await self.open.pop().aclose()
             await portal.stop(cancel_remaining=True)
+
+    @contextmanager
+    def note_waiting(self, function: Callable[..., object], wake: Callable[[], object]) -> Iterator[None]:
+        """Note how to wake a caller on another loop that waits for a function within the block.
+
+        Raises:
+            RuntimeError: If the loop has ended.
+        """
+        # At its end the loop wakes all that are noted, so a caller that is noted too late must see that it has ended.
+        self._waiting.add(wake)
+        try:
+            if self.has_ended:
+                raise _ended_error(function)
+            yield
+        finally:
+            self._waiting.discard(wake)
 
     def close_soon(self, thing: Closable) -> None:
         """Start to close an object whose owner was garbage-collected; do not wait for it."""
@@ -102,7 +122,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
     loop = background_loop()
     name = getattr(function, "__name__", "the function")
     if loop.has_ended:
-        raise RuntimeError(f"{name} was called after the end of the program; call it in threads that are not daemons")
+        raise _ended_error(function)
     if threading.current_thread() is loop.thread:
         raise RuntimeError(f"a sync call within airw's own event loop would wait for itself: await {name} instead")
     ended = threading.Event()
@@ -120,7 +140,9 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
     future = loop.portal.start_task_soon(call)
     try:
         result, error = future.result()
-    except BaseException:
+    except BaseException as reason:
+        if loop.has_ended and isinstance(reason, CancelledError):
+            raise _ended_error(function) from None
         if future.cancel():  # if this thread was interrupted, the call must not run on
             ended.wait(_SECONDS_TO_STOP)
         raise
@@ -133,10 +155,18 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         del error, future  # its traceback refers to this frame: a reference cycle
 
 
+def _ended_error(function: Callable[..., object]) -> RuntimeError:
+    name = getattr(function, "__name__", "the function")
+    return RuntimeError(f"{name} was called after the end of the program; call it in threads that are not daemons")
+
+
 async def run_from_loop(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
     """Await an async function that runs on the background loop, from any loop of asyncio.
 
     If the caller is cancelled, the function is cancelled, too, and the caller waits until it has cleaned up.
+
+    Raises:
+        RuntimeError: If the program has ended, or ends meanwhile.
 
     Example:
         >>> async def double(number):
@@ -144,7 +174,8 @@ async def run_from_loop(function: Callable[P, Awaitable[T]], *args: P.args, **op
         >>> asyncio.run(run_from_loop(double, 21))
         42
     """
-    background, own_loop = background_loop().asyncio_loop, asyncio.get_running_loop()
+    loop, own_loop = background_loop(), asyncio.get_running_loop()
+    background = loop.asyncio_loop
     if own_loop is background:
         return await function(*args, **options)
     ended, started = asyncio.Event(), list[asyncio.Task[T]]()
@@ -160,19 +191,26 @@ async def run_from_loop(function: Callable[P, Awaitable[T]], *args: P.args, **op
         if not task.cancelled():
             task.exception()  # asyncio complains of an error that nobody looked at, even if the caller has gone
         with suppress(RuntimeError):  # the loop of the caller has ended
-            own_loop.call_soon_threadsafe(ended.set)
+            wake()
+
+    def wake() -> None:
+        own_loop.call_soon_threadsafe(ended.set)
 
     def cancel() -> None:
         started[0].cancel()
 
-    background.call_soon_threadsafe(start)
-    try:
-        await ended.wait()
-    except asyncio.CancelledError:
-        background.call_soon_threadsafe(cancel)
-        with anyio.move_on_after(_SECONDS_TO_STOP, shield=True):
+    with loop.note_waiting(function, wake):
+        background.call_soon_threadsafe(start)
+        try:
             await ended.wait()
-        raise
+        except asyncio.CancelledError:
+            with suppress(RuntimeError):  # the background loop has ended
+                background.call_soon_threadsafe(cancel)
+            with anyio.move_on_after(_SECONDS_TO_STOP, shield=True):
+                await ended.wait()
+            raise
+    if loop.has_ended and (not started or started[0].cancelled()):
+        raise _ended_error(function)
     return started[0].result()
 
 

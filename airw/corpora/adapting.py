@@ -35,9 +35,9 @@ def adapt(
             alone, dicts with `id` and perhaps `score`, `text` and other fields, or `Record`, `SearchHit` and
             `Artifact` objects.
         get: `get(ids)` returns, for each id, its text, a dict with `text` and other fields, a `Record`, an `Artifact`,
-            or `None` if it does not exist: a list in the order of `ids`, or a dict by id. Without `get`, a search has
-            the texts that its own call of `search` has returned, and a walk those that any call has returned last;
-            other texts are empty.
+            or `None` if it does not exist: a list in the order of `ids`, or a dict by id. Without `get`, a search and
+            a walk have the texts that `search` has returned for their query. Of other artifacts, a walk has the text
+            that any call has returned last, or an empty one.
         neighbors: `neighbors(ids)` returns, for each id, a list of ids, of `(id, type)` pairs or of `Edge` objects; or
             a dict of such lists by id.
         name: The name of the corpus; hits carry it as their source. Corpora that are searched together have different

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.discovery._planning import Corpora, DiscoverOptions, members_of
+    from airw.discovery._planning import Corpora, DiscoverOptions, check_corpora, members_of
     from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
     from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
     from airw.discovery.expansion import SentenceWindow, WholeArtifact, expand
@@ -20,7 +20,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_planning": ["Corpora", "DiscoverOptions", "members_of"],
+            "_planning": ["Corpora", "DiscoverOptions", "check_corpora", "members_of"],
             "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
             "discovery": ["DiscoveryStream", "discover", "discover_stream"],
             "expansion": ["SentenceWindow", "WholeArtifact", "expand"],
@@ -49,6 +49,7 @@ __all__ = [
     "SourceAnswered",
     "Strategy",
     "WholeArtifact",
+    "check_corpora",
     "check_loading",
     "disclose",
     "discover",

@@ -144,10 +144,8 @@ class DiscoveryPlan:
             del plan_options["walk"]
         if plan_options.get("walk") is not None:
             _check_walk(search_options, floors, is_floor_requested=is_floor_requested)
-        elif isinstance(members[0].corpus, FederatedCorpus):
-            raise ArgumentError(
-                "corpus is a FederatedCorpus, which can only be walked: pass walk=True, walk=policy, or its corpora"
-            )
+        else:
+            _check_searchable(members)
         fusion = with_fusion(options, "ranks")["fusion"]
         search = SearchQuery.parse(verb, query, cast("SearchOptions", {"fusion": fusion, **search_options}))
         plan = cls(
@@ -266,6 +264,23 @@ def _check_merge(plan: DiscoveryPlan) -> None:
         raise ArgumentError("merge='blend' needs mode='hybrid', as it adds up the scores of both channels: use 'rrf'")
 
 
+def check_corpora(corpus: Corpora) -> None:
+    """Check that a discovery can ask corpora; a corpus of a name need not exist yet.
+
+    Raises:
+        ArgumentError: If there is no corpus, a corpus has no name, two have the same name, one is not a corpus, or it
+            is a `FederatedCorpus`.
+    """
+    _check_searchable(_read_members(corpus)[0])
+
+
+def _check_searchable(members: Sequence[Member]) -> None:
+    if isinstance(members[0].corpus, FederatedCorpus):
+        raise ArgumentError(
+            "corpus is a FederatedCorpus, which can only be walked: pass walk=True, walk=policy, or its corpora"
+        )
+
+
 def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     """Return the corpora of a discovery, and whether they were passed as a list or by name.
 
@@ -275,6 +290,14 @@ def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
         ArgumentError: If there is no corpus, a corpus has no name, two have the same name, or one is not a corpus.
         CorpusNotFound: If there is no corpus of a name or path.
     """
+    members, is_multi_source = _read_members(corpus)
+    for member in members:
+        if isinstance(member.corpus, str | os.PathLike):
+            find_location(member.corpus)
+    return members, is_multi_source
+
+
+def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     if isinstance(corpus, Mapping):
         members, is_multi_source = [_member(name, item) for name, item in corpus.items()], True
     elif isinstance(corpus, list | tuple):
@@ -287,14 +310,14 @@ def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     for member in members:
         if is_multi_source and isinstance(member.corpus, FederatedCorpus):
             raise ArgumentError(f"corpus {member.name!r} is a FederatedCorpus itself: pass its corpora instead")
-        if isinstance(member.corpus, str | os.PathLike):
-            find_location(member.corpus)
     return tuple(members), is_multi_source
 
 
 def _member(name: object, corpus: CorpusLike[Any]) -> Member:
     if not isinstance(corpus, str | os.PathLike):
         check_corpus(corpus)
+    else:
+        locate(corpus)
     source = _corpus_name(corpus) if name is None else name
     if not isinstance(source, str) or not source.strip():
         raise ArgumentError(f"corpus needs a name that is a string, not {short_repr(source)}: pass {{name: corpus}}")

@@ -10,7 +10,7 @@ import anyio
 from airw._base.checks import check_count, check_strings
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora import CorpusLike, search
-from airw.discovery import Corpora, DiscoverOptions, FederatedCorpus, discover
+from airw.discovery import Corpora, DiscoverOptions, FederatedCorpus, check_corpora, discover
 from airw.integrations._finder import (
     Finder,
     FoundDocument,
@@ -91,6 +91,8 @@ def discover_retriever(corpora: Corpora, **options: Unpack[DiscoverOptions]) -> 
     A question raises what `airw.discover` raises. Of several corpora, those that fail are left out.
     """
     check_option_names("discover_retriever", options, _DISCOVER_DEFAULTS)
+    if options.get("walk") is None and isinstance(corpora, FederatedCorpus):
+        check_corpora(corpora)
     if options.get("surfaces") is not None:
         options = {**options, "surfaces": check_strings("surfaces", options["surfaces"])}  # each question reads them
 

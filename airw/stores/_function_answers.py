@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NoReturn, TypeAlias
 
 from airw._base.json import json_clean
-from airw._base.messages import short_repr
+from airw._base.messages import error_text, short_repr
 from airw.errors import StoreError
 from airw.values import Artifact, Edge, Record, SearchHit
 
@@ -20,8 +20,9 @@ _SHAPES: Mapping[Name, str] = {
 }
 
 
-def _refuse(function: Name, fault: str, advice: str | None = None) -> NoReturn:
-    raise StoreError(f"{function} {fault}; {advice or _SHAPES[function]}")
+def _refuse(function: Name, fault: str, advice: str | None = None, *, cause: Exception | None = None) -> NoReturn:
+    why = "" if cause is None else f" ({error_text(cause)})"
+    raise StoreError(f"{function} {fault}{why}; {advice or _SHAPES[function]}") from cause
 
 
 def read_found(answer: object, k: int) -> list[tuple[Record, float]]:
@@ -70,12 +71,13 @@ def _read_row(row: object) -> tuple[Record, float | None]:
 
 
 def _read_score(id: str, score: Any) -> float:
+    fault = f"returned the score {short_repr(score)} for {short_repr(id)}"
+    if isinstance(score, bool | str | bytes):
+        _refuse("search", fault, "return numbers as scores")
     try:
-        if not isinstance(score, bool | str | bytes):
-            return float(score)
-    except Exception:  # noqa: BLE001, S110 - `__float__` of another library may raise anything
-        pass
-    _refuse("search", f"returned the score {short_repr(score)} for {short_repr(id)}", "return numbers as scores")
+        return float(score)
+    except Exception as error:  # noqa: BLE001 - `__float__` of another library may raise anything
+        _refuse("search", fault, "return numbers as scores", cause=error)
 
 
 def _id_of(row: object) -> str:
@@ -146,9 +148,10 @@ def _read_item(function: Name, id: str, value: object) -> Record:
 def _read_metadata(function: Name, id: str, metadata: Any) -> dict[str, Any]:
     try:
         clean: dict[str, Any] = json_clean(dict(metadata))
-    except Exception:  # noqa: BLE001 - values of other libraries may raise anything
+    except Exception as error:  # noqa: BLE001 - values of other libraries may raise anything
         fault = f"returned metadata of {short_repr(id)} that are not JSON"
-        _refuse(function, fault, "return texts, numbers, lists and dicts that do not contain themselves")
+        advice = "return texts, numbers, lists and dicts that do not contain themselves"
+        _refuse(function, fault, advice, cause=error)
     return clean
 
 

@@ -23,7 +23,7 @@ from airw.values.filters import Filter
 UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
 _MAX_CALLS = 16  # calls of `search` at once
-_MAX_FOUND = 20_000  # entries of records if there is no `get`, two for each record
+_MAX_FOUND = 30_000  # entries of records if there is no `get`, three for each record
 _MARK = "\0"  # between the id of an artifact and the number of its record
 _CALLS = {"search": "search(query, k)", "get": "get(ids), with a list", "neighbors": "neighbors(ids), with a list"}
 _FEW = 200  # items; reading more takes longer than about a millisecond
@@ -53,7 +53,7 @@ class FunctionStore:
     ) -> None:
         self._search, self._get, self._find_neighbors = search, get, neighbors
         self._embedder = embedder
-        self._found, self._numbers = LruCache[str, Record](_MAX_FOUND), count()
+        self._found, self._numbers = LruCache[str | tuple[bytes, str], Record](_MAX_FOUND), count()
         # Other code asks whether there is a method: it must not exist without its function.
         if search is not None:
             self.search_text: Callable[..., Awaitable[list[Ranking]]] = self._search_text
@@ -80,23 +80,31 @@ class FunctionStore:
             answer = await self._call("search", self._search, query, k)
             found = await offload_if(k > _FEW, read_found, answer, k)
             ids = [record.id for record, _ in found]
-            record_ids = ids if self._get is not None else [self._remember(record) for record, _ in found]
+            record_ids = ids
+            if self._get is None:
+                key = self._key_of(await self._embedder.embed_query(query)) if found else b""
+                record_ids = [self._remember(record, key) for record, _ in found]
             return Ranking(record_ids, ids, np.array([score for _, score in found], np.float64))
 
         return await map_bounded(rank, queries, limit=_MAX_CALLS)
 
-    def _remember(self, record: Record) -> str:
-        """Remember a record that `search` has found, and return its record id.
+    @staticmethod
+    def _key_of(query: Floats) -> bytes:
+        """Return what tells a query from others: walks name it by its vector alone."""
+        return np.asarray(query, np.float32).tobytes()
+
+    def _remember(self, record: Record, query: bytes) -> str:
+        """Remember a record that `search` has found for a query, and return its record id.
 
         Each text of an artifact is a record of its own: a search may cut texts to its query, and another one may run at
-        the same time. Under the id of the artifact lies its last text.
+        the same time. Under the id of the artifact lies its last text, and the last of each query beside it.
         """
         last = self._found.get(record.artifact_id)
         if last is not None and not record.text:
             record = replace(record, text=last.text, metadata=record.metadata or last.metadata)
         if last is None or (last.text, last.metadata) != (record.text, record.metadata):
             last = replace(record, id=f"{record.artifact_id}{_MARK}{next(self._numbers)}")
-        for key in (last.artifact_id, last.id):
+        for key in (last.artifact_id, last.id, (query, last.artifact_id)):
             self._found.discard(key)
             self._found.get_or_create(key, lambda _, record=last: record)  # type: ignore[misc]
         return last.id
@@ -148,6 +156,9 @@ class FunctionStore:
     ) -> BestRecords:
         """Return the record of each artifact, with the cosine of its text."""
         found = await self.records_of(artifact_ids, kinds=surfaces)
+        if self._get is None:
+            key = self._key_of(query)
+            found = [rows and [self._found.get((key, rows[0].artifact_id), rows[0])] for rows in found]
         texts = [records[0].text if records else None for records in found]
         rows = await self._embed([text for text in texts if text is not None], len(query))
         scores = np.full(len(texts), np.nan, np.float32)

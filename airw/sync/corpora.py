@@ -1,25 +1,33 @@
 """Corpora in sync code."""
 
 from collections.abc import Iterable
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Protocol, Self, Unpack, cast
 
 from airw import corpora
 from airw._base.background import background_loop, close, close_with_owner, run
+from airw._base.concurrency import Closable
+from airw._base.messages import short_repr
 from airw._base.signatures import convert_result, shows_options
 from airw.corpora import BuildReport, Corpus, CorpusRetriever, OnError, Opening
 from airw.corpora.changing import UpsertItems
-from airw.protocols import Embedder, Store
-from airw.retrieval import SEARCH_DEFAULTS, SearchOptions
+from airw.errors import ArgumentError
+from airw.protocols import Embedder, OpenCorpus, Store
+from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, check_corpus
 from airw.sync._wrapping import blocking, check_process
 from airw.values import SearchHit
+
+
+class ClosableCorpus(OpenCorpus[Any], Closable, Protocol):
+    """An open corpus that its opener closes, such as a `Corpus` or a `RemoteCorpus`."""
 
 
 class SyncCorpus:
     """An open corpus for sync code.
 
-    `airw.sync.build` and `airw.sync.open_corpus` return one. Every function that takes an open corpus takes it, too.
-    The store is async as always: `airw.sync.run(corpus.store.counts)`. A corpus that you forget is closed when it is
-    garbage-collected, or at the end of the program. Any thread may use it. A forked process must open its own.
+    `airw.sync.build` and `airw.sync.open_corpus` return one; for a `RemoteCorpus` or `from_vector_store(...)` make it
+    yourself. Every function that takes an open corpus takes it, too. The store is async as always:
+    `airw.sync.run(corpus.store.counts)`. A corpus that you forget is closed when it is garbage-collected, or at the end
+    of the program. Any thread may use it. A forked process must open its own.
 
     Example:
         >>> from airw import from_mapping, sync
@@ -30,8 +38,12 @@ class SyncCorpus:
         ['a'] 1
     """
 
-    def __init__(self, corpus: Corpus) -> None:
-        self._corpus = corpus
+    def __init__(self, corpus: ClosableCorpus) -> None:
+        if not callable(getattr(corpus, "aclose", None)):
+            raise ArgumentError(
+                f"SyncCorpus takes an open corpus with aclose, not {short_repr(corpus)}; pass a Corpus or RemoteCorpus"
+            )
+        self._corpus = cast("Corpus", check_corpus(corpus))  # another one may lack some of its methods
         self._loop = background_loop()
         close_with_owner(self, corpus)
 
@@ -57,7 +69,7 @@ class SyncCorpus:
     @property
     def report(self) -> BuildReport | None:
         """The report of the build that opened the corpus; `None` if no build did."""
-        return self._corpus.report
+        return self._corpus.report if isinstance(self._corpus, Corpus) else None
 
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
     def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:

@@ -167,6 +167,27 @@ async def test_searches_at_the_same_time_have_the_texts_that_each_has_found():
     assert texts == {f"q{number}": f"snippet for q{number}" for number in range(20)}
 
 
+async def test_a_walk_has_the_texts_that_its_own_search_has_found():
+    started = []
+
+    async def search(query, k):
+        started.append(query)
+        while len(started) < 20:
+            await anyio.lowlevel.checkpoint()
+        return [{"id": id, "text": f"{id} for {query}"} for id in "ab"]
+
+    corpus, texts = airw.adapt(search=search, neighbors=lambda ids: {}), {}
+
+    async def ask(query):
+        walk = airw.traverse(query, corpus, policy=Eager(start_k=2))
+        texts[query] = {hit.text async for hit in walk}
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(ask, f"question {number}")
+    assert texts == {query: {f"a for {query}", f"b for {query}"} for query in started}
+
+
 async def test_an_id_alone_keeps_the_text_that_a_search_has_found_before():
     answers = {
         "long": [{"id": "a", "text": "signing keys", "lang": "en"}],
@@ -251,11 +272,11 @@ WRONG = {
     ),
     "search: numbers": ({"search": [3]}, "search returned 3; return ids that are texts, (id, score) pairs"),
     "search: a score as text": ({"search": [("a", "1")]}, "search returned the score '1' for 'a'; return numbers"),
-    "search: an array": ({"search": [("a", np.ones(2))]}, "the score array([1., 1.]) for 'a'; return numbers"),
-    "search: too large": ({"search": [("a", 10**400)]}, "for 'a'; return numbers as scores"),
-    "search: no number": ({"search": [("a", BadNumber())]}, "the score BadNumber() for 'a'; return numbers"),
-    "search: a circle": ({"search": [LOOP]}, "search returned metadata of 'a' that are not JSON; return texts"),
-    "get: a circle": ({"get": [LOOP]}, "get returned metadata of 'a' that are not JSON; return texts"),
+    "search: an array": ({"search": [("a", np.ones(2))]}, "the score array([1., 1.]) for 'a' (TypeError: only "),
+    "search: too large": ({"search": [("a", 10**400)]}, "(OverflowError: int too large to convert to float); return "),
+    "search: no number": ({"search": [("a", BadNumber())]}, "BadNumber() for 'a' (ValueError: no); return numbers"),
+    "search: a circle": ({"search": [LOOP]}, "search returned metadata of 'a' that are not JSON (RecursionError: "),
+    "get: a circle": ({"get": [LOOP]}, "get returned metadata of 'a' that are not JSON (RecursionError: "),
     "search: some scores": ({"search": [("a", 1), "b"]}, "search returned 'b'; return all with scores, or all without"),
     "get: None": ({"get": None}, "get returned None for 1 ids; return a list with a text"),
     "get: too many": ({"get": ["x", "y"]}, "get returned 2 items for 1 ids"),
@@ -284,6 +305,12 @@ async def test_a_wrong_answer_is_an_error_of_one_line_that_names_function_and_an
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+async def test_a_score_that_cannot_be_read_keeps_its_cause():
+    with pytest.raises(StoreError, match=r"ValueError: no") as caught:
+        await airw.search(airw.adapt(search=lambda query, k: [("a", BadNumber())]), "keys")
+    assert isinstance(caught.value.__cause__, ValueError)
 
 
 async def test_a_function_that_fails_is_a_store_error_with_its_cause():

@@ -96,6 +96,17 @@ def test_a_name_is_no_corpus():
         airw.traverse(QUERY, "notes")
 
 
+@pytest.mark.parametrize("policy", [None, LinkWalk(roots=["a"])])
+def test_a_name_is_shown_on_one_line_without_its_password(policy):
+    with pytest.raises(ArgumentError) as caught:
+        airw.traverse(QUERY, "postgresql://ada:hunter2@db/kb#" + "notes\n\x1b" * 1_000, policy=policy)
+    message = str(caught.value)
+    assert message.startswith("store must be an open corpus, not the name 'postgresql://ada@db/kb#notes")
+    assert "hunter2" not in message
+    assert {"\n", "\x1b"}.isdisjoint(message)
+    assert len(message) < 500
+
+
 async def test_a_store_that_cannot_score_is_refused_with_a_policy_that_can_walk_it():
     async with corpus_of() as corpus:
         plain = replace(corpus, store=Without(corpus.store, "best_of"))

@@ -13,7 +13,7 @@ import pytest
 
 import airw
 from airw import from_mapping, sync
-from airw.errors import ArgumentError, CorpusNotFound
+from airw.errors import ArgumentError, CorpusNotFound, WalkNotExtendable
 from airw.policies import CollapsedTree, Eager
 from airw.stores import MemoryStore
 from airw.values import SearchHit
@@ -136,6 +136,19 @@ def test_a_walk_that_ended_at_its_budget_goes_on(corpus):
     assert len(first) == 1
 
 
+def test_a_walk_whose_hits_were_not_all_taken_does_not_go_on(corpus):
+    whole = [hit.artifact_id for hit in sync.traverse("signing keys", corpus, node_budget=4)]
+    walk = sync.traverse("signing keys", corpus, node_budget=2)
+    taken = [hit.artifact_id for hit in walk]
+    walk.close()  # it has ended: closing it loses nothing
+    taken.append(next(walk.extend(node_budget=3)).artifact_id)
+    assert taken == whole[:3]
+    walk.close()
+    with pytest.raises(WalkNotExtendable, match="it was closed"):
+        walk.extend(node_budget=4)
+    assert list(walk) == []
+
+
 def end_of(walk):
     """Return the async walk, after the loop has done what was waiting."""
     sync.run(anyio.sleep, 0)
@@ -183,6 +196,12 @@ def test_only_an_async_walk_becomes_a_sync_one():
     for value in ("x", sync.traverse("", None, policy=Chain())):
         with pytest.raises(ArgumentError, match=r"^SyncWalk takes an async walk, not .*walk_links returns$"):
             sync.SyncWalk(value)
+
+
+def test_only_an_open_corpus_becomes_a_sync_one(corpus):
+    for value in ("notes", corpus, airw.FederatedCorpus([corpus]), None):
+        with pytest.raises(ArgumentError, match=r"^SyncCorpus takes an open corpus with aclose, not .*"):
+            sync.SyncCorpus(value)
 
 
 def test_a_walk_is_closed_by_an_error_in_a_loop_over_it():

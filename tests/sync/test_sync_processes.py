@@ -168,3 +168,35 @@ def test_after_the_end_of_a_program_a_call_is_an_error_and_closing_does_nothing(
     """
     late = "search was called after the end of the program; call it in threads that are not daemons"
     assert run(code, tmp_path) == (0, [late], "")
+
+
+def test_a_call_from_another_loop_ends_with_the_program(tmp_path):
+    code = """
+    import asyncio, atexit, threading
+    from airw._base.background import run_from_loop
+    started, ended = threading.Event(), threading.Event()
+
+    async def wait_forever():
+        started.set()
+        await asyncio.sleep(3600)
+
+    def work():
+        try:
+            asyncio.run(run_from_loop(wait_forever))
+        except RuntimeError as error:
+            print("in flight:", error, flush=True)
+        ended.set()
+
+    def call_late():
+        ended.wait(30)
+        try:
+            asyncio.run(run_from_loop(wait_forever))
+        except RuntimeError as error:
+            print("late:", error, flush=True)
+
+    atexit.register(call_late)
+    threading.Thread(target=work, daemon=True).start()
+    started.wait(30)
+    """
+    advice = "wait_forever was called after the end of the program; call it in threads that are not daemons"
+    assert run(code, tmp_path) == (0, [f"in flight: {advice}", f"late: {advice}"], "")

@@ -186,6 +186,19 @@ async def test_a_tool_reads_what_the_others_find_in_several_corpora():
             assert (await tool.call({"id": "a", "corpus": "films"})).startswith("error: corpus must be one of 'notes'")
 
 
+async def test_a_corpus_that_a_tool_cannot_use_is_refused_when_the_tool_is_made(corpus):
+    with pytest.raises(ArgumentError, match=r"is a FederatedCorpus, which can only be walked.*or its corpora"):
+        discover_tool(airw.FederatedCorpus([corpus]))
+    for make in (discover_tool, walk_tool, read_tool):
+        with pytest.raises(ArgumentError, match="expected an open corpus"):
+            make(None)
+        with pytest.raises(ArgumentError, match="cannot name a corpus"):
+            make("no name")
+        make("notes-of-tomorrow")  # a corpus of a name may be built later
+    with pytest.raises(ArgumentError, match="expected an open corpus"):
+        walk_tool([corpus])
+
+
 async def test_the_path_among_several_corpora_names_each_step(corpus):
     answer = await walk_tool(airw.FederatedCorpus([corpus]), k=20).call({"query": "rotate the signing keys"})
     assert '"vault.md" in "notes" by way of "keys.md" in "notes":' in answer

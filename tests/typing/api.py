@@ -186,6 +186,8 @@ def scripts() -> None:
         assert_type(next(pairs), tuple[sync.SyncWalk, SearchHit])
     with sync.discover_stream(built, "keys") as updates:
         assert_type(next(updates), SourceAnswered | DiscoveryResult)
+    assert_type(sync.SyncCorpus(sync.run(RemoteCorpus.open("http://host", "notes").__aenter__)), sync.SyncCorpus)
+    sync.SyncCorpus("notes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def retrievers() -> None:
