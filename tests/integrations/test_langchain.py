@@ -6,8 +6,10 @@ from functools import partial
 from random import Random
 
 import anyio
+import graph_retriever
 import pytest
 from graph_retriever import strategies
+from graph_retriever.adapters.in_memory import InMemory
 from hypothesis import given, settings
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
@@ -16,9 +18,10 @@ from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
 import airw
+from airw.compat import graph_retriever as compat
 from airw.errors import ArgumentError, EmbedderError, NoLedgerEntry, StoreError
 from airw.integrations.langchain import from_vector_store
-from airw.policies import Eager, LinkWalk, Mmr, Scored
+from airw.policies import Eager, LinkWalk, Mmr, Scope, Scored
 from tests.support.drawing import examples
 from tests.support.graph_retriever_oracle import bounds_of, compare, graph_of, numbers, their_bounds, weight
 
@@ -136,7 +139,7 @@ async def test_a_text_is_embedded_once(documents, embeddings):
     ("call", "named"),
     [
         (lambda corpus: airw.search(corpus, "query", mode="lexical"), "ranks by vectors alone"),
-        (lambda corpus: airw.search(corpus, "query", filter={"tags": "x"}), "filter cannot be used"),
+        (lambda corpus: airw.search(corpus, "query", filter={"weight": {"$gt": 1}}), "filter cannot be used"),
         (lambda corpus: airw.top_k(airw.traverse("query", corpus, policy=LinkWalk(start_k=1)), k=1), "edges="),
     ],
     ids=["lexical", "filter", "links"],
@@ -145,6 +148,52 @@ async def test_what_a_vector_store_cannot_do_is_an_error_of_one_line(documents, 
     with pytest.raises(ArgumentError, match=named) as caught:
         await call(in_memory(documents, embeddings))
     assert "\n" not in str(caught.value)
+
+
+async def test_a_filter_that_demands_a_value_applies_to_searches_and_walks(corpus):
+    def only(*conditions):
+        return {"$and": [{"tags": {"$in": ["forest"]}}, *conditions]}
+
+    hits = await airw.search(corpus, "query", k=1, filter=only({"tags": {"$contains": "grey"}}))
+    assert [hit.text for hit in hits] == ["wolf"]
+    assert [hit.text for hit in await airw.search(corpus, "query", k=5, filter=only())] == ["fox", "wolf"]
+    walk = airw.traverse("query", corpus, policy=Eager(start_k=1, edges=EDGES, scope=Scope.only(only())))
+    assert [hit.text async for hit in walk] == ["fox", "wolf"]
+
+
+@pytest.mark.parametrize("metadata_filter", [None, {"tags": "red"}])
+@pytest.mark.parametrize("strategy", ["Eager", "Scored", "Mmr"])
+def test_the_program_of_graph_retriever_walks_a_vector_store_as_its_own(
+    documents, embeddings, strategy, metadata_filter
+):
+    contents = [
+        graph_retriever.Content(each.id, each.page_content, embeddings.vectors[each.id], each.metadata)
+        for each in documents
+    ]
+    stores = [InMemory(embeddings.embed_query, contents), in_memory(documents, embeddings)]
+    options = {"start_k": 2} | ({"scorer": lambda node: -node.depth} if strategy == "Scored" else {})
+    theirs, ours = (
+        [
+            (
+                node.id,
+                node.content,
+                node.depth,
+                node.metadata["tags"],
+                [round(float(number), 4) for number in node.embedding],
+            )
+            for node in package.traverse(
+                "query",
+                edges=EDGES,
+                strategy=getattr(package.strategies, strategy)(**options),
+                store=store,
+                metadata_filter=metadata_filter,
+                initial_root_ids=["whale", "nowhere"] if metadata_filter is None else [],
+            )
+        ]
+        for package, store in zip((graph_retriever, compat), stores, strict=True)
+    )
+    assert len(theirs) >= 2
+    assert ours == theirs
 
 
 async def test_a_root_that_does_not_exist_is_an_error(documents, embeddings):

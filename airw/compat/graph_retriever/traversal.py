@@ -34,7 +34,7 @@ def traverse(
         query: The text to search for.
         edges: Pairs of fields, or a function of a content.
         strategy: One of `strategies`, or a strategy of your own.
-        store: An `InMemory`, an open corpus of airw, or the name of a corpus.
+        store: An `InMemory`, an open corpus of airw such as `from_vector_store` returns, or the name of a corpus.
         metadata_filter: Values that fields must equal or contain, in root nodes too.
         initial_root_ids: Nodes to start from, besides those that the search finds.
         store_kwargs: Must be empty, since stores of airw take no such options.
@@ -91,8 +91,8 @@ async def atraverse(
         if isinstance(store, InMemory) and not store.contents:
             return []
         # graph-retriever skips roots that do not exist; a policy refuses them.
-        entries = zip(initial_root_ids, await corpus.store.ledger(list(initial_root_ids)), strict=True)
-        policy = Strategy.build(strategy, roots=[id for id, entry in entries if entry is not None], **options)
+        known = zip(initial_root_ids, await corpus.store.records_of(list(initial_root_ids), limit=1), strict=True)
+        policy = Strategy.build(strategy, roots=[id for id, records in known if records], **options)
         limits = Limits(max_edges=_UNBOUNDED, max_fanout=_UNBOUNDED, max_frontier=_UNBOUNDED)
         walk = walking.start_walk(query, corpus, policy, node_budget=_UNBOUNDED, limits=limits)
         async with walk:
@@ -105,11 +105,13 @@ async def _nodes(
     query: str, corpus: Any, hits: Sequence[SearchHit], policy: object, contents: Mapping[str, Any]
 ) -> list[Node]:
     vector = await corpus.embedder.embed_query(query)
-    best = await corpus.store.best_of(vector, [hit.artifact_id for hit in hits])
-    rows = await corpus.store.vectors([id or "" for id in best.record_ids])
+    ids = [hit.artifact_id for hit in hits]
+    best = await corpus.store.best_of(vector, ids)
+    record_ids, rows = await corpus.store.vectors_of(ids)
+    row_of = dict(zip((id for own in record_ids for id in own), rows, strict=True))
     nodes = [
-        _node(hit, float(np.nan_to_num(score)), row, contents.get(hit.artifact_id))
-        for hit, score, row in zip(hits, best.scores, rows, strict=True)
+        _node(hit, float(np.nan_to_num(score)), row_of.get(id, ()), contents.get(hit.artifact_id))
+        for hit, id, score in zip(hits, best.record_ids, best.scores, strict=True)
     ]
     if isinstance(policy, Scored):
         for hit, node in zip(hits, nodes, strict=True):

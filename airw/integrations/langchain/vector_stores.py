@@ -17,7 +17,7 @@ from airw.corpora import Corpus
 from airw.errors import ArgumentError, EmbedderError, StoreError
 from airw.stores import FunctionStore
 from airw.values import Ranking
-from airw.values.filters import MISSING, Filter, as_key, get_field
+from airw.values.filters import MISSING, And, Compare, Filter, as_key, get_field, matches
 
 if TYPE_CHECKING:
     from langchain_core.documents import Document
@@ -41,7 +41,8 @@ def from_vector_store(
     Nothing is copied: each call asks the vector store. Documents need ids; each is an artifact, and its metadata are
     the fields. Searches are dense. Walks follow shared values of metadata, with the `edges` of `Eager`, `Scored` or
     `Mmr`: `edges=[("keywords", "keywords")]`. For each value of a field that leads on, the vector store is searched
-    with a filter.
+    with a filter. A filter of airw needs a condition that demands one value, as `{"lang": "en"}` or
+    `Scope.only({"lang": "en"})`: the vector store finds its documents, and airw applies the other conditions.
 
     Scores are cosines. LangChain's interface returns no vectors, so the texts found are embedded with the embeddings of
     the store; the vectors of the last 4,096 texts are remembered.
@@ -190,20 +191,41 @@ class _VectorStoreReader(FunctionStore):
         per_artifact: bool = False,
     ) -> list[Ranking]:
         """Return the documents that the vector store finds, by the cosines of their texts."""
-        if filter is not None:
-            raise ArgumentError("filter cannot be used: LangChain's stores have filters of their own; filter the hits")
+        value = None if filter is None else _find_value(filter)
+        if filter is not None and value is None:
+            raise ArgumentError(
+                "filter cannot be used: LangChain's stores find documents by a value of a field; pass at least one "
+                "condition such as {'field': 'value'} that all hits must satisfy"
+            )
         empty = Ranking([], [], np.zeros(0))
         if not k or (surfaces is not None and "document" not in surfaces):
             return [empty for _ in queries]
 
         async def rank(query: Floats) -> Ranking:
-            documents = (await self._find("similarity_search_by_vector", query.tolist(), k=k))[:k]
+            documents = await self._find_nearest(query, k, filter, value)
             scores = exact_scores(await self._embed([own.page_content for _, own in documents], len(query)), query)
             rows = sorted(zip(scores.tolist(), documents, strict=True), key=lambda row: (-row[0], row[1][0]))
             ids = [id for _, (id, _) in rows]
             return Ranking(ids, ids, np.array([score for score, _ in rows], np.float64))
 
         return await map_bounded(rank, list(queries), limit=_MAX_CALLS)
+
+    async def _find_nearest(
+        self, query: Floats, k: int, filter: Filter | None, value: tuple[str, Any] | None
+    ) -> list[tuple[str, "Document"]]:
+        """Return the `k` documents nearest to a query that satisfy a filter.
+
+        The store filters by one value, and the rest is done here.
+        """
+        if value is None:
+            return (await self._find("similarity_search_by_vector", query.tolist(), k=k))[:k]
+        own_filter, kept = await self._call("filter_for", self._filter_for, *value), list[tuple[str, "Document"]]()
+        for count in (k, _MAX_MATCHES):  # all that have the value, if the other conditions drop any of the first
+            found = await self._find("similarity_search_by_vector", query.tolist(), k=count, filter=own_filter)
+            kept = [(id, document) for id, document in found if matches(filter, json_clean(document.metadata))]
+            if len(kept) >= k or len(kept) == len(found) or len(found) < count:
+                break
+        return kept[:k]
 
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
         """Return, for each pair of field and value, the documents that have it, as sorted ids."""
@@ -243,6 +265,16 @@ class _VectorStoreReader(FunctionStore):
             start = short_repr(document.page_content[:40])
             raise StoreError(f"{type(self._store).__name__} returned the document {start} without an id; add ids")
         return str(id)
+
+
+def _find_value(filter: Filter) -> tuple[str, Any] | None:
+    """Return a field and a value that all documents have which satisfy a filter; `None` if it demands none."""
+    match filter:
+        case Compare(path, "$eq", str() | int() | float() as value) | Compare(path, "$in", [value]):
+            return path, value
+        case And(parts):
+            return next((found for part in parts if (found := _find_value(part)) is not None), None)
+    return None
 
 
 def _select_ids(documents: Sequence[tuple[str, "Document"]], field: str, value: Any) -> list[str]:
