@@ -68,7 +68,7 @@ class LoopThread:
         self._waiting.add(wake)
         try:
             if self.has_ended:
-                raise _ended_error(function)
+                raise _make_end_error(function)
             yield
         finally:
             self._waiting.discard(wake)
@@ -122,7 +122,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
     loop = background_loop()
     name = getattr(function, "__name__", "the function")
     if loop.has_ended:
-        raise _ended_error(function)
+        raise _make_end_error(function)
     if threading.current_thread() is loop.thread:
         raise RuntimeError(f"a sync call within airw's own event loop would wait for itself: await {name} instead")
     ended = threading.Event()
@@ -142,7 +142,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         result, error = future.result()
     except BaseException as reason:
         if loop.has_ended and isinstance(reason, CancelledError):
-            raise _ended_error(function) from None
+            raise _make_end_error(function) from None
         if future.cancel():  # if this thread was interrupted, the call must not run on
             ended.wait(_SECONDS_TO_STOP)
         raise
@@ -155,7 +155,7 @@ def run(function: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs)
         del error, future  # its traceback refers to this frame: a reference cycle
 
 
-def _ended_error(function: Callable[..., object]) -> RuntimeError:
+def _make_end_error(function: Callable[..., object]) -> RuntimeError:
     name = getattr(function, "__name__", "the function")
     return RuntimeError(f"{name} was called after the end of the program; call it in threads that are not daemons")
 
@@ -210,7 +210,7 @@ async def run_from_loop(function: Callable[P, Awaitable[T]], *args: P.args, **op
                 await ended.wait()
             raise
     if loop.has_ended and (not started or started[0].cancelled()):
-        raise _ended_error(function)
+        raise _make_end_error(function)
     return started[0].result()
 
 

@@ -1,4 +1,4 @@
-"""Signatures and checks for functions that take their options as `**options`, and functions made of others."""
+"""Signatures and checks for functions with `**options`, and functions made of others."""
 
 import inspect
 from collections.abc import Callable, Collection, Mapping

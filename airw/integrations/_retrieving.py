@@ -1,4 +1,4 @@
-"""The verbs of airw as retrievers, for every framework: what they ask, and how they are documented."""
+"""The verbs of airw as retrievers, for every framework."""
 
 import inspect
 from collections.abc import Mapping

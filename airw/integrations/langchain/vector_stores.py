@@ -268,7 +268,7 @@ class _VectorStoreReader(FunctionStore):
 
 
 def _find_value(filter: Filter) -> tuple[str, Any] | None:
-    """Return a field and a value that all documents have which satisfy a filter; `None` if it demands none."""
+    """Return a field and the value that a filter demands of it; `None` if it demands none."""
     match filter:
         case Compare(path, "$eq", str() | int() | float() as value) | Compare(path, "$in", [value]):
             return path, value
