@@ -114,7 +114,7 @@ async def main(question: str) -> None:
     for hit in await airw.search(corpus, question, k=3):
         print(f"{hit.score:.0f}  {hit.artifact_id}")
     for hit in await airw.top_k(airw.traverse(question, corpus, policy=LinkWalk(start_k=2)), k=5):
-        print(f"{hit.score:.0f}  {' > '.join(hit.metadata['walk_path'])}")
+        print(f"{hit.metadata['walk_depth']}  {' > '.join(hit.metadata['walk_path'])}")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def choose_corpus(name: str | None, candidates: Iterable[str] | None = None) -> 
     if len(names) == 1:
         return names[0]
     if names:
-        raise CorpusNotFound(f"no corpus named; choose one of {list_similar_first('', names)} with -c")
+        raise CorpusNotFound(f"no corpus named; choose one of {list_similar_first('', names)} and put its name first")
     raise CorpusNotFound("no corpora yet; `airw build FOLDER` builds one")
 
 

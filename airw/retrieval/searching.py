@@ -393,7 +393,7 @@ def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
 
 
 def describe_mistaken_corpus(corpus: object) -> str | None:
-    """Return what a caller took for an open corpus, and what would do; `None` for anything else.
+    """Return what was taken for an open corpus, and what would do; `None` for all else.
 
     Example:
         >>> describe_mistaken_corpus("notes")

@@ -492,7 +492,9 @@ class TestNames:
             (home / "corpora" / f"{name}.airw").touch()
         assert "known: site2, site1, site12, eips, my;" in error("search", "site", "x")
         assert "known: site2, site1, site12, eips, my;" in error("maintain", "site")
-        assert "no corpus named; choose one of eips, my, site1, site12, site2 with -c" in error("search", "x")
+        assert "no corpus named; choose one of eips, my, site1, site12, site2 and put its name first" in error(
+            "search", "x"
+        )
 
     def test_very_many_are_counted(self, many, error):
         told = error("search", "corpus7", "x")

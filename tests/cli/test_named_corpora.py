@@ -60,7 +60,7 @@ def test_an_option_makes_a_word_that_is_a_corpus_a_document(output_of):
         (["link", "tree", "site1"], "'site1' is a corpus, so a document is missing; if a document is meant,"),
         (["link", "list", "site1"], "'site1' is a corpus, so a document is missing"),
         (["link", "path", "site1", "keys.md"], "'site1' is a corpus, so one of two documents is missing"),
-        (["link", "tree", "index.md"], "no corpus named; choose one of site1, site2 with -c"),
+        (["link", "tree", "index.md"], "no corpus named; choose one of site1, site2 and put its name first"),
         (["search", "site1"], "'site1' is a corpus, so the second word is missing: QUERY"),
         (["traverse", "site1"], "'site1' is a corpus, so the second word is missing: QUERY"),
         (["discover", "site1"], "'site1' is a corpus, so the second word is missing: QUERY"),

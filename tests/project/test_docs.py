@@ -283,3 +283,13 @@ def test_a_command_that_fails_or_prints_something_else_fails():
     for wrong in ("$ echo 1\n2\n", "$ false\n", "$ make nothing\n", "$ pip install airw[nothing]\n", "echo 1\n"):
         with pytest.raises(AssertionError):
             run_console(wrong)
+
+
+def test_each_short_program_has_at_most_ten_lines_beside_its_imports():
+    path = ROOT / "docs" / "programs.md"
+    sections = path.read_text(encoding="utf-8").split("\n## ")[1:]
+    programs = [blocks_of(path, section)[0].body for section in sections]
+    assert len(programs) == 5
+    for program in programs:
+        lines = [line for line in program.splitlines() if line.strip()]
+        assert len([line for line in lines if not line.startswith(("import ", "from "))]) <= 10

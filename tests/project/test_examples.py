@@ -42,7 +42,7 @@ def test_a_store_of_four_methods_is_searched_and_walked():
     done = run_example("own_store.py")
     searched, walked = done.stdout.splitlines()[:3], done.stdout.splitlines()[3:]
     assert all(re.fullmatch(r"\d  eip-\d+\.md", line) for line in searched)
-    assert all(re.fullmatch(r"-?\d  eip-\d+\.md(?: > eip-\d+\.md)*", line) for line in walked)
+    assert all(re.fullmatch(r"\d  eip-\d+\.md(?: > eip-\d+\.md)*", line) for line in walked)
     assert len(walked) == 5
     assert any(">" in line for line in walked)
 

@@ -1,4 +1,4 @@
-"""What people write first, when they do not know airw yet: the error names the value, and says what would do."""
+"""Slips of people who are new to airw: the error says what would do."""
 
 import pytest
 
