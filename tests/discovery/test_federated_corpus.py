@@ -203,8 +203,8 @@ async def test_a_federation_does_not_close_its_corpora():
         ([], "at least one"),
         ({}, "at least one"),
         ("notes", "must be a list of open corpora"),
-        (["notes"], "as `build` and `open_corpus` return"),
-        ({"notes": None}, "as `build` and `open_corpus` return"),
+        (["notes"], "as `build`, `open_corpus` or"),
+        ({"notes": None}, "as `build`, `open_corpus` or"),
     ],
 )
 def test_a_value_that_is_no_list_of_open_corpora_is_refused(corpora, message):
