@@ -24,11 +24,12 @@ from airw.serving.problems import AccessDenied, problem
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
     "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, Last-Event-ID, traceparent, tracestate, X-Vercel-AI-UI-Message-Stream"
+        "Authorization, Content-Type, Last-Event-ID, traceparent, tracestate, X-Vercel-AI-UI-Message-Stream, "
+        "Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
     ),
     "Access-Control-Max-Age": "600",
 }
-_EXPOSED = "Airw-Api, Retry-After, X-Vercel-AI-UI-Message-Stream"
+_EXPOSED = "Airw-Api, Retry-After, X-Vercel-AI-UI-Message-Stream, Mcp-Session-Id"
 _ANSWER_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",

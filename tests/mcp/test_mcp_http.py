@@ -23,6 +23,9 @@ from tests.support.waiting import PATIENCE, wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+INFO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+BEGIN = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INFO}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 ADA = Token(value="correct-horse-ada", label="ada")
 BOB = Token(value="correct-horse-bob", label="bob", read=[])
@@ -87,6 +90,21 @@ def test_strange_hosts_and_pages_are_refused(notes, headers, status):
         assert httpx.post(f"{server.url}/mcp", json=PING, headers=headers).status_code == status
 
 
+def test_a_page_of_an_allowed_origin_can_hold_a_session(notes):
+    page = {"Origin": "https://kb.example"}
+    ask = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-session-id"}
+    with serve(app([notes], tokens=[ADA], origins=[page["Origin"]])) as server:
+        url = f"{server.url}/mcp"
+        allowed = httpx.options(url, headers={**page, **ask}).headers["access-control-allow-headers"].lower()
+        needed = {"authorization", "content-type", "last-event-id", "mcp-session-id", "mcp-protocol-version"}
+        assert needed | {"mcp-method", "mcp-name"} <= set(allowed.split(", "))
+        begun = httpx.post(url, json=BEGIN, headers={**page, **ACCEPT, **bearer(ADA)})
+        assert begun.headers["mcp-session-id"]
+        assert begun.headers["access-control-allow-origin"] == page["Origin"]
+        assert "Mcp-Session-Id" in begun.headers["access-control-expose-headers"]
+        assert httpx.post(url, json=BEGIN, headers=page).headers["access-control-allow-origin"] == page["Origin"]
+
+
 def test_without_a_valid_token_nothing_is_answered(notes):
     with serve(app([notes], tokens=[ADA])) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
@@ -94,13 +112,10 @@ def test_without_a_valid_token_nothing_is_answered(notes):
 
 
 def test_a_session_belongs_to_the_token_that_began_it(notes):
-    info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": info}
-    accept = {"Accept": "application/json, text/event-stream"}
     with serve(app([notes], tokens=[ADA, BOB])) as server:
         url = f"{server.url}/mcp"
-        begun = httpx.post(url, json=begin, headers={**accept, **bearer(ADA)})
-        session = {**accept, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        begun = httpx.post(url, json=BEGIN, headers={**ACCEPT, **bearer(ADA)})
+        session = {**ACCEPT, "Mcp-Session-Id": begun.headers["mcp-session-id"]}
         assert httpx.post(url, json=PING, headers={**session, **bearer(ADA)}).status_code == 200
         assert httpx.post(url, json=PING, headers={**session, **bearer(BOB)}).status_code == 404
 
