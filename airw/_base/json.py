@@ -37,6 +37,14 @@ def deep_copy(value: Any) -> Any:
     return copy.deepcopy(value)
 
 
+def to_whole(value: object) -> object:
+    """Return a number like 5.0 as a whole one, and any other value as it is.
+
+    JSON does not tell them apart, and language models write both.
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def dump_json(value: Any) -> str:
     r"""Return a JSON value as one line of text, for people and programs.
 

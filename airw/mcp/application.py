@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from airw.mcp.calls import DEFAULT_LIMITS
 from airw.mcp.server import make_server
 from airw.serving.access import Token
 from airw.serving.application import make_service
@@ -41,14 +42,15 @@ def app(
     Args:
         corpora: Open corpora, or names, paths or addresses of corpora. A mapping gives them other names.
         tokens: The tokens that clients send; without any, everybody may read all corpora.
-        limits: What one call, one client and all clients may ask for. `max_streams` bounds the sessions.
+        limits: What one call, one client and all clients may ask for. `max_streams` bounds the sessions. By default as
+            for `airw.serving.app`, but with 50 seconds for a call, as clients often give up after 60.
         hosts: The names in the header `Host` to which it answers; by default as `airw.serving.app`.
         origins: The origins of other sites whose pages may use it.
 
     Raises:
         ArgumentError: If there is no corpus, two have the same name, or another value cannot be used.
     """
-    service = make_service(corpora, tokens=tokens, limits=limits)
+    service = make_service(corpora, tokens=tokens, limits=limits or DEFAULT_LIMITS)
     # The border of airw.serving checks hosts and origins, so the SDK need not.
     sessions = StreamableHTTPSessionManager(
         make_server(service),

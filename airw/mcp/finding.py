@@ -5,9 +5,9 @@ from typing import Any
 from airw._base.checks import check_count, check_text_query
 from airw._base.messages import escape_controls, one_line
 from airw.discovery import WholeArtifact, discover, expand
-from airw.mcp.calls import NOTE, ToolCall, quote_hit, quote_id, quote_title
+from airw.mcp.calls import NOTE, ToolCall, quote_hit, quote_id, quote_title, take_id
 from airw.serving.bodies import FieldKinds
-from airw.serving.queries import check_ids, check_query_length, take_text
+from airw.serving.queries import check_query_length, take_text
 from airw.values import SearchHit
 from airw.views import describe
 
@@ -50,7 +50,7 @@ async def find_documents(call: ToolCall) -> dict[str, Any]:
 async def read_document(call: ToolCall) -> dict[str, Any]:
     """Answer `read`: the text of one document, in parts if it is long."""
     options = call.arguments(_READ_FIELDS)
-    [id] = check_ids("id", [options.pop("id", "")], most=1)
+    id = take_id(options, "id")
     offset = check_count("offset", options.pop("offset", 0))
     size = check_count("max_chars", options.pop("max_chars", DEFAULT_PAGE), least=200, most=LONGEST_PAGE)
     name = call.pick_corpus(options)
@@ -59,6 +59,7 @@ async def read_document(call: ToolCall) -> dict[str, Any]:
         passage = await expand(SearchHit(id, "", 0.0, ""), corpus, policy=WholeArtifact())
         [view] = await describe(corpus, [id])
     total = len(passage.text)
+    check_count("offset", offset, most=total)
     end = min(total, offset + size)
     return {
         "corpus": name,

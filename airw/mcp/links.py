@@ -5,9 +5,8 @@ from typing import Any
 from airw._base.checks import check_count
 from airw._base.messages import one_line
 from airw.links import INVERSES, CorpusGraph
-from airw.mcp.calls import NOTE, ToolCall, quote_id, quote_title
+from airw.mcp.calls import NOTE, ToolCall, quote_id, quote_title, take_id
 from airw.serving.bodies import FieldKinds
-from airw.serving.queries import check_ids
 from airw.views import describe, path_dict
 
 DEFAULT_HOPS, MOST_HOPS = 10, 20
@@ -21,8 +20,7 @@ async def find_path(call: ToolCall) -> dict[str, Any]:
     """Answer `link_path`: a shortest path along links, in either direction of each."""
     options = call.arguments(_PATH_FIELDS)
     limits = call.service.limits
-    [start] = check_ids("start", [options.pop("start", "")], most=1)
-    [end] = check_ids("end", [options.pop("end", "")], most=1)
+    start, end = take_id(options, "start"), take_id(options, "end")
     most_hops = min(MOST_HOPS, limits.max_hops)
     hops = check_count("max_hops", options.pop("max_hops", min(DEFAULT_HOPS, most_hops)), least=1, most=most_hops)
     name = call.pick_corpus(options)

@@ -7,6 +7,8 @@ from threading import current_thread, main_thread
 
 from mcp.server.stdio import stdio_server
 
+from airw._base.concurrency import first_error
+from airw.mcp.calls import DEFAULT_LIMITS
 from airw.mcp.server import make_server
 from airw.serving.application import make_service
 from airw.serving.corpora import ServableCorpora
@@ -21,16 +23,20 @@ async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = 
 
     Args:
         corpora: Open corpora, or names, paths or addresses of corpora, as for `airw.serving.app`.
-        limits: What one call may ask for.
+        limits: What one call may ask for; by default as for `airw.mcp.app`.
 
     Raises:
         ArgumentError: If there is no corpus, or two have the same name.
     """
-    service = make_service(corpora, limits=limits)
+    service = make_service(corpora, limits=limits or DEFAULT_LIMITS)
     server = make_server(service)
-    async with service.running(), stdio_server() as (messages, answers):
-        with _ending_at_once():
-            await server.run(messages, answers, server.create_initialization_options())
+    try:
+        with first_error():
+            async with service.running(), stdio_server() as (messages, answers):
+                with _ending_at_once():
+                    await server.run(messages, answers, server.create_initialization_options())
+    except BrokenPipeError:  # the client was killed, and an answer was on its way
+        return
 
 
 @contextmanager

@@ -120,6 +120,7 @@ def describe_tools(corpora: Sequence[str], limits: ServingLimits) -> list[Tool]:
     seconds = {
         "type": "number",
         "exclusiveMinimum": 0,
+        "maximum": limits.max_timeout,
         "default": min(DEFAULT_TIMEOUT, limits.max_timeout),
         "description": "Seconds until the answer comes, with what was found until then.",
     }

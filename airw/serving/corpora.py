@@ -271,7 +271,7 @@ def _name_corpora(corpora: ServableCorpora) -> dict[str, Servable]:
         if not is_valid_name(name):
             raise ArgumentError(f"{short_repr(name)} cannot name a corpus: use {NAME_RULE}")
         if name.casefold() in map(str.casefold, named):
-            raise ArgumentError(f"two corpora are named {name!r}; pass a mapping with different names")
+            raise ArgumentError(f"two corpora are named {name!r}; pass it once, or a mapping with other names")
         named[name] = corpus
     return named
 

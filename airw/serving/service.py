@@ -131,18 +131,22 @@ class ClientCall:
         asked = self.body.get("timeout")
         return most if asked is None else min(most, check_number("timeout", asked, least=0))
 
+    def seconds_left(self) -> float:
+        """Return the seconds that the next piece of work may take."""
+        return self.timeout()
+
     @contextmanager
     def deadline(self) -> Iterator[None]:
-        """Bound the time of a block by `timeout()`.
+        """Bound the time of a block by `seconds_left()`.
 
         Raises:
             DeadlinePassed: If the block takes longer.
         """
-        seconds = self.timeout()
-        with anyio.move_on_after(seconds) as scope:
+        with anyio.move_on_after(self.seconds_left()) as scope:
             yield
         if scope.cancelled_caught:
-            raise DeadlinePassed(f"the request took longer than {seconds:g} seconds; ask for less, or allow more time")
+            seconds = f"{self.timeout():g} seconds"
+            raise DeadlinePassed(f"the request took longer than {seconds}; ask for less, or allow more time")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

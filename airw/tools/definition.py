@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from airw._base.json import to_whole
 from airw._base.messages import one_line, short_repr
 from airw.errors import AirwError, ArgumentError
 
@@ -105,13 +106,5 @@ class Tool:
         for name in self._list_required():
             if name not in values:
                 raise ArgumentError(f"{self.name} needs {name}")
-        return {name: _to_integer(value, self.properties[name]) for name, value in values.items()}
-
-
-def _to_integer(value: object, schema: Mapping[str, Any]) -> object:
-    """Return a number like 5.0 as a whole one, if its schema says so.
-
-    JSON does not tell them apart.
-    """
-    is_whole = schema.get("type") == "integer" and isinstance(value, float) and value.is_integer()
-    return int(cast("float", value)) if is_whole else value
+        kinds = {name: schema.get("type") for name, schema in self.properties.items()}
+        return {name: to_whole(value) if kinds[name] == "integer" else value for name, value in values.items()}

@@ -2,11 +2,13 @@
 
 import json
 import math
+from functools import partial
 
 import anyio
 import jsonschema
 import pytest
 
+from airw.mcp import app
 from airw.serving import ServingLimits, Token
 from airw.testing import run_on_virtual_clock
 from tests.support.agents import ask, connect, fail
@@ -114,7 +116,11 @@ MISTAKES = [
     ("traverse", {"continue": "x"}, "continue is no token of a walk that waits"),
     ("read", {"id": "none"}, "corpus 'notes' contains no artifact 'none'"),
     ("read", {"id": "\ud83d"}, "id"),
-    ("link_path", {"start": "keys"}, "end must be a list of ids"),
+    ("read", {"id": '"'}, "contains no artifact '\"'"),
+    ("read", {"id": '"\\ud83d"'}, "id contains an unpaired surrogate"),
+    ("read", {"id": ""}, "id must be the id of a document, not ''"),
+    ("read", {"id": "keys", "offset": 25}, "offset must be at most 24, not 25"),
+    ("link_path", {"start": "keys"}, "end is missing"),
     ("fly", {}, "there is no tool 'fly'; the tools: discover, traverse, read, link_path"),
 ]
 
@@ -127,6 +133,39 @@ async def test_a_mistake_is_one_line_that_says_what_would_do(notes):
 
 async def test_null_is_as_if_left_out(agent):
     assert await ask(agent, "discover", query="keys", k=None, corpus=None) == await ask(agent, "discover", query="keys")
+
+
+async def test_a_whole_number_may_have_a_fraction_of_zero(agent):
+    assert await ask(agent, "discover", query="keys", k=1.0) == await ask(agent, "discover", query="keys", k=1)
+
+
+ODD = [
+    "two  spaces",
+    " around ",
+    "tab\there",
+    "esc\x1b[2J",
+    "\u202egnp.exe",
+    "zero\u200bwidth",
+    '"quoted"',
+    "back\\u001b",
+]
+
+
+@pytest.fixture
+def odd():
+    texts = {id: f"zebra{at}" for at, id in enumerate(ODD)}
+    return make_corpus(texts, {id: {"NEXT": [ODD[0]]} for id in ODD[1:]})
+
+
+async def test_an_id_can_be_read_back_and_has_no_characters_that_act(odd):
+    async with connect(odd) as client:
+        for at in range(len(ODD)):
+            [hit] = (await ask(client, "discover", query=f"zebra{at}", k=1))["hits"]
+            assert hit["id"].isprintable()
+            part = await ask(client, "read", id=hit["id"])
+            assert (part["id"], part["text"]) == (hit["id"], f"zebra{at}")
+            path = await ask(client, "link_path", start=hit["id"], end=ODD[0])
+            assert path["nodes"][0]["id"] == hit["id"]
 
 
 @pytest.fixture
@@ -235,6 +274,23 @@ def test_a_deadline_of_the_other_tools_is_an_error_that_says_so():
     assert searched == "no source answered: chain: TimeoutError: no answer within 2.7 s"
     for message in others:
         assert message == "the request took longer than 3 seconds; ask for less, or allow more time"
+
+
+def test_the_time_in_which_a_call_waits_for_others_counts():
+    corpus = make_chain(10, seconds=math.inf)
+
+    async def main():
+        async with connect(corpus, mode="auto", limits=ServingLimits(max_requests=1)) as client:
+            async with anyio.create_task_group() as tasks:
+                for seconds in (3, 4):
+                    tasks.start_soon(partial(fail, client, "read", id="n00000", timeout=seconds))
+            return anyio.current_time()
+
+    assert run_on_virtual_clock(main) == pytest.approx(4.0, abs=0.01)
+
+
+def test_a_client_that_waits_a_minute_gets_its_answer_before(notes):
+    assert app([notes]).state.service.limits.max_timeout < 60
 
 
 async def test_limits_of_the_server_hold(notes):
