@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
-from airw import corpora
-from airw.cli.printing import print_line
-from airw.cli.resolve import choose_corpus
-from airw.cli.serving import check_rights
+from airw.cli.printing import print_line, print_note
+from airw.cli.serving import address_of, check_rights, choose_corpora, parse_limits
 from airw.errors import ArgumentError
 
 
@@ -17,29 +16,29 @@ async def offer_tools(arguments: argparse.Namespace) -> int:
     """Offer corpora as tools of agents, until the client leaves or the process is stopped."""
     try:
         from airw.mcp import app, run_stdio
+        from airw.mcp.calls import DEFAULT_LIMITS
         from airw.serving import running
         from airw.serving.token_files import read_tokens
     except ModuleNotFoundError as error:
         raise ArgumentError(f"mcp needs the package {error.name}: pip install 'airw[mcp]'") from error
-    names = arguments.names or [choose_corpus(None)]
-    for name in names:
-        corpora.find_location(name)
+    names, limits = choose_corpora(arguments), parse_limits(arguments.limit, DEFAULT_LIMITS)
     if not arguments.http:
         _check_streams(arguments)
-        await run_stdio(names)
+        if sys.stdin.isatty():
+            print_note("waiting for a client that speaks MCP on standard input; Ctrl-C ends it")
+        await run_stdio(names, limits=limits)
         return 0
     check_rights(arguments)
     application = app(
         names,
         tokens=() if arguments.tokens is None else read_tokens(Path(arguments.tokens)),
+        limits=limits,
         hosts=arguments.hostname or None,
         origins=arguments.origin,
     )
     with running.listen(arguments.host, arguments.port) as listener:
         running.log_to_stderr()
-        host, port = listener.getsockname()[:2]
-        address = f"[{host}]" if ":" in host else host
-        text = f"tools for {', '.join(names)} at http://{address}:{port}/mcp; Ctrl-C stops them"
+        text = f"tools for {', '.join(names)} at {address_of(listener)}/mcp; Ctrl-C stops them"
         await running.run_server(application, listener, partial(print_line, text))
     return 0
 
@@ -52,6 +51,7 @@ def _check_streams(arguments: argparse.Namespace) -> None:
     """
     given = {
         "--host": arguments.host != "127.0.0.1",
+        "--port": arguments.port != 8000,
         "--tokens": arguments.tokens is not None,
         "--no-tokens": arguments.no_tokens,
         "--hostname": bool(arguments.hostname),

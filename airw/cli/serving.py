@@ -16,18 +16,18 @@ from airw.errors import ArgumentError
 from airw.reranking import resolve_reranker
 
 if TYPE_CHECKING:
+    import socket
+
     from airw.serving import ServingLimits
 
 
 async def serve(arguments: argparse.Namespace) -> int:
     """Serve corpora over HTTP until the process is told to stop."""
     try:
-        from airw.serving import running, workers
+        from airw.serving import ServingLimits, running, workers
     except ModuleNotFoundError as error:
         raise ArgumentError(f"serve needs the package {error.name}: pip install 'airw[serve]'") from error
-    names = arguments.names or [choose_corpus(None)]
-    for name in names:
-        corpora.find_location(name)
+    names = choose_corpora(arguments)
     check_rights(arguments)
     for spec in arguments.rerank:
         resolve_reranker(spec)  # a model that is missing is an error now, and not for each client
@@ -39,19 +39,35 @@ async def serve(arguments: argparse.Namespace) -> int:
         rerankers=arguments.rerank,
         hosts=arguments.hostname,
         origins=arguments.origin,
-        limits=_parse_limits(arguments.limit),
+        limits=parse_limits(arguments.limit, ServingLimits()),
     )
     application = options.make_app()
     with running.listen(arguments.host, arguments.port, max_stall=options.limits.max_stall) as listener:
         running.log_to_stderr()
-        host, port = listener.getsockname()[:2]
-        address = f"[{host}]" if ":" in host else host
-        announce = partial(print_line, f"serving {', '.join(names)} at http://{address}:{port}/; Ctrl-C stops it")
+        announce = partial(print_line, f"serving {', '.join(names)} at {address_of(listener)}/; Ctrl-C stops it")
         if arguments.workers > 1:
             await workers.run_workers(options, listener, arguments.workers, announce)
         else:
             await running.run_server(application, listener, announce)
     return 0
+
+
+def choose_corpora(arguments: argparse.Namespace) -> list[str]:
+    """Return the corpora that a command names, or the only one.
+
+    Raises:
+        CorpusNotFound: If one of them is not there, or none is named and there is not exactly one.
+    """
+    names = arguments.names or [choose_corpus(None)]
+    for name in names:
+        corpora.find_location(name)
+    return names
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the address of a server as a URL without a path."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def check_rights(arguments: argparse.Namespace) -> None:
@@ -84,13 +100,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _parse_limits(settings: Sequence[str]) -> ServingLimits:
-    """Parse the values of `--limit`."""
+def parse_limits(settings: Sequence[str], limits: ServingLimits) -> ServingLimits:
+    """Return limits with the values of `--limit` in place of some.
+
+    Raises:
+        ArgumentError: If a value does not name a limit, or is no number for it.
+    """
     from dataclasses import fields, replace
 
-    from airw.serving import ServingLimits
-
-    limits = ServingLimits()
     kinds = {field.name: type(getattr(limits, field.name)) for field in fields(limits)}
     for setting in settings:
         name, _, text = setting.partition("=")

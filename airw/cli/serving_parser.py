@@ -40,7 +40,7 @@ another, and each reads the token file again."""
     serve.add_argument(
         "--workers", type=parse_whole_number, default=1, metavar="N", help="serve with N processes; default: 1"
     )
-    serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
+    _add_limit(serve)
 
 
 def add_mcp(sub: Commands) -> None:
@@ -50,13 +50,15 @@ itself and talks over its standard streams. The entry in its configuration:
   {"mcpServers": {"notes": {"command": "airw", "args": ["mcp", "notes"]}}}
 
   airw mcp notes                               for an agent that starts it
+  airw mcp notes --limit max_timeout=4         for an agent that gives up a call after 5 seconds
   airw mcp notes drafts --http --port 8001     for agents on this machine, at http://127.0.0.1:8001/mcp
 
 The token file is that of airw serve."""
     mcp = add_command(sub, "mcp", "mcp.offer_tools", "offer corpora as tools of agents (MCP)", epilog=epilog)
-    mcp.add_argument("--http", action="store_true", help="answer over HTTP at /mcp; the other options belong to it")
+    mcp.add_argument("--http", action="store_true", help="answer over HTTP at /mcp; all but --limit belong to it")
     _add_door(mcp)
     _add_names(mcp)
+    _add_limit(mcp)
 
 
 def _add_door(serve: CommandParser) -> None:
@@ -91,6 +93,10 @@ def _add_names(serve: CommandParser) -> None:
         default=[],
         help="pages of this origin may ask, such as https://kb.example; repeatable",
     )
+
+
+def _add_limit(serve: CommandParser) -> None:
+    serve.add_argument("--limit", metavar="NAME=NUMBER", action="append", default=[], help=_LIMITS)
 
 
 def _parse_port(text: str) -> int:

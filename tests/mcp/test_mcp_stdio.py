@@ -2,10 +2,11 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -29,6 +30,20 @@ async def start(log, *arguments):
             yield client
 
 
+def run(*arguments, stdin=subprocess.PIPE):
+    """Return the process of a module, whose standard streams are pipes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def send(server, **message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+
+
 def pid_in(log):
     return int(log.read_text().split()[1])
 
@@ -49,13 +64,10 @@ def notes(tmp_path):
 
 
 async def test_the_command_answers_and_logs_nothing(notes, log):
-    async with start(log, "airw", "mcp", "notes") as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == [
-            "discover",
-            "traverse",
-            "read",
-            "link_path",
-        ]
+    async with start(log, "airw", "mcp", "notes", "--limit", "max_timeout=4") as client:
+        tools = (await client.list_tools()).tools
+        assert [tool.name for tool in tools] == ["discover", "traverse", "read", "link_path"]
+        assert {tool.input_schema["properties"]["timeout"]["default"] for tool in tools} == {4}
         found = await ask(client, "discover", query="rotate the signing keys")
         assert found["hits"][0]["id"] == "keys.md"
         assert (await ask(client, "read", id="vault.md"))["text"].endswith("The vault is locked.")
@@ -105,10 +117,7 @@ async def test_a_server_that_is_killed_is_an_error_for_its_client_and_no_zombie(
 
 
 def test_a_server_whose_client_is_gone_ends_and_printed_only_the_protocol():
-    command = [sys.executable, "-m", "tests.support.hanging_tools"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as server:
+    with run("tests.support.hanging_tools") as server:
         info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
         call = {"name": "traverse", "arguments": {"query": "keys", "timeout": 60}, "_meta": {"progressToken": 7}}
         for message in (
@@ -116,8 +125,7 @@ def test_a_server_whose_client_is_gone_ends_and_printed_only_the_protocol():
             {"method": "notifications/initialized"},
             {"id": 2, "method": "tools/call", "params": call},
         ):
-            server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        server.stdin.flush()
+            send(server, **message)
         lines = [json.loads(server.stdout.readline())]
         while lines[-1].get("method") != "notifications/progress":
             lines.append(json.loads(server.stdout.readline()))
@@ -130,14 +138,35 @@ def test_a_server_whose_client_is_gone_ends_and_printed_only_the_protocol():
     assert "a library speaks of" in errors
 
 
+def test_a_client_that_takes_no_answers_is_gone(notes):
+    with run("airw", "mcp", "notes") as server:
+        send(server, id=1, method="ping")
+        assert server.stdout.readline()
+        server.stdout.close()
+
+        def is_over():
+            with suppress(BrokenPipeError):
+                os.write(server.stdin.fileno(), b'{"jsonrpc": "2.0", "id": 2, "method": "ping"}\n')
+            return server.poll() is not None
+
+        wait_until(is_over)
+        assert (server.returncode, server.stderr.read()) == (0, "")
+
+
+def test_somebody_at_a_terminal_learns_what_it_waits_for(notes):
+    terminal, other_end = pty.openpty()
+    with run("airw", "mcp", "notes", stdin=other_end) as server:
+        assert "waiting for a client" in server.stderr.readline()
+        server.terminate()
+        assert server.stdout.read() == ""
+    os.close(terminal)
+    os.close(other_end)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_at_once(number):
-    command = [sys.executable, "-m", "tests.support.hanging_tools"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as server:
-        server.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        server.stdin.flush()
+    with run("tests.support.hanging_tools") as server:
+        send(server, id=1, method="ping")
         assert server.stdout.readline()
         server.send_signal(number)
         assert server.wait(PATIENCE) == -number
