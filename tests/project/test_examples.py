@@ -89,6 +89,19 @@ def test_the_agent_stops_with_enough_hits_or_reports_the_limit_or_deadline():
     assert "eip-712.md > eip-2294.md" in kept[0]
 
 
+@pytest.mark.slow
+def test_an_agent_of_mcp_reads_on_until_it_has_enough():
+    lines = run_example("mcp_agent.py").stdout.splitlines()
+    assert lines[:2] == ["built", "discovered Typed structured data hashing and signing"]
+    progress = [line for line in lines if line.startswith("  found ")]
+    assert lines[2 : 2 + len(progress)] == progress
+    assert progress[-1].endswith(", 6 of at most 6")
+    documents, [read] = lines[2 + len(progress) : -1], lines[-1:]
+    assert len({each.split(" > ")[-1] for each in documents}) == 6
+    assert any(" > " in each for each in documents)
+    assert re.fullmatch(r"read 200 of \d+ characters of eip-\d+\.md", read)
+
+
 def demo_commands():
     recipe = re.search(
         r"^demo: [^\n]*## [^\n]*\n((?:\t[^\n]*\n)+)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
