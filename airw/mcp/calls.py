@@ -1,7 +1,7 @@
 """One call of a tool: its arguments, its deadline, and the corpora that it names."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -11,6 +11,7 @@ from airw._base.json import json_clean, to_whole
 from airw._base.messages import escape_controls, one_line, short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError
+from airw.protocols import OpenCorpus
 from airw.serving.bodies import FieldKinds, check_fields, check_texts_of
 from airw.serving.limits import ServingLimits
 from airw.serving.queries import take_text
@@ -71,6 +72,19 @@ class ToolCall(ClientCall):
     def seconds_left(self) -> float:
         # The client counts from its request, also while that waits for others.
         return max(0.001, self.began + self.timeout() - anyio.current_time())
+
+    def seconds_for_one(self, names: Sequence[str]) -> float:
+        """Return the seconds in which one of several corpora must answer, so that the others still can."""
+        return self.seconds_left() / (2 if len(names) > 1 else 1)
+
+    async def open_in_time(self, names: Sequence[str]) -> dict[str, OpenCorpus[Any]]:
+        """Return open corpora as `open_all` does, before the deadline.
+
+        Raises:
+            DeadlinePassed: If none is open by then.
+        """
+        with self.deadline():
+            return await self.open_all(names, seconds=self.seconds_for_one(names))
 
     def pick_corpus(self, options: dict[str, Any]) -> str:
         """Remove the argument `corpus`, and return the name in it.

@@ -29,8 +29,7 @@ async def find_documents(call: ToolCall) -> dict[str, Any]:
     check_query_length(call, query)
     k = check_count("k", options.pop("k", 5), least=1, most=MOST_RESULTS)
     names = call.pick_corpora(options)
-    with call.deadline():
-        corpora = await call.open_all(names)
+    corpora = await call.open_in_time(names)
     result = await discover(corpora, query, max_k=k, disclose_level="metadata", timeout=call.seconds_left())
     found = [
         quote_hit(

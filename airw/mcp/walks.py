@@ -65,9 +65,9 @@ async def _start(call: ToolCall, options: dict[str, Any], budget: int, most: int
         deepest = min(MOST_DEPTH, call.service.limits.max_hops)
         depth = check_count("max_depth", options.pop("max_depth"), most=deepest)
     names = call.pick_corpora(options)
-    with call.deadline():
-        opened = await call.open_all(names)
-    corpus = FederatedCorpus(opened) if len(names) > 1 else opened[names[0]]
+    opened = await call.open_in_time(names)
+    seconds = call.seconds_for_one(names)
+    corpus = FederatedCorpus(opened, member_timeout=seconds) if len(names) > 1 else opened[names[0]]
     walk = traverse(query, corpus, node_budget=budget, timeout=call.seconds_left(), limits=_LIMITS, max_depth=depth)
     return PagedWalk(walk, node_budget=budget, most=most, timeout=call.timeout())
 

@@ -1,5 +1,6 @@
 """The corpora of a server: by name, opened at their first use."""
 
+import math
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +18,7 @@ from airw._base.messages import short_repr
 from airw.corpora import Corpus, open_corpus
 from airw.corpora.naming import list_similar_first
 from airw.corpora.places import locate
-from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreBusy
+from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreBusy, StoreError
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.serving.problems import ServerStopping
@@ -116,7 +117,9 @@ class ServedCorpora:
             del self._openings[name]
             opening.is_over.set()
 
-    async def get_all(self, names: Sequence[str], *, visible: Iterable[str]) -> dict[str, OpenCorpus[Any]]:
+    async def get_all(
+        self, names: Sequence[str], *, visible: Iterable[str], seconds: float = math.inf
+    ) -> dict[str, OpenCorpus[Any]]:
         """Return corpora by name, open.
 
         If one cannot be opened, each call of its store raises the reason.
@@ -124,6 +127,7 @@ class ServedCorpora:
         Args:
             names: The names.
             visible: The names that the caller may see.
+            seconds: How long to wait. The opening of a corpus that takes longer goes on, for a later call.
 
         Raises:
             CorpusNotFound: If the caller may not see one of them. None is opened then.
@@ -131,7 +135,7 @@ class ServedCorpora:
         """
         allowed = tuple(visible)
         self.check_visible(names, allowed)
-        answers = await map_bounded(partial(self._try_get, visible=allowed), names, limit=len(names))
+        answers = await map_bounded(partial(self._try_get, visible=allowed, seconds=seconds), names, limit=len(names))
         opened = [answer for answer in answers if not isinstance(answer, AirwError)]
         if not opened:
             raise next(answer for answer in answers if isinstance(answer, AirwError))
@@ -142,11 +146,13 @@ class ServedCorpora:
             for name, answer in zip(names, answers, strict=True)
         }
 
-    async def _try_get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus[Any] | AirwError:
+    async def _try_get(self, name: str, *, visible: Iterable[str], seconds: float) -> OpenCorpus[Any] | AirwError:
         try:
-            return await self.get(name, visible=visible)
+            with anyio.move_on_after(seconds):
+                return await self.get(name, visible=visible)
         except AirwError as error:
             return error
+        return StoreError(f"corpus {name!r} was not open within {seconds:.3g} seconds; ask again")
 
     def check_visible(self, names: Iterable[str], visible: Iterable[str]) -> None:
         """Check that a caller may see corpora.

@@ -1,5 +1,6 @@
 """A server's parts in one place, and the way of each request through them."""
 
+import math
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -101,11 +102,11 @@ class ClientCall:
         """
         return await self.service.corpora.get(name, visible=self.caller.readable)
 
-    async def open_all(self, names: Sequence[str]) -> dict[str, OpenCorpus[Any]]:
+    async def open_all(self, names: Sequence[str], *, seconds: float = math.inf) -> dict[str, OpenCorpus[Any]]:
         """Return several open corpora by name, after the caller's right to each is checked.
 
-        If one cannot be opened, each call of its store raises the reason: a search or walk of several corpora goes on
-        without it.
+        If one cannot be opened within the seconds, each call of its store raises the reason: a search or walk of
+        several corpora goes on without it.
 
         Raises:
             ArgumentError: If there is none, one is named twice, or there are more than `max_corpora`.
@@ -115,7 +116,7 @@ class ClientCall:
         most = self.service.limits.max_corpora
         if not 1 <= len(names) <= most or len(set(names)) < len(names):
             raise ArgumentError(f"corpora must be 1 to {most} different names, not {short_repr(names)}")
-        return await self.service.corpora.get_all(names, visible=self.caller.readable)
+        return await self.service.corpora.get_all(names, visible=self.caller.readable, seconds=seconds)
 
     def hide_paths(self, value: Any) -> Any:
         """Return a JSON value without absolute paths of this machine; see `airw.serving.paths`."""

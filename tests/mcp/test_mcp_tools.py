@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 from functools import partial
 
 import anyio
@@ -274,6 +275,33 @@ def test_a_deadline_of_the_other_tools_is_an_error_that_says_so():
     assert searched == "no source answered: chain: TimeoutError: no answer within 2.7 s"
     for message in others:
         assert message == "the request took longer than 3 seconds; ask for less, or allow more time"
+
+
+@pytest.mark.parametrize("tool", ["discover", "traverse"])
+def test_a_corpus_that_hangs_leaves_time_for_the_answer_of_another(notes, tool):
+    hanging = make_chain(10, seconds=math.inf)
+
+    async def main():
+        async with connect(notes, hanging, mode="auto") as client:
+            return await ask(client, tool, query="signing keys", timeout=4), anyio.current_time()
+
+    answer, seconds = run_on_virtual_clock(main)
+    assert {hit["corpus"] for hit in answer["hits"]} == {"notes"}
+    assert answer["missing"] == ["chain"]
+    assert seconds < 4
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("tool", ["discover", "traverse"])
+async def test_a_corpus_that_is_not_open_in_time_is_missing(notes, tool, monkeypatch):
+    monkeypatch.setenv("PASSWORD", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts connections, and says nothing
+        server = f"postgresql://ada:$PASSWORD@127.0.0.1:{silent.getsockname()[1]}/airw#silent"
+        async with connect(notes, server, mode="auto") as client:
+            answer = await ask(client, tool, query="signing keys", timeout=4)
+    assert {hit["corpus"] for hit in answer["hits"]} == {"notes"}
+    assert answer["missing"] == ["silent"]
 
 
 def test_the_time_in_which_a_call_waits_for_others_counts():
