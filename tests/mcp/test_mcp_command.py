@@ -40,7 +40,7 @@ def test_one_of_several_corpora_must_be_named(tmp_path, capsys):
     assert main(["build", str(tmp_path / "notes"), "--name", "drafts", "--embedder", "light"]) == 0
     capsys.readouterr()
     assert main(["mcp"]) == 2
-    assert capsys.readouterr().err == "airw: no corpus named; choose one of drafts, notes\n"
+    assert capsys.readouterr().err == "airw: no corpus named; choose one of drafts, notes and put its name first\n"
 
 
 def test_a_missing_package_is_one_line(monkeypatch, capsys):
