@@ -2,12 +2,13 @@
 
 - Async tests run on asyncio and on trio; `@pytest.mark.asyncio_only` (also as a module's `pytestmark`) keeps a test
   to asyncio: its trio variant is not collected.
-- The trio variant is slow in the packages in `PASSIVE`: there, a quick run is on asyncio only.
+- A quick run (`-m "not slow"`) is a sample: of the parameters of a test, the event loop is one, it tries each value,
+  not each combination; and in the packages in `PASSIVE`, it is on asyncio only.
 - `AIRW_HOME` is a new path for each test; the folder does not exist yet.
 - The `data` fixture is the folder in `AIRW_DATA`; if it is not set, the test is skipped.
 - A test marked `pairwise` runs on some combinations of its parameters and the event loop: each two values of any two
   parameters occur together.
-- Hypothesis draws a quarter of the examples, or all with `--hypothesis-profile full`.
+- Hypothesis draws a tenth of the examples, or all with `--hypothesis-profile full`.
 - Under `AIRW_REQUIRE_ALL=1` every skip is a failure that reports the reason of the skip.
 """
 
@@ -22,7 +23,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.minilm import PACKAGE, find_minilm
-from tests.support.pairwise import select_items
+from tests.support.pairwise import select_items, select_values
 
 pytest_plugins = ["pytester"]
 
@@ -50,14 +51,14 @@ PASSIVE = {
 # In CI the examples are the same each time. `tests/support/drawing.py` sets their number.
 common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
 settings.register_profile("full", common, max_examples=100)
-settings.register_profile("quick", common, max_examples=25)
+settings.register_profile("quick", common, max_examples=10)
 settings.load_profile("quick")
 
 
 def pytest_generate_tests(metafunc):
     if "anyio_backend" in metafunc.fixturenames:
         asyncio_only = metafunc.definition.get_closest_marker("asyncio_only")
-        if metafunc.config.option.markexpr == "not slow":  # thousands need not be made, to be deselected
+        if _is_quick(metafunc.config):  # thousands need not be made, to be deselected
             asyncio_only = asyncio_only or _package_of(metafunc.definition) in PASSIVE
         backends = ["asyncio"] if asyncio_only else ["asyncio", "trio"]
         metafunc.parametrize("anyio_backend", backends, indirect=True, scope="module")
@@ -78,10 +79,13 @@ def recorder(monkeypatch):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_pycollect_makeitem():
+def pytest_pycollect_makeitem(collector):
     items = yield
-    is_pairwise = isinstance(items, list) and items and items[0].get_closest_marker("pairwise")
-    return select_items(items) if is_pairwise else items
+    if not isinstance(items, list) or not items:
+        return items
+    if _is_quick(collector.config):
+        return select_values(items)
+    return select_items(items) if items[0].get_closest_marker("pairwise") else items
 
 
 @pytest.hookimpl(wrapper=True)
@@ -103,6 +107,10 @@ def pytest_collection_modifyitems(items):
         callspec = getattr(item, "callspec", None)
         if callspec is not None and callspec.params.get("anyio_backend") == "trio" and _package_of(item) in PASSIVE:
             item.add_marker("slow")
+
+
+def _is_quick(config):
+    return config.option.markexpr == "not slow"
 
 
 def _package_of(item):

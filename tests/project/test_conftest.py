@@ -67,9 +67,9 @@ def run(pytester, monkeypatch):
     monkeypatch.delenv("AIRW_DATA", raising=False)
     monkeypatch.delenv("AIRW_REQUIRE_ALL", raising=False)
 
-    def run_tests(**modules):
+    def run_tests(*arguments, **modules):
         pytester.makepyfile(**modules)
-        return pytester.runpytest_subprocess("-ra", "-p", "no:cacheprovider")
+        return pytester.runpytest_subprocess("-ra", "-p", "no:cacheprovider", *arguments)
 
     return run_tests
 
@@ -99,6 +99,11 @@ def test_async_tests_run_on_both_loops_unless_marked_and_pairwise_ones_on_few_co
     result = run(test_a=BACKENDS, test_b=PAIRS)
     result.stdout.fnmatch_lines(["*test_a.py ... *", f"*test_b.py {'.' * (9 + 18 + 5)} *"])
     result.assert_outcomes(passed=3 + 9 + 18 + 5)
+
+
+def test_a_quick_run_tries_each_value_and_each_row_but_not_each_combination(run):
+    result = run("-m", "not slow", test_b=PAIRS)
+    result.assert_outcomes(passed=2 * (2 + 3 + 3 - 2) + (2 + 3 - 1))
 
 
 def test_each_test_has_its_own_home_that_does_not_exist_yet(home, tmp_path):

@@ -1,7 +1,8 @@
-"""Pairwise testing: few cases that contain each pair of values of any two parameters."""
+"""Few combinations of parameters: with each pair of values of any two of them, or with each value."""
 
+import re
 from collections.abc import Hashable, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 
 
 def select_rows(rows: Sequence[Sequence[Hashable]]) -> list[int]:
@@ -26,3 +27,26 @@ def select_items(items):
     """
     chosen = select_rows([[id(value) for value in item.callspec.params.values()] for item in items])
     return [items[at] for at in chosen]
+
+
+def select_values(items):
+    """Return the items of a parametrized test that contain a value which no earlier one contains.
+
+    Names of one `parametrize` share a value: a row of it is kept, even if other rows contain all its parts.
+    """
+    seen, chosen = set(), []
+    for item in items:
+        values = _values_of(item)
+        if not values or not values <= seen:
+            chosen.append(item)
+        seen |= values
+    return chosen
+
+
+def _values_of(item):
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    rows = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    groups = {tuple(re.findall(r"\w+", row) if isinstance(row, str) else row) for row in rows}
+    alone = params.keys() - set(chain(*groups))
+    groups |= {(name,) for name in alone}
+    return {(group, tuple(id(params[name]) for name in group)) for group in groups}
