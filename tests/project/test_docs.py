@@ -1,7 +1,7 @@
 """Every block of the documentation runs, in order, and prints the output shown below it.
 
-Each page has one namespace, one event loop, one working folder (with a copy of `examples` in it) and one `AIRW_HOME`;
-so has each docstring. What runs:
+Each page has one namespace, one event loop, one working folder and one `AIRW_HOME`; so has each docstring. If a block
+names `examples`, the folder contains a copy of them. What runs:
 
 - `python` blocks; `await`, `async for` and `async with` may stand at the top level. A `text` block that follows at once
   must equal what the block prints.
@@ -197,7 +197,8 @@ def each_page(*, of_server):
 
 
 def run_page(blocks, tmp_path, monkeypatch):
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    if any("examples" in block.body for block in blocks):
+        shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "home"))
     session = Session()
