@@ -16,6 +16,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(VALUES, st.sampled_from([1, 40, 3_000]))
 def test_the_pieces_are_the_text_of_the_whole(value, times):
     for each in (value, [value] * times, {"x": [{"y": value, "z": [value] * times}], "text": "é\u202e\ud83d" * times}):

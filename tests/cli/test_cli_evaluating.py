@@ -147,6 +147,7 @@ class TestSelections:
         [found] = objects("sweep-select", notes, cases)
         assert len(found["points"]) == 30
 
+    @pytest.mark.slow
     def test_of_a_sweep_can_be_drawn(self, notes, cases, output_of, tmp_path):
         pytest.importorskip("matplotlib")
         output_of("sweep-select", notes, cases, "--plot", tmp_path / "grid.png")

@@ -209,6 +209,7 @@ async def test_a_failed_write_leaves_the_artifact_unchanged(path):
         assert [hit.artifact_id for hit in await corpus.search("first", k=1)] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_after_a_crash_an_artifact_that_left_the_source_is_removed(path):
     """F13: the ledger lists all that a killed build stored, so the next build can remove it."""
@@ -404,6 +405,7 @@ async def test_two_concurrent_builds_of_one_name_leave_the_result_of_one():
     assert_same(found, await reference_content(word))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("table", ["setting", "record"])
 async def test_damage_inside_the_file_is_a_typed_error_and_a_build_with_repair_heals_it(path, table):

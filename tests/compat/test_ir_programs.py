@@ -411,6 +411,7 @@ found = [
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_finds_the_same_with_changed_imports(name, run_both):
     theirs, ours = run_both(PROGRAMS[name])

@@ -627,6 +627,7 @@ async def test_unreadable_files_are_named_and_their_indexed_artifacts_stay(tmp_p
     }
 
 
+@pytest.mark.slow
 async def test_a_file_that_vanishes_while_its_folder_is_read_is_a_problem(tmp_path):
     for number in range(600):
         (tmp_path / f"{number:03}.md").write_text(f"text {number}")
@@ -867,6 +868,7 @@ async def test_the_error_of_an_item_is_short_whatever_its_name():
     assert len(str(refusal.value)) < 1_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [

@@ -169,6 +169,7 @@ async def test_two_processes_that_build_one_name_leave_the_corpus_of_one_of_them
         assert await content(corpus.store) in (await fresh_content("alpha"), await fresh_content("beta"))
 
 
+@pytest.mark.slow
 async def test_the_second_of_two_builders_of_a_file_waits_and_fails_after_its_timeout(tmp_path):
     path, order = tmp_path / "notes.airw", []
 
@@ -188,6 +189,7 @@ async def test_the_second_of_two_builders_of_a_file_waits_and_fails_after_its_ti
                     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.02, 0.03, 0.05])
 async def test_a_build_cancelled_at_any_moment_leaves_a_valid_corpus_that_the_next_build_completes(seconds, tmp_path):
     path = tmp_path / "notes.airw"

@@ -83,6 +83,7 @@ async def test_copies_of_one_page_do_not_raise_the_floor_beyond_what_foreign_que
     assert usual.min_evidence is not None
 
 
+@pytest.mark.slow
 async def test_floors_are_measured_again_only_if_a_fifth_of_the_artifacts_changed():
     store, source = MemoryStore(), manual()
     await build(source, store=store)
@@ -165,6 +166,7 @@ async def test_upserts_leave_the_floors_to_the_next_build():
         assert corpus.report.floors["hybrid"].artifacts == 60
 
 
+@pytest.mark.slow
 async def test_an_ingest_in_partitions_ships_the_floors_of_a_build():
     source = manual()
     async with build(source, store=MemoryStore()) as corpus:

@@ -427,6 +427,7 @@ async def test_readers_see_a_change_at_their_next_query_and_never_half_of_it():
         await check_readers_see_whole_versions(corpus, [corpus, corpus])
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_the_same_is_true_for_readers_of_a_file_with_their_own_connections():
     async with build(notes({}, strategy=LINES)) as corpus, open_corpus("notes") as one, open_corpus("notes") as other:

@@ -94,6 +94,7 @@ def test_any_sequence_of_ingests_has_the_content_and_reports_of_the_same_sequenc
     anyio.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_partitions_of_linked_notes_written_at_once_to_one_file_equal_one_build(tmp_path):
     whole = source(count=60)

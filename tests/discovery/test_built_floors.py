@@ -18,6 +18,7 @@ async def corpora(request):
         yield corpus if request.param == "one" else [corpus]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"mode": "lexical"}, {"fusion": "blend"}, {"rerank": lambda q, t: [1.0] * len(t)}]
 )

@@ -57,6 +57,7 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(PARTS, QUERY, OPTIONS, st.randoms())
 @settings(max_examples=examples(40))
 def test_a_discovery_in_several_corpora_equals_one_in_a_corpus_that_contains_them_all(parts, query, options, random):

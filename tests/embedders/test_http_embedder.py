@@ -605,6 +605,7 @@ def test_a_synchronous_client_is_refused():
 # --- the exam -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_it_passes_the_exam_of_every_embedder(server):
     server.width = 64
     report = await EmbedderSuite(lambda: HttpEmbedder(server.url, "m")).run()

@@ -438,6 +438,7 @@ class TestSearch:
         assert scope.cancelled_caught
         assert hanging.calls["neighbors"] == 1
 
+    @pytest.mark.slow
     async def test_large_levels_are_read_in_pages_and_do_not_block_other_tasks(self):
         ids = [f"n{number:04}" for number in range(2_500)]
         edges = [Edge("a", id, "x") for id in ids] + [Edge(id, f"{id}-on", "x") for id in ids]

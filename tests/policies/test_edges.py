@@ -446,6 +446,7 @@ def test_walks_are_those_of_a_simple_reference(backend, fields, edges):
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @given(**CASES)
 @settings(max_examples=examples(50))
 def test_walks_of_a_file_are_too(fields, edges):
@@ -456,6 +457,7 @@ def test_walks_of_a_file_are_too(fields, edges):
     anyio.run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ async def test_files_are_walked_alike(kind, tmp_path):
         await compare(*draw(number, kind), store=tmp_path / f"{number}.airw")
 
 
+@pytest.mark.slow
 def test_the_random_graphs_have_long_walks():
     """Otherwise the tests above would compare only searches."""
     graphs = [(graph, strategy) for graph, _, strategy in map(draw, range(150))]

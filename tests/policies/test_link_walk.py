@@ -656,6 +656,7 @@ def test_by_cost_it_commits_notes_in_the_order_of_dijkstra(backend, graph, direc
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @backends
 @given(
     graphs,
@@ -695,6 +696,7 @@ def test_a_store_without_columns_gives_the_same_walk(backend, graph, direction, 
         anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @given(graphs, directions)
 @settings(max_examples=examples(100))
 def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direction):

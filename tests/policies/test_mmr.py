@@ -315,6 +315,7 @@ def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, dat
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("policy", [Mmr(select_k=None), Mmr(edges=[("tags", "tags")], lambda_mult=0.25)])
 async def test_a_walk_of_a_file_equals_one_in_memory(policy, tmp_path):

@@ -296,6 +296,7 @@ def trials(draw):
     return Trial(items, seen, policy, options)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(150))
 @given(trials())
 def test_exact_values_lie_within_the_bounds_of_every_walk_that_is_cut_short(trial):
@@ -328,6 +329,7 @@ def iterate(graph, seeds, restart):
     return values
 
 
+@pytest.mark.slow
 def test_in_a_large_graph_the_first_place_is_final_within_200_explorations():
     """Of five seeds one weighs twice as much.
 

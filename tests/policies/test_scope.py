@@ -396,6 +396,7 @@ def test_every_path_obeys_the_three_filters(make, backend, data):
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @every_backend
 @given(data=st.data())
 @settings(max_examples=examples(100))

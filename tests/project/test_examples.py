@@ -109,6 +109,7 @@ def demo_commands():
     return [shlex.split(line.replace("$(BIN)/airw", "airw"))[1:] for line in recipe[1].strip().split("\n")]
 
 
+@pytest.mark.slow
 def test_the_demo_walks_to_depth_two_and_prints_why_it_stopped(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     printed = ""

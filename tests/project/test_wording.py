@@ -96,6 +96,7 @@ def test_an_imperative_is_no_participle(name):
     assert not is_participle(name)
 
 
+@pytest.mark.slow
 def test_functions_are_not_named_by_a_participle():
     """`ranked(hits)` leaves open what it does; `rank(hits)` does not.
 

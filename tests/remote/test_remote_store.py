@@ -92,6 +92,7 @@ async def fill(store):
     await store.apply([put(id, "keys", metadata={"note": "x" * 9_000}, links=[Link("n000")]) for id in NAMES])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [90_000, 10**8])
 async def test_a_call_whose_answer_is_too_long_is_split(most):
     """Duplicates, which the server refuses, are answered too."""

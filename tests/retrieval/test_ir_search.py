@@ -235,6 +235,7 @@ def test_one_formulated_query_is_searched_like_a_query_of_the_caller(number):
     both.compare()
 
 
+@pytest.mark.slow
 def test_the_random_searches_find_something_to_compare():
     """Without hits the comparisons above would prove nothing."""
     found = 0

@@ -61,6 +61,7 @@ async def test_the_last_list_is_the_top_of_the_final_ranking(size):
     assert all(one != other for one, other in pairwise(lists))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [10, 60])
 async def test_long_lists_send_at_most_ten_hits_for_each_that_was_found(size):
     texts = {f"n{at:03}": f"keys [[n{at + 1:03}]]" for at in range(200)}

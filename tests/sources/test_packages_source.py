@@ -53,6 +53,7 @@ def site(tmp_path, monkeypatch):
     return tmp_path / "site"
 
 
+@pytest.mark.slow
 async def test_every_installed_distribution_is_listed_once_with_its_own_metadata():
     packages, problems = await read_items(from_packages())
     known = {}

@@ -197,6 +197,7 @@ def test_a_build_that_runs_out_of_disk_space_fails_clearly_and_completes_once_th
 # Invalid vectors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [[float("nan")] * 8, [float("inf")] + [1.0] * 7, [1.0] * 9, [1.0]])
 async def test_invalid_vectors_stop_a_build_and_the_next_one_completes_it(path, answer):
     def embed_badly(texts):
@@ -412,6 +413,7 @@ kept = [asyncio.run(forget()) for _ in range(4)]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["dropped", "kept"])
 async def test_a_program_that_closes_no_corpus_gets_one_line_for_each(path, when):
     """Their event loops are closed by then, or the interpreter is about to end."""

@@ -67,6 +67,7 @@ def replace_by_text(path):
 DAMAGE = (overwrite_the_header, flip_bytes_in_the_middle, truncate, truncate_in_the_header, replace_by_text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_a_damaged_file_is_refused_in_one_line_and_healed_by_a_build_with_repair(path, damage, intact_content):
     await build_corpus(path)

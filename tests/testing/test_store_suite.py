@@ -1166,6 +1166,7 @@ def test_the_default_capabilities_are_the_methods_of_the_store_protocol():
     assert methods == {name for name in dir(protocols.Store) if not name.startswith("_")}
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_a_run_reports_the_outcome_of_every_case_even_if_many_fail():
     suite = StoreSuite(lambda folder: OrdersKindsItsOwnWay(), capabilities=["records_of"])

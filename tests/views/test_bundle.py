@@ -256,6 +256,7 @@ class TestBudget:
         if found.left_out.keys() & {"max_chars"} or any(note.is_passage for note in found.notes):
             assert most - len(document) <= max(0.02 * most, 300)
 
+    @pytest.mark.slow
     @settings(max_examples=examples(60))
     @given(
         sizes=st.lists(st.integers(0, 300), max_size=8),
@@ -366,6 +367,7 @@ class TestBudget:
         assert found.at_least == ("max_chars",)
         assert found.left_out["max_chars"] >= 1
 
+    @pytest.mark.slow
     async def test_after_many_notes_in_a_row_that_do_not_fit_no_more_are_tried(self):
         texts = {f"n{at:04}.md": "" if at == 400 else "long " * 200 for at in range(500)}
         async with open_vault(texts | {"a.md": "small"}) as corpus:

@@ -175,6 +175,7 @@ def test_a_walk_of_any_policy_goes_on_as_if_it_had_never_stopped(backend, number
     run_on_virtual_clock(lambda: compare_policies(number, with_deadlines=False), backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(numbers)
 @settings(max_examples=examples(40))

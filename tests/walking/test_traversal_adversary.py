@@ -614,6 +614,7 @@ async def test_a_chain_of_a_hundred_thousand_is_walked_to_its_end(anyio_backend)
     assert last.metadata["seed"] == "0"
 
 
+@pytest.mark.slow
 async def test_a_chain_is_walked_to_its_end_one_node_at_a_time():
     policy = per_node(OneByOne(lambda node: [node + 1] if node + 1 < 2_000 else []))
     walk = walk_of(policy, node_budget=10_000)

@@ -13,6 +13,7 @@ from tests.support.drawing import examples
 from tests.support.federations import Federation, part, split_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("many", [1000, 0])
 @given(number=st.integers(0, 2**32))
 @settings(max_examples=examples(10))

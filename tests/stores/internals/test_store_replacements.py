@@ -75,6 +75,7 @@ async def read_ids(path):
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["older", "older renamed", "same", "same renamed"])
 async def test_a_backup_that_is_restored_after_a_kill_is_neither_damaged_nor_undone(folder_of_killed, name):
     path = folder_of_killed / name / "notes.airw"
@@ -155,6 +156,7 @@ def texts(word, count):
     return from_mapping({f"{word}{number}": f"{word} {number}" for number in range(count)}, name="n", embedder="light")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("has_written", [False, True])
 async def test_an_open_corpus_that_is_replaced_answers_from_the_new_file(tmp_path, has_written, copy):
