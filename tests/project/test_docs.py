@@ -49,6 +49,8 @@ FENCE = re.compile(
 INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
 BLOCK = re.compile(r"^ *(>>>|```)", re.MULTILINE)
 PLAIN_COMMAND = re.compile(r"airw [^|&;<>$`*?~#\\]+")  # in which a shell has nothing to do but to split it
+# Each takes more than a second to load.
+LARGE_LIBRARIES = re.compile(r"^(?:from|import) (?:airw\.integrations|langchain|llama_index|mcp)", re.MULTILINE)
 SHELL = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
@@ -206,7 +208,12 @@ def run_page(blocks, tmp_path, monkeypatch):
         session.run_all(blocks)
 
 
-@pytest.mark.parametrize("blocks", [pytest.param(blocks, id=name) for name, blocks in each_page(of_server=False)])
+def as_parameter(name, blocks):
+    is_slow = any(block.language == "python" and LARGE_LIBRARIES.search(block.body) for block in blocks)
+    return pytest.param(blocks, id=name, marks=[pytest.mark.slow] * is_slow)
+
+
+@pytest.mark.parametrize("blocks", [as_parameter(name, blocks) for name, blocks in each_page(of_server=False)])
 def test_page(blocks, tmp_path, monkeypatch):
     run_page(blocks, tmp_path, monkeypatch)
 

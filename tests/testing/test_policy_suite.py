@@ -108,6 +108,7 @@ def cases(suites):
 ON_EVERY_LOOP = {name: OURS[name] for name in ("eager-narrow", "lazily")}
 
 
+@pytest.mark.slow  # the tests of a policy take its exam, too
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize(
     ("suite", "case"), list(cases({name: OURS[name] for name in OURS if name not in ON_EVERY_LOOP}))
@@ -701,6 +702,7 @@ async def test_a_step_may_call_several_methods_once_each():
         await PolicySuite(ReadsTexts, corpus, QUERY, max_calls=0).check(few)
 
 
+@pytest.mark.slow  # hundreds of faults
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_policy_fails_the_case_of_its_fault_in_one_line(mutant, case):

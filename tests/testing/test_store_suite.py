@@ -1063,6 +1063,7 @@ class ReadsAnyStep(StepStore):
         return await super().read_step(ids, query, max_records=max(max_records, 0), **options)
 
 
+@pytest.mark.slow  # hundreds of faults
 @pytest.mark.asyncio_only  # the faults are the same on every event loop
 @pytest.mark.parametrize(("mutant", "case"), mark_repeats(mutants_and_cases()))
 async def test_a_broken_store_fails_the_case_of_its_fault_in_one_line(mutant, case):
