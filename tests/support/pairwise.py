@@ -1,4 +1,4 @@
-"""Few combinations of parameters: with each pair of values of any two of them, or with each value."""
+"""Few combinations of parameters, with each pair of values or with each value."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -30,7 +30,7 @@ def select_items(items):
 
 
 def select_values(items):
-    """Return the items of a parametrized test that contain a value which no earlier one contains.
+    """Return the items of a parametrized test that have a value which no earlier one has.
 
     Names of one `parametrize` share a value: a row of it is kept, even if other rows contain all its parts.
     """
