@@ -17,7 +17,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.benchmarks.quality import abstention, anytime, flat_sets, goals, links, multi_hop, peers, promotion, times
+from tests.benchmarks.quality import abstention, anytime, flat_sets, goals, links, multi_hop, promotion, times
 from tests.benchmarks.quality.corpora import Library, open_library
 from tests.benchmarks.quality.tables import KEPT, Section, keep, write_page
 
@@ -25,7 +25,6 @@ MEASURED = {
     "multi-hop": multi_hop.measure,
     "goals": goals.measure,
     "flat-sets": flat_sets.measure,
-    "peers": peers.measure,
     "links": links.measure,
     "promotion": promotion.measure,
     "anytime": anytime.measure,
