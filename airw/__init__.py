@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airw import values as values
     from airw import views as views
     from airw import walking as walking
+    from airw._base.version import __version__ as __version__
     from airw.corpora import (
         BuildReport,
         Corpus,
@@ -81,6 +82,7 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_base.version": ["__version__"],
             "chat": [],
             "corpora": [
                 "BuildReport",
