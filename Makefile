@@ -17,7 +17,7 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs bench quality clean
+.PHONY: help demo test test-all lint format docs bench quality dist clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -62,6 +62,11 @@ QUALITY := $(BIN)/python -m tests.benchmarks.quality
 quality: $(READY)-bench $(READY)-models ## measure what searches and walks find, and fill docs/quality.md
 	$(QUALITY) all --vectors vectors.db
 	$(QUALITY) page
+
+dist: $(READY)-dev ## build the packages of a release in dist, and check what an index asks of them
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 clean: ## remove what the other targets made, but for .venv
 	rm -rf .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist

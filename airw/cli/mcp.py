@@ -15,8 +15,9 @@ from airw.errors import ArgumentError
 async def offer_tools(arguments: argparse.Namespace) -> int:
     """Offer corpora as tools of agents, until the client leaves or the process is stopped."""
     try:
-        from airw.mcp import app, run_stdio
+        from airw.mcp.application import app
         from airw.mcp.calls import DEFAULT_LIMITS
+        from airw.mcp.running import run_stdio
         from airw.serving import running
         from airw.serving.token_files import read_tokens
     except ModuleNotFoundError as error:

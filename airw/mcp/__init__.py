@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from airw.mcp.application import app
     from airw.mcp.running import run_stdio
 else:
-    __getattr__, __dir__ = lazy_names(__name__, {"application": ["app"], "running": ["run_stdio"]})
+    __getattr__, __dir__ = lazy_names(__name__, {"application": ["app"], "running": ["run_stdio"]}, extra="mcp")
 
 __all__ = ["app", "run_stdio"]

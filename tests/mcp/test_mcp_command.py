@@ -46,7 +46,6 @@ def test_one_of_several_corpora_must_be_named(tmp_path, capsys):
 def test_a_missing_package_is_one_line(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mcp.server.stdio", None)
     monkeypatch.delitem(sys.modules, "airw.mcp.running", raising=False)
-    monkeypatch.delattr("airw.mcp.run_stdio", raising=False)
     capsys.readouterr()
     assert main(["mcp"]) == 2
     assert capsys.readouterr().err == "airw: mcp needs the package mcp.server.stdio: pip install 'airw[mcp]'\n"

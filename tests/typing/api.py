@@ -19,9 +19,12 @@ from airw import (
     adapt,
     build,
     discover,
+    discover_stream,
     from_mapping,
+    from_notes,
     merge,
     open_corpus,
+    prefetch,
     search,
     sync,
     top_k,
@@ -31,10 +34,13 @@ from airw.corpora import BuildReport
 from airw.discovery import SourceAnswered
 from airw.embedders import HashingEmbedder
 from airw.integrations.langchain import AirwRetriever, from_vector_store, search_retriever, walk_retriever
+from airw.mcp import app as mcp_app
 from airw.policies import Beam, Eager
 from airw.protocols import BestRecords
 from airw.remote import RemoteCorpus
 from airw.stores import MemoryStore, SqliteStore
+from airw.testing import ScriptedStore, StoreSuite
+from airw.testing.exam import Report
 from airw.tools import Tool, discover_tool, read_tool, walk_tool
 from airw.values import Direction, Floats, Ranking
 from airw.values.filters import Filter
@@ -122,6 +128,12 @@ async def verbs() -> None:
     assert_type(walk.summary, WalkSummary | None)
     assert_type(await top_k(walk, k=3), list[SearchHit])
     assert_type(walk.extend(node_budget=200, max_depth=None), Walk)
+    assert_type(walk.extend(timeout=2.5), Walk)
+    assert_type(walk.ranking, list[SearchHit] | None)
+    async with prefetch(walk, buffer=8) as hits:
+        assert_type([hit async for hit in hits], list[SearchHit])
+    async with discover_stream([corpus, "mail"], "keys") as updates:
+        assert_type([update async for update in updates], list[SourceAnswered | DiscoveryResult])
     walk.extend(node_budget="200")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -167,6 +179,21 @@ async def stores_of_others() -> None:
     await search(searched, "keys")
     await searched.search("keys")
     await searched.upsert({"a": "text"})  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def stores_in_tests() -> None:
+    store = ScriptedStore(MemoryStore(), delays={"neighbors": 0.5}, failures={"counts": LookupError("gone")})
+    assert_type(store, ScriptedStore)
+    async with build(from_notes("notes"), store=store) as corpus:
+        await search(corpus, "keys")
+    assert_type(await store.counts(), dict[str, int])
+    assert_type(store.calls["counts"], int)
+    assert_type(await StoreSuite(lambda folder: MemoryStore(), capabilities=["graph"]).run(), Report)
+
+
+def servers(corpus: Corpus) -> None:
+    mcp_app([corpus])
+    mcp_app([corpus], port=80)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def scripts() -> None:
