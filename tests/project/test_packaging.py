@@ -68,7 +68,7 @@ def test_the_installed_wheel_works_without_the_checkout(wheel, tmp_path):
 
 @pytest.fixture(scope="module")
 def bare(wheel, tmp_path_factory) -> tuple[Path, dict[str, str]]:
-    """An environment with the wheel and what it requires, and no extra: its Python, and its variables."""
+    """The Python of an environment with the wheel and no extra, and its variables."""
     folder = tmp_path_factory.mktemp("bare")
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     run(sys.executable, "-m", "venv", folder)
