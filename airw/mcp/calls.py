@@ -74,7 +74,7 @@ class ToolCall(ClientCall):
         return max(0.001, self.began + self.timeout() - anyio.current_time())
 
     def seconds_for_one(self, names: Sequence[str]) -> float:
-        """Return the seconds in which one of several corpora must answer, so that the others still can."""
+        """Return the seconds that one of several corpora has, so that the others still answer."""
         return self.seconds_left() / (2 if len(names) > 1 else 1)
 
     async def open_in_time(self, names: Sequence[str]) -> dict[str, OpenCorpus[Any]]:

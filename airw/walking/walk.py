@@ -13,7 +13,6 @@ from airw._base.checks import check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
-from airw.retrieval import describe_mistaken_corpus
 from airw.values import Limits, SearchHit
 from airw.walking.batches import WalkBatches
 from airw.walking.events import WalkEvents
@@ -51,6 +50,8 @@ def start_walk(
     """
     check_query(query)
     if isinstance(store, str):
+        from airw.retrieval import describe_mistaken_corpus  # here, as a walk needs nothing else of it
+
         raise ArgumentError(f"store must be an open corpus, not {describe_mistaken_corpus(store)}")
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth

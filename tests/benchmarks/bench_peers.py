@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from airw import build, embedder_from, from_mapping, open_corpus, search
-from tests.benchmarks.bench_start import OURS, run
 from tests.benchmarks.results import run_in_turn
+from tests.support.new_processes import SEARCH, run_process
 from tests.support.vector_corpora import near_centres
 
 FRAMEWORKS = "How fast is a search beside those of LangChain and LlamaIndex?"
@@ -220,8 +220,8 @@ def test_a_file_beside_a_table_of_lancedb(trial, results, tmp_path):
                 compare(answers | {"LanceDB": theirs}, "dense", f"dense, its index, refined {refine} x")
     text, vector = trial.questions[0], json.dumps(trial.embed(trial.questions[:1])[0].tolist())
     for mode in ("dense", "lexical"):
-        ours = partial(run, OURS, tmp_path / "notes.airw", mode, text, vector)
-        theirs = partial(run, THEIR_START, tmp_path / "lance", mode, text, vector)
+        ours = partial(run_process, SEARCH, tmp_path / "notes.airw", mode, text, vector)
+        theirs = partial(run_process, THEIR_START, tmp_path / "lance", mode, text, vector)
         ours(), theirs()  # compiles modules, and reads the files from the disk
         rounds = run_in_turn({"airw": ours, "LanceDB": theirs}, rounds=STARTS)
         results.compare(LANCE, f"a new process, {mode}, {count}", rounds, {"LanceDB": None})

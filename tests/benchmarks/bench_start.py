@@ -6,8 +6,6 @@ words and the same vectors, and the query's vector is given. `AIRW_BENCH_ROWS` n
 
 import json
 import os
-import subprocess
-import sys
 from functools import partial
 
 import anyio
@@ -17,25 +15,13 @@ import sqlite_vec
 
 from airw import build, embedder_from, from_mapping
 from tests.benchmarks.results import run_in_turn
+from tests.support.new_processes import SEARCH, run_process
 from tests.support.vector_corpora import near_centres
 
 QUESTION = "How fast is the first answer of a new process?"
 SIZES = [int(os.environ["AIRW_BENCH_ROWS"])] if "AIRW_BENCH_ROWS" in os.environ else [10_000, 100_000]
 DIM, K, ROUNDS = 384, 10, 9
 GOAL = 1.5
-
-OURS = """
-import json, sys
-import anyio
-from airw import embedder_from, open_corpus, search
-
-async def main(file, mode, text, vector):
-    embedder = embedder_from(lambda texts: [vector], id="given", dim=len(vector))
-    async with open_corpus(file, embedder=embedder) as corpus:
-        print(*(hit.artifact_id for hit in await search(corpus, text, mode=mode, k=10)))
-
-anyio.run(main, *sys.argv[1:4], json.loads(sys.argv[4]))
-"""
 
 THEIRS = """
 import json, sys
@@ -81,14 +67,6 @@ def write_theirs(path, texts, vectors) -> None:
     connection.close()
 
 
-def run(program: str, file, mode: str, text: str, vector: str) -> set[str]:
-    """Return the ids that a new process prints."""
-    command = [sys.executable, "-c", program, str(file), mode, text, vector]
-    # Compiled modules are kept, as an installation keeps them.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return set(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.split())
-
-
 @pytest.mark.parametrize("count", SIZES)
 def test_the_first_answer_of_a_process(count, make_texts, results, tmp_path):
     texts, vectors = make_texts(count), near_centres(count, DIM)
@@ -97,8 +75,8 @@ def test_the_first_answer_of_a_process(count, make_texts, results, tmp_path):
     text = " ".join(texts[7].split()[:4])
     vector = json.dumps(vectors[7].tolist())
     for mode, peer in (("dense", "sqlite-vec"), ("lexical", "FTS5")):
-        ours = partial(run, OURS, tmp_path / "ours.airw", mode, text, vector)
-        theirs = partial(run, THEIRS, tmp_path / "theirs.db", mode, text, vector)
+        ours = partial(run_process, SEARCH, tmp_path / "ours.airw", mode, text, vector)
+        theirs = partial(run_process, THEIRS, tmp_path / "theirs.db", mode, text, vector)
         assert ours() == theirs()
         rounds = run_in_turn({"airw": ours, peer: theirs}, rounds=ROUNDS)
         results.compare(QUESTION, f"{mode}, {count:,} texts", rounds, {peer: GOAL})

@@ -168,7 +168,7 @@ class TestWords:
 
     def test_a_corpus_is_named_by_an_option_or_the_environment(self, output_of, vault, error, monkeypatch):
         output_of("build", vault, "--name", "second", "--embedder", "light")
-        assert "-c" in error("link", "tree", "index.md")
+        assert "put its name first" in error("link", "tree", "index.md")
         assert output_of("link", "tree", "lone.md", "-c", "second") == "lone.md  Lone\n"
         monkeypatch.setenv("AIRW_CORPUS", "vault")
         assert output_of("link", "tree", "lone.md") == "lone.md  Lone\n"

@@ -320,11 +320,11 @@ def test_a_password_is_not_shown(framework):
 )
 def test_without_the_framework_the_error_names_the_extra(monkeypatch, package, module, classes):
     own = import_module(f"airw.integrations.{package}")
+    for name in classes:  # first, as a name that is asked for loads its module
+        monkeypatch.delattr(own, name, raising=False)
     for loaded in [*sys.modules]:
         if loaded.startswith(f"{own.__name__}."):
             monkeypatch.delitem(sys.modules, loaded)
-    for name in classes:
-        monkeypatch.delattr(own, name, raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     needed, extra = module.partition(".")[0], package.replace("_", "-")
     with pytest.raises(ArgumentError, match=rf"needs {needed}: pip install 'airw\[{extra}\]'"):
