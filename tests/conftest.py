@@ -55,6 +55,13 @@ settings.register_profile("quick", common, max_examples=10)
 settings.load_profile("quick")
 
 
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """Run one process more than there are cores in a quick run, as its tests often wait."""
+    cores = yield
+    return cores + 1 if _is_quick(config) else cores
+
+
 def pytest_generate_tests(metafunc):
     if "anyio_backend" in metafunc.fixturenames:
         asyncio_only = metafunc.definition.get_closest_marker("asyncio_only")

@@ -49,8 +49,10 @@ FENCE = re.compile(
 INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
 BLOCK = re.compile(r"^ *(>>>|```)", re.MULTILINE)
 PLAIN_COMMAND = re.compile(r"airw [^|&;<>$`*?~#\\]+")  # in which a shell has nothing to do but to split it
-# Each takes more than a second to load.
-LARGE_LIBRARIES = re.compile(r"^(?:from|import) (?:airw\.integrations|langchain|llama_index|mcp)", re.MULTILINE)
+# Large libraries, which take long to load, and exams, which have hundreds of cases.
+SLOW_IMPORTS = re.compile(
+    r"^(?:from|import) (?:airw\.integrations|airw\.testing|langchain|llama_index|mcp)", re.MULTILINE
+)
 SHELL = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
@@ -209,7 +211,7 @@ def run_page(blocks, tmp_path, monkeypatch):
 
 
 def as_parameter(name, blocks):
-    is_slow = any(block.language == "python" and LARGE_LIBRARIES.search(block.body) for block in blocks)
+    is_slow = any(block.language == "python" and SLOW_IMPORTS.search(block.body) for block in blocks)
     return pytest.param(blocks, id=name, marks=[pytest.mark.slow] * is_slow)
 
 
