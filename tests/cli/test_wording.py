@@ -144,6 +144,7 @@ def test_an_error_is_described_in_one_line():
 PROGRAMS_ONLY = (
     "another with as_retriever",
     "artifact_ids()",
+    "(ids), with a list",
     "() before the first request",
     "complete() of a chat model",
     "create others with retrievers()",
