@@ -1,5 +1,6 @@
 """Calls of the stores of several corpora, and what becomes of a corpus that fails."""
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
@@ -39,13 +40,27 @@ class MemberCalls:
         stores: The stores by the name of their corpus.
         on_error: Leave out a corpus that fails, or raise its error.
         timeout: How many seconds a store may take for one call; `None` for any time.
+        walk_timeout: The seconds of the walk. As soon as one corpus has answered, the others may take half of it, or
+            twice the time of that answer.
     """
 
-    def __init__(self, stores: Mapping[str, Store], *, on_error: OnMemberError, timeout: float | None) -> None:
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        *,
+        on_error: OnMemberError,
+        timeout: float | None,
+        walk_timeout: float = math.inf,
+    ) -> None:
         self.stores: dict[str, Store] = dict(stores)
         # If there is one corpus only, nothing would be left.
         self._skips_errors = on_error == "skip" and len(self.stores) > 1
-        self._timeout = timeout
+        self._timeout = math.inf if timeout is None else timeout
+        # Otherwise one corpus that hangs would take all the time of the walk, and the answers of the others.
+        self._half = walk_timeout / 2 if self._skips_errors and timeout is not None else math.inf
+        self._longest = self._timeout  # that a call may take by now
+        self._has_answer = False
+        self._running: dict[anyio.CancelScope, float] = {}  # with the time at which each call began
         self._errors: dict[str, Exception] = {}
         self._late: set[str] = set()
         self._left_out: set[str] = set()
@@ -94,14 +109,30 @@ class MemberCalls:
         return {name: answers[name] for name in names if name in answers}
 
     async def _call_in_time(self, name: str, call: Awaitable[R]) -> R:
-        if self._timeout is None:
-            return await call
-        with anyio.move_on_after(self._timeout):
-            return await call
+        began = anyio.current_time()
+        scope = anyio.CancelScope(deadline=began + self._longest)
+        self._running[scope] = began
+        try:
+            with scope:
+                answer = await call
+                if not self._has_answer:
+                    self._wait_less(anyio.current_time() - began)
+                return answer
+        finally:
+            del self._running[scope]
         # Nobody waits for this corpus a second time.
         self._late.add(name)
         self._left_out.add(name)
-        raise StoreError(f"corpus {name!r} did not answer within member_timeout={self._timeout:g} s")
+        is_own = self._longest == self._timeout
+        limit = f"member_timeout={self._timeout:g} s" if is_own else f"{self._longest:.3g} s, and another one did"
+        raise StoreError(f"corpus {name!r} did not answer within {limit}")
+
+    def _wait_less(self, first: float) -> None:
+        """Wait less for corpora from now on, as one has answered within `first` seconds."""
+        self._has_answer = True
+        self._longest = min(self._timeout, max(self._half, 2 * first))
+        for scope, began in self._running.items():
+            scope.deadline = began + self._longest
 
     def _total_loss(self) -> DiscoveryError:
         causes = {name: self._errors[name] for name in self.stores}

@@ -1,5 +1,6 @@
 """Several open corpora that policies walk as one graph."""
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -44,8 +45,9 @@ class FederatedCorpus:
         corpora: Open corpora with different names; or a mapping, if links and hits use other names than their own. A
             name must not contain `/`.
         on_error: `"skip"`: a walk goes on without a corpus that fails. `"raise"`: it ends with the error.
-        member_timeout: How many seconds a corpus may take for one call of a walk; `None` for any time. A call that
-            cannot be cancelled, such as one in a worker thread, is waited for.
+        member_timeout: How many seconds a corpus may take for one call of a walk; `None` for any time. In a walk with
+            a `timeout`, it is at most half of that as soon as one corpus has answered, or twice the time of the first
+            answer. A call that cannot be cancelled, such as one in a worker thread, is waited for.
 
     Raises:
         ArgumentError: If there is no corpus, one is not open, or an argument cannot be used.
@@ -91,10 +93,12 @@ class FederatedCorpus:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.members)})"
 
-    def begin_walk(self) -> "FederatedCorpus":
-        """Return the same corpora for one walk, with a record of those that fail."""
+    def begin_walk(self, timeout: float = math.inf) -> "FederatedCorpus":
+        """Return the same corpora for a walk of `timeout` seconds, with a record of failures."""
         walked = copy(self)
-        calls = MemberCalls(self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout)
+        calls = MemberCalls(
+            self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout, walk_timeout=timeout
+        )
         walked.store = make_federated_store(calls)
         return walked
 

@@ -66,8 +66,7 @@ async def _start(call: ToolCall, options: dict[str, Any], budget: int, most: int
         depth = check_count("max_depth", options.pop("max_depth"), most=deepest)
     names = call.pick_corpora(options)
     opened = await call.open_in_time(names)
-    seconds = call.seconds_for_one(names)
-    corpus = FederatedCorpus(opened, member_timeout=seconds) if len(names) > 1 else opened[names[0]]
+    corpus = FederatedCorpus(opened) if len(names) > 1 else opened[names[0]]
     walk = traverse(query, corpus, node_budget=budget, timeout=call.seconds_left(), limits=_LIMITS, max_depth=depth)
     return PagedWalk(walk, node_budget=budget, most=most, timeout=call.timeout())
 

@@ -93,12 +93,20 @@ class Steps:
     """
 
     def __init__(
-        self, query: str, store: Any, policy: WalkPolicy, *, max_depth: int | None, node_budget: int, limits: Limits
+        self,
+        query: str,
+        store: Any,
+        policy: WalkPolicy,
+        *,
+        max_depth: int | None,
+        node_budget: int,
+        timeout: float,
+        limits: Limits,
     ) -> None:
         """Prepare a walk; nothing runs before the first `advance`."""
         self.policy = policy
         # The type is looked at, because a store that records its calls would take a look at itself for a call.
-        self._corpora: LossyCorpus | None = store.begin_walk() if hasattr(type(store), "begin_walk") else None
+        self._corpora: LossyCorpus | None = store.begin_walk(timeout) if hasattr(type(store), "begin_walk") else None
         self._store = store if self._corpora is None else self._corpora
         self.max_depth: int | None = max_depth
         self.node_budget: int = node_budget

@@ -28,8 +28,8 @@ class LossyCorpus(Protocol):
     `FederatedCorpus` is one. A walk asks `begin_walk` for the corpora that its policy sees.
     """
 
-    def begin_walk(self) -> Self:
-        """Return the same corpora with an empty record of losses, because each walk has its own."""
+    def begin_walk(self, timeout: float) -> Self:
+        """Return the same corpora for a walk of `timeout` seconds, with no losses so far."""
         ...
 
     @property

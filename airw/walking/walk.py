@@ -58,8 +58,17 @@ def start_walk(
     check_bounds(depth, node_budget, timeout)
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
-    steps = Steps(query, store, policy, max_depth=depth, node_budget=node_budget, limits=limits or _LIMITS)
-    return Walk(steps, timeout=math.inf if timeout is None else timeout)
+    seconds = math.inf if timeout is None else timeout
+    steps = Steps(
+        query,
+        store,
+        policy,
+        max_depth=depth,
+        node_budget=node_budget,
+        timeout=seconds,
+        limits=limits or _LIMITS,
+    )
+    return Walk(steps, timeout=seconds)
 
 
 def _check_policy(policy: object) -> None:

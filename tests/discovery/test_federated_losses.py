@@ -52,6 +52,20 @@ class Failing:
         return call
 
 
+class Slow:
+    """A store whose searches by vectors take 12 seconds, and the other methods none."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    async def search_vectors(self, *args, **options):
+        await anyio.sleep(12)
+        return await self._store.search_vectors(*args, **options)
+
+
 def with_failing(corpus, name="b", error=None, *, after=0, methods=None, **options):
     """Return the same corpora, one of them with a failing store, and that store."""
     members = dict(corpus.members)
@@ -153,6 +167,32 @@ def test_a_corpus_that_hangs_costs_its_timeout_once(backend):
     text = "StoreError: corpus 'b' did not answer within member_timeout=2 s"
     assert summary.lost == (LostCorpus("b", "timeout", text),)
     assert summary.to_dict()["lost"] == [{"name": "b", "status": "timeout", "error": text}]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_corpus_that_hangs_leaves_half_of_the_time_of_a_walk_to_the_others(backend):
+    async def main():
+        async with three() as corpus:
+            failing, _ = with_failing(corpus)
+            policy = Eager(select_k=None, start_k=9, seeding="dense")
+            hits, walk = await walk_all(failing, policy, QUERY, timeout=5)
+            return hits, walk.summary
+
+    hits, summary = run_on_virtual_clock(main, backend=backend)
+    assert keys(hits) == [("a", "x"), ("c", "x"), ("a", "y"), ("c", "y")]
+    text = "StoreError: corpus 'b' did not answer within 2.5 s, and another one did"
+    assert (summary.seconds, summary.stop, summary.lost) == (2.5, "exhausted", (LostCorpus("b", "timeout", text),))
+
+
+def test_a_walk_waits_longer_while_no_corpus_has_answered():
+    async def main():
+        async with three() as corpus:
+            slow = {name: replace(each, store=Slow(each.store)) for name, each in corpus.members.items()}
+            hits, walk = await walk_all(FederatedCorpus(slow), Eager(start_k=9, seeding="dense"), QUERY, timeout=20)
+            return len(hits), walk.summary
+
+    count, summary = run_on_virtual_clock(main)
+    assert (count, summary.lost, summary.seconds) == (5, (), 12)
 
 
 async def test_the_deadline_of_a_walk_ends_it_while_a_corpus_hangs():
