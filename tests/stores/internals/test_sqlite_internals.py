@@ -14,7 +14,7 @@ from airw._base.concurrency import map_bounded
 from airw.errors import StoreBusy, StoreError
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores.sqlite import _connection, _links, _schema, _segments, _writing
+from airw.stores.sqlite import _connection, _links, _readers, _schema, _segments, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
 from airw.stores.sqlite._writing import apply_changes
@@ -286,8 +286,9 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
     assert finished == [(True,)]
 
 
-async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store):
+async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store, monkeypatch):
     """Short calls share two connections; each long one has its own, up to eight."""
+    monkeypatch.setattr(_readers, "_SHORT", 0.05)  # on a busy machine, a short call may take 5 ms
     await store.apply([change("a")])
     released = threading.Event()
     with anyio.fail_after(20):
@@ -296,7 +297,7 @@ async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_t
                 await map_bounded(lambda _: store.artifact_ids(), range(50), limit=50)
                 assert len(store._reader._all) <= max(2, long_calls + 2)
                 group.start_soon(store._read, lambda raw: released.wait(60))
-                await anyio.sleep(0.02)
+                await anyio.sleep(0.06)
             assert await store.artifact_ids() == ["a"]
             assert len(store._reader._all) == 8
             with anyio.move_on_after(0.1) as scope:
@@ -327,7 +328,8 @@ async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
     assert await store.matching([("n", 1)]) == [[]]
 
 
-async def test_every_reader_sees_a_write_of_this_store_in_its_next_call(store):
+async def test_every_reader_sees_a_write_of_this_store_in_its_next_call(store, monkeypatch):
+    monkeypatch.setattr(_readers, "_SHORT", 60)
     for size in range(20):
         await store.apply([change(f"{size:02}", metadata={"n": size})])
         counts = await map_bounded(lambda _: store.counts(), range(6), limit=6)
