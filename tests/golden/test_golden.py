@@ -1,4 +1,4 @@
-"""What the library answered when it was last written down, it answers today: ids, order, scores, errors, names.
+"""The library answers what was written down: ids, order, scores, errors, names.
 
 `tests/golden/write.py` says how rows are made, and when they may change.
 """

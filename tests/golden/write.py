@@ -53,21 +53,24 @@ def load(name, part) -> dict:
 
 def dump(name, part, rows) -> None:
     """Write rows, one a line, in the order of their names; scores with nine digits."""
-    lines = [f"{json.dumps(key)}: {json.dumps(rounded(rows[key]), ensure_ascii=False)}" for key in sorted(rows)]
+    lines = [f"{json.dumps(key)}: {json.dumps(round_floats(rows[key]), ensure_ascii=False)}" for key in sorted(rows)]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     file_of(name, part).write_text(text, encoding="utf-8")
 
 
-def rounded(value):
+def round_floats(value):
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return {key: rounded(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return [round_floats(item) for item in value]
+    return {key: round_floats(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def difference(golden, now, place=""):
-    """Return in words where two JSON values first differ; None if they do not, but for the last digits of a float."""
+    """Return in words where two JSON values first differ, or None.
+
+    Floats may differ in their last digits.
+    """
     if isinstance(golden, dict) and isinstance(now, dict):
         if golden.keys() != now.keys():
             return f"{place}: lacks {[*golden.keys() - now.keys()]}, has {[*now.keys() - golden.keys()]} more"

@@ -147,11 +147,13 @@ def test_only_tests_of_internals_import_private_names():
 
 
 def test_tests_import_no_other_test_and_do_not_change_the_import_path():
-    """Code shared by test files is in `tests/support`; `results` and `quality` are commands."""
+    """Code shared by test files is in `tests/support`; `results`, `quality` and `golden` are commands."""
     faults = []
     for path in set(TESTS) - {Path(__file__)}:
         others = {
-            name for name in imports_of(path) if re.match(r"tests\.(?!support\.|benchmarks\.(results|quality)\.)", name)
+            name
+            for name in imports_of(path)
+            if re.match(r"tests\.(?!support\.|golden\.|benchmarks\.(results|quality)\.)", name)
         }
         touched = re.findall(r"sys\.path(?:\.insert|\.append|\.extend| \+?= ).*", path.read_text(encoding="utf-8"))
         faults += [f"{relative_path(path)}: {fault}" for fault in (*others, *touched)]
@@ -164,7 +166,10 @@ def test_every_folder_of_tests_mirrors_a_package():
     A folder `internals` tests what is private to its package.
     """
     folders = {path.parent.relative_to(ROOT / "tests") for path in TESTS if path.name.startswith("test_")}
-    mirrored = {Path(*(part for part in folder.parts if part != "internals")) for folder in folders} - {Path("project")}
+    mirrored = {Path(*(part for part in folder.parts if part != "internals")) for folder in folders} - {
+        Path("golden"),
+        Path("project"),
+    }
     packages = {Path("_base" if folder == Path("base") else folder) for folder in mirrored}
     assert [str(package) for package in packages if not (ROOT / "airw" / package / "__init__.py").exists()] == []
 
