@@ -1,0 +1,12 @@
+"""The public names of servers, integrations, the command line and `compat`, which import other large libraries."""
+
+from tests.golden import names
+
+PARTS = ["doors"]
+WAYS = ["python"]
+QUICK = []
+
+
+def record(part, way, folder):
+    rows = names.rows_of(names.public_names(with_doors=True))
+    return {name: row for name, row in rows.items() if name.startswith(names.DOORS)}
