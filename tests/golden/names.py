@@ -1,4 +1,4 @@
-"""The public names with their signatures: what `__all__` of each public package lists, and the members of its classes.
+"""The public names with their signatures: functions, classes, methods, constants.
 
 A row is a name, such as `airw.search` or `airw.Corpus.search`. A name that several packages list has its row at the
 shortest place; the others say so. Parameters are written as Python writes them, with `/` and `*` between their kinds.
@@ -34,7 +34,7 @@ def record(part, way, folder):
 
 
 def public_names(with_doors):
-    """Return the public names with their objects, the shortest and first name of an object first."""
+    """Return the public names with their objects; the shortest names come first."""
     found = {}
     for package in sorted(public_packages(with_doors), key=lambda name: (name.count("."), name)):
         module = import_module(package)
@@ -80,7 +80,7 @@ def row_of(thing):
 
 
 def kind_of(function):
-    """Return what calling a function gives: its result, or something to wait for or to go through."""
+    """Return whether a caller awaits a function, goes through it, or neither."""
     if inspect.iscoroutinefunction(function):
         return "async function"
     if inspect.isasyncgenfunction(function):
@@ -94,7 +94,7 @@ def rows_of_class(name, thing, public):
     rows = {each: row_of_method(member) for each, member in members.items() if is_method(member)}
     inherited = [each for each, row in rows.items() if is_inherited(each, row, thing, public)]
     row = {
-        "bases": [public.get(id(base), base.__name__) for base in known_bases(thing, public)],
+        "bases": [public.get(id(base), base.__name__) for base in nearest_bases(thing, public)],
         "constructor": signature_of(thing)["parameters"] if has_constructor(thing) else [],
         "attributes": [each for each in members if each not in rows],
         "inherits": inherited,
@@ -114,12 +114,12 @@ def kind_of_class(thing):
     return "dataclass" if dataclasses.is_dataclass(thing) else "class"
 
 
-def known_bases(thing, public):
-    """Return the nearest bases of a class that a user can name: public ones, and exceptions of Python."""
+def nearest_bases(thing, public):
+    """Return the nearest bases of a class that are public or of Python."""
     bases = []
     for base in thing.__bases__:
         is_python = base.__module__ == "builtins" and base is not object
-        bases += [base] if id(base) in public or is_python else known_bases(base, public)
+        bases += [base] if id(base) in public or is_python else nearest_bases(base, public)
     return list(dict.fromkeys(bases))
 
 
@@ -128,7 +128,7 @@ def is_own(thing):
 
 
 def members_of(thing):
-    """Return the public members that this library gives a class, without the parameters of its constructor."""
+    """Return the public members of a class that are no parameters of its constructor."""
     owners = [base for base in reversed(thing.__mro__) if is_own(base)]
     found = {each: None for base in owners for each in vars(base).get("__annotations__", {})}
     found |= {each: member for base in owners for each, member in vars(base).items()}
@@ -141,7 +141,7 @@ def is_method(member):
 
 
 def is_inherited(name, row, thing, public):
-    """Return whether a public base has a method with the same parameters; what it returns may be narrower."""
+    """Return whether a public base has a method with the same parameters."""
     bases = [base for base in thing.__mro__[1:] if id(base) in public and name in members_of(base)]
     rows = [row_of_method(members_of(base)[name]) for base in bases if is_method(members_of(base)[name])]
     return any({**each, "returns": ""} == {**row, "returns": ""} for each in rows[:1])

@@ -1,4 +1,7 @@
-"""The public names of servers, integrations, the command line and `compat`, which import other large libraries."""
+"""The public names of servers, integrations, the command line and `compat`.
+
+They import other large libraries, so they are compared in the slow run.
+"""
 
 from tests.golden import names
 
