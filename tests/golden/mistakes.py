@@ -28,16 +28,20 @@ CALLS = Path(__file__).with_suffix(".txt")
 
 
 def record(part, way, folder):
+    return rows_of(CALLS, way)
+
+
+def rows_of(calls, way, more=None):
+    """Return the row of each call in a file; all of them see the same world."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    lines = CALLS.read_text(encoding="utf-8").splitlines()
-    return anyio.run(record_calls, [line for line in lines if line and line[0] != "#"], backend=way)
+    lines = calls.read_text(encoding="utf-8").splitlines()
+    return anyio.run(record_calls, [line for line in lines if line and line[0] != "#"], more or {}, backend=way)
 
 
-async def record_calls(calls):
-    """Return the row of each call; all of them see the same world."""
+async def record_calls(calls, more):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        world = await make_world()
+        world = await make_world() | more
         rows = {call: await row_of(call, world) for call in calls}
         world["opening"].__await__().close()
     return rows

@@ -9,8 +9,11 @@ import inspect
 import re
 import tomllib
 from collections.abc import Sized
+from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,11 +104,16 @@ def check_place(place, value=""):
         assert thing == eval(value)
 
 
-def check_option(command, option, value, capsys):
-    """Check that the help of a command has an option, with the default that a row says."""
-    with pytest.raises(SystemExit):
+@cache
+def help_of(command):
+    with pytest.raises(SystemExit), redirect_stdout(StringIO()) as text:
         main([*command.split(), "--help"])
-    text = capsys.readouterr().out.partition("options:")[2]
+    return text.getvalue()
+
+
+def check_option(command, option, value):
+    """Check that the help of a command has an option, with the default that a row says."""
+    text = help_of(command).partition("options:")[2]
     found = re.search(rf"(^|[ ,])--{option}\b.*?(?=\n  -|\n\n)", text, re.DOTALL | re.MULTILINE) if option else text
     assert found
     if value:
@@ -123,13 +131,13 @@ def schema_at(schema, path):
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
-def test_a_name_has_a_home_or_something_instead(name, row, capsys):
+def test_a_name_has_a_home_or_something_instead(name, row):
     assert row.keys() <= FIELDS
     assert len({"home", "instead"} & row.keys()) == 1
     assert "why" in row or not {"differs", "instead"} & row.keys()
     place, value = row.get("home") or row["instead"], row.get("value", "")
     if place.startswith("airw "):
-        check_option(*place.removeprefix("airw ").partition(" --")[::2], value, capsys)
+        check_option(*place.removeprefix("airw ").partition(" --")[::2], value)
     else:
         check_place(place, value)
     if name.startswith("format json: "):
