@@ -1,0 +1,147 @@
+"""Answers without what differs from run to run, short enough to be written down."""
+
+import io
+import json
+import os
+import re
+import shlex
+from contextlib import redirect_stderr, redirect_stdout
+
+from airw.cli import main
+
+LONGEST = 60
+VARYING = {
+    "address",
+    "bytes",
+    "calls",
+    "cosines",
+    "elapsed_ms",
+    "first_ms",
+    "last_ms",
+    "last",
+    "maintained",
+    "seconds",
+    "version",
+}
+SENTENCES = {"detail", "description", "error", "explanation", "message", "reason"}
+BRIEF = [
+    "type",
+    "rank",
+    "source",
+    "action",
+    "corpus",
+    "system",
+    "direction",
+    "artifact_id",
+    "id",
+    "record_id",
+    "from",
+    "to",
+    "hop",
+    "depth",
+    "parent",
+    "name",
+    "ref",
+    "state",
+    "score",
+    "count",
+    "query",
+    "max_k",
+    "rel",
+    "min_score",
+    "value",
+    "level",
+]
+
+
+def plain(value, folder, *, whole=True):
+    """Return a JSON value with fixed words for times, sizes and folders, and long texts as their beginning and length.
+
+    Of a list of more than two objects, the first is whole, and of the others are the values that tell them apart. A
+    sentence that explains something is only said to be there.
+    """
+    if isinstance(value, dict):
+        if not whole and (names := [key for key in BRIEF if value.get(key) is not None]):
+            return [plain(value[key], folder) for key in names]
+        return {key: plain_field(key, each, folder) for key, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each, folder, whole=len(value) <= 2 or at == 0) for at, each in enumerate(value)]
+    return short(value.replace(str(folder), "FOLDER")) if isinstance(value, str) else value
+
+
+def plain_field(name, value, folder):
+    """Return the value of a field, or a fixed word if it varies or is a sentence."""
+    if name in VARYING and value is not None:
+        return "*"
+    if name in SENTENCES and isinstance(value, str) and " " in value:
+        return "a sentence"
+    return plain(value, folder)
+
+
+def short(text):
+    return text if len(text) <= LONGEST else f"{text[:40]}… ({len(text)})"
+
+
+def brief(objects, folder):
+    """Return the objects of a stream: the first of each type whole, of the others what tells them apart."""
+    seen, found = set(), []
+    for each in objects:
+        kind = each.get("type") if isinstance(each, dict) else None
+        found.append(plain(each, folder, whole=kind is None or kind not in seen))
+        seen.add(kind)
+    return found
+
+
+def json_row(line, folder):
+    """Return what a command answers in JSON: its exit code, the objects, and the number of lines on stderr."""
+    code, out, err = run_command(line)
+    objects = parse_lines(out) if out else []
+    return {"exit": code, "out": brief(order_progress(objects), folder), "err": len(err.splitlines())}
+
+
+def order_progress(objects):
+    """Return objects with the answers of corpora, which may come in any order, by name and without what others say."""
+    answers = [each for each in objects if isinstance(each, dict) and each.get("type") == "progress"]
+    rest = [each for each in objects if each not in answers]
+    answers = [{"source": each["source"], "report": each["report"], "hits": each["hits"][:3]} for each in answers]
+    return [*sorted(answers, key=lambda each: each["source"]), *rest]
+
+
+def wrong_row(line, culprit):
+    """Return how a wrong command ends: its exit code, and whether its one line names the culprit."""
+    code, out, err = run_command(line)
+    return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": culprit if culprit in err else None}
+
+
+def parse_lines(text):
+    """Return the JSON values of an output: one a line, else the whole as one."""
+    try:
+        return [json.loads(line) for line in text.splitlines()]
+    except ValueError:
+        return [json.loads(text)]
+
+
+def steady(text, folder):
+    """Return a text of a command without folders, times and sizes."""
+    text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r" +[\d.]+ m?s\b", " TIME", text)
+    text = re.sub(r"(?m)^ +\d+\.\d(?=  )", "TIME", text)
+    return re.sub(r"[\d.]+ MB\b", "SIZE", text)
+
+
+def prepare_terminal(width=100):
+    """Give commands a terminal of fixed width without colours, and no settings of the developer."""
+    for name in ("CHAT", "CORPUS", "FETCHERS", "MODEL_DIR", "PROJECTS", "ALLOWED_ORIGINS", "ALLOWED_FOLDERS"):
+        os.environ.pop(f"AIRW_{name}", None)
+    os.environ |= {"COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+
+
+def run_command(line):
+    """Run a command of `airw` in this process; return its exit code, its output and its notes."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(shlex.split(line))
+        except SystemExit as stop:
+            code = stop.code or 0
+    return code, out.getvalue(), err.getvalue()
