@@ -1,5 +1,6 @@
 """Answers without what differs from run to run, short enough to be written down."""
 
+import base64
 import io
 import json
 import os
@@ -7,10 +8,13 @@ import re
 import shlex
 from contextlib import redirect_stderr, redirect_stdout
 
+import numpy as np
+
 from airw.cli import main
 
 LONGEST = 60
 VARYING = {
+    "airw",
     "address",
     "bytes",
     "calls",
@@ -37,6 +41,7 @@ BRIEF = [
     "record_id",
     "from",
     "to",
+    "target",
     "hop",
     "depth",
     "parent",
@@ -55,12 +60,14 @@ BRIEF = [
 
 
 def plain(value, folder, *, whole=True):
-    """Return a JSON value with fixed words for times, sizes and folders, and long texts as their beginning and length.
+    """Return a JSON value without what varies, and with long texts as their beginning and length.
 
     Of a list of more than two objects, the first is whole, and of the others are the values that tell them apart. A
-    sentence that explains something is only said to be there.
+    sentence that explains something is only said to be there. Of arrays, the first numbers are left.
     """
     if isinstance(value, dict):
+        if isinstance(value.get("base64"), str):
+            return np.frombuffer(base64.b64decode(value["base64"]), value["dtype"])[:8].tolist()
         if not whole and (names := [key for key in BRIEF if value.get(key) is not None]):
             return [plain(value[key], folder) for key in names]
         return {key: plain_field(key, each, folder) for key, each in value.items()}
@@ -83,7 +90,7 @@ def short(text):
 
 
 def brief(objects, folder):
-    """Return the objects of a stream: the first of each type whole, of the others what tells them apart."""
+    """Return the objects of a stream, of each type the first whole, and of the others some values."""
     seen, found = set(), []
     for each in objects:
         kind = each.get("type") if isinstance(each, dict) else None
@@ -130,7 +137,7 @@ def steady(text, folder):
 
 
 def prepare_terminal(width=100):
-    """Give commands a terminal of fixed width without colours, and no settings of the developer."""
+    """Set a terminal of fixed width without colours, and no settings of the developer."""
     for name in ("CHAT", "CORPUS", "FETCHERS", "MODEL_DIR", "PROJECTS", "ALLOWED_ORIGINS", "ALLOWED_FOLDERS"):
         os.environ.pop(f"AIRW_{name}", None)
     os.environ |= {"COLUMNS": str(width), "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
