@@ -78,7 +78,7 @@ def plain(value, folder, *, whole=True):
 
 def plain_field(name, value, folder):
     """Return the value of a field, or a fixed word if it varies or is a sentence."""
-    if name in VARYING and value is not None:
+    if name in VARYING and value is not None and not isinstance(value, dict):
         return "*"
     if name in SENTENCES and isinstance(value, str) and " " in value:
         return "a sentence"
