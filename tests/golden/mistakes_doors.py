@@ -1,4 +1,7 @@
-"""Wrong calls of servers and integrations; their libraries are large, so they are compared in the slow run."""
+"""Wrong calls of servers and integrations.
+
+Their libraries are large, so they are compared in the slow run.
+"""
 
 from importlib import import_module
 from pathlib import Path

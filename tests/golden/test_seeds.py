@@ -1,4 +1,4 @@
-"""Every name, parameter and default of the documents that this library began with has a home in it.
+"""Names, parameters and defaults of the documents that this library began with have a home.
 
 `data/seeds.toml` lists them; its head says what the fields mean.
 """
@@ -63,7 +63,7 @@ def default_of(thing, name):
 
 
 def has_default(thing, name, text):
-    """Return whether a parameter has the default that is written as Python; an empty text stands for none."""
+    """Return whether a parameter has the default of a text; an empty one stands for none."""
     default = default_of(thing, name)
     if text == "":
         return default is EMPTY
@@ -92,7 +92,7 @@ def seed_parameters(signature):
 
 
 def check_place(place, value=""):
-    """Check that something is where a row says, with its parameter, its default and its value if it says them."""
+    """Check that a place exists, with the parameter, default and value that a row says."""
     match = PLACE.fullmatch(place)
     thing = find(match["path"])
     if match["parameter"]:
@@ -156,7 +156,7 @@ def test_each_parameter_and_its_default_are_at_home_or_listed_as_different(name,
 
 
 def is_kept(thing, ours, seed):
-    """Return whether a parameter of a seed takes the same arguments here, and has the same default."""
+    """Return whether a parameter is passed as in the seed, and has the same default."""
     names = [each.name for each in ours]
     if seed.name not in names or not has_default(thing, seed.name, seed.default):
         return False
