@@ -1,4 +1,4 @@
-"""Names, parameters and defaults of the documents that this library began with have a home.
+"""The names, parameters and defaults that this library began with have a home in it.
 
 `data/seeds.toml` lists them; its head says what the fields mean.
 """
