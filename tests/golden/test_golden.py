@@ -11,9 +11,10 @@ CASES = [(name, part, way) for name in SECTIONS for part in section(name).PARTS 
 
 
 def case(name, part, way):
-    """Return a test case; all ways but the first are slow, and those of `QUICK` if a section has it."""
+    """Return a test case; all ways but the first are slow, or but those that `QUICK` has, perhaps for each part."""
     module = section(name)
-    quick = way in getattr(module, "QUICK", module.WAYS[:1])
+    quick = getattr(module, "QUICK", module.WAYS[:1])
+    quick = way in (quick[part] if isinstance(quick, dict) else quick)
     return pytest.param(name, part, way, marks=[] if quick else pytest.mark.slow, id=f"{name}-{part}-{way}")
 
 
