@@ -3,9 +3,9 @@
 import airw
 from airw.indexing import Chunked, Notes, Package, Skill, WholeText, with_synopsis
 from tests.support.golden_corpora import (
+    EACH_WAY,
     MEMORY,
     SQLITE,
-    WAYS,
     brief,
     odd,
     opened,
@@ -16,6 +16,7 @@ from tests.support.golden_corpora import (
 )
 
 PARTS = ("eips", "odd", "strategies")
+WAYS = EACH_WAY
 QUICK = {"eips": [SQLITE], "odd": [MEMORY], "strategies": [MEMORY]}
 
 MODES = [{"mode": "dense"}, {"mode": "lexical"}, {}]
@@ -125,7 +126,7 @@ def record(part, way, folder):
     return run({"eips": record_eips, "odd": record_odd, "strategies": record_strategies}[part], way, folder)
 
 
-def record_eips_cases():
+def eip_cases():
     yield from ((query, options) for query in EIP_QUERIES for options in MODES)
     yield from ((query, options) for query in EIP_QUERIES[:2] for options in FUSIONS + SIZES)
     yield from ((EIP_QUERIES[0], {"filter": filter, "k": 5}) for filter in EIP_FILTERS)
@@ -208,14 +209,12 @@ async def search_row(corpus, query, options):
 
 async def record_all(corpus, cases):
     """Return the rows of all cases."""
-    return {
-        name_of(query, options): await outcome(search_row(corpus, query, options)) for query, options in cases
-    }
+    return {name_of(query, options): await outcome(search_row(corpus, query, options)) for query, options in cases}
 
 
 async def record_eips(way, folder):
     async with opened_eips(way, folder) as corpus:
-        return await record_all(corpus, record_eips_cases())
+        return await record_all(corpus, eip_cases())
 
 
 async def record_odd(way, folder):
@@ -248,7 +247,8 @@ async def record_changes(corpus):
     }.items():
         report = await change
         found = [
-            ranked(await airw.search(corpus, query, k=3), "dense_score", "lexical_score") for query in ("zeppelin", "tide")
+            ranked(await airw.search(corpus, query, k=3), "dense_score", "lexical_score")
+            for query in ("zeppelin", "tide")
         ]
         counts = report if isinstance(report, int) else [report.added, report.updated, report.unchanged, report.removed]
         rows[f"after {name}"] = [counts, *found]

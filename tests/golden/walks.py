@@ -5,9 +5,21 @@ from dataclasses import dataclass, field
 import airw
 from airw import policies
 from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
-from tests.support.golden_corpora import MEMORY, SQLITE, WAYS, odd, opened, opened_eips, outcome, present, run
+from tests.support.golden_corpora import (
+    EACH_WAY,
+    MEMORY,
+    SQLITE,
+    digest,
+    odd,
+    opened,
+    opened_eips,
+    outcome,
+    present,
+    run,
+)
 
 PARTS = ("eips", "odd", "own", "adapted")
+WAYS = EACH_WAY
 QUICK = {"eips": [SQLITE], "odd": [MEMORY], "own": [MEMORY], "adapted": [MEMORY]}
 
 EIP_QUERY = "how do wallets sign typed structured data"
@@ -177,9 +189,12 @@ def id_text(node):
 
 def steps_of(walk, hits):
     """Return hits as the path that led to them, the type of the last edge, and the score."""
-    return [
-        [" > ".join(map(id_text, walk.path(hit))), hit.metadata.get("walk_edge"), hit.score] for hit in hits
-    ]
+    return [[" > ".join(map(id_text, walk.path(hit))), hit.metadata.get("walk_edge"), hit.score] for hit in hits]
+
+
+def shortened(row, most):
+    """Return a long row as its beginning, its length and a digest."""
+    return row if len(row) <= most else [*row[:most], f"… {len(row)}", digest([step[0] for step in row])]
 
 
 def summary_of(walk):
@@ -195,7 +210,8 @@ async def walk_row(walk):
         hits = [hit async for hit in walk]
     ranking = [[id_text(walk.path(hit)[-1]), hit.score] for hit in walk.ranking]
     is_final = ranking == [[id_text(walk.path(hit)[-1]), hit.score] for hit in hits]
-    return {"hits": steps_of(walk, hits), "ranking": "same" if is_final else ranking, "end": summary_of(walk)}
+    order = "same" if is_final else shortened(ranking, 10)
+    return {"hits": shortened(steps_of(walk, hits), 14), "ranking": order, "end": summary_of(walk)}
 
 
 async def record_walks(corpus, query, cases):
@@ -216,8 +232,13 @@ async def record_eips(way, folder):
         rows = await record_walks(corpus, EIP_QUERY, cases)
         rows["walk by default"] = await walk_row(airw.traverse(EIP_QUERY, corpus, node_budget=12))
         question = "Which protection against replay has EIP-712, and which one EIP-155?"
-        titles = [("Eager", {"seeding": "titles", "select_k": 4}, {}), ("PathCoverage", {"seeding": ("titles", "hybrid")}, {})]
-        found = await record_walks(corpus, question, [(policy, options, {"node_budget": 10}) for policy, options, _ in titles])
+        titles = [
+            ("Eager", {"seeding": "titles", "select_k": 4}, {}),
+            ("PathCoverage", {"seeding": ("titles", "hybrid")}, {}),
+        ]
+        found = await record_walks(
+            corpus, question, [(policy, options, {"node_budget": 10}) for policy, options, _ in titles]
+        )
         rows |= {f"{name}: {question}": row for name, row in found.items()}
         rows |= await record_provenance(corpus, EIP_QUERY)
     return rows
@@ -274,7 +295,8 @@ async def extension_row(corpus, policy, options, bounds, more):
     walk = begin(ODD_QUERY, corpus, make(policy, options), bounds)
     first = [hit.artifact_id async for hit in walk]
     stop = walk.summary.stop
-    return [first, stop, steps_of(walk, [hit async for hit in walk.extend(**more)]), summary_of(walk)]
+    further = steps_of(walk, [hit async for hit in walk.extend(**more)])
+    return [first, stop, shortened(further, 14), summary_of(walk)]
 
 
 def event_text(event):
@@ -293,7 +315,13 @@ def event_text(event):
 async def record_readings(corpus):
     """Return what a walk yields as events and batches, with others, ahead of its reader, and left early."""
     routed = ("LinkWalk", {"roots": ["bridge.md"], "scope": {"keep": {"draft": True}}})
-    kinds = [REACHED, routed, ("Eager", {"start_k": 2}), ("Beam", {"seed_k": 2, "width": 2}), ("PathCoverage", {"seed_k": 2})]
+    kinds = [
+        REACHED,
+        routed,
+        ("Eager", {"start_k": 2}),
+        ("Beam", {"seed_k": 2, "width": 2}),
+        ("PathCoverage", {"seed_k": 2}),
+    ]
     bounds = {"node_budget": 7}
     rows = {}
     for policy, options in kinds:
@@ -328,6 +356,9 @@ class Halves(airw.Policy):
     enough: int = 0
     wide: int = 3
     best_last: bool = False
+    keeps_frontier: bool = False
+    scores_paths: bool = False
+    rescores_committed: bool = False
 
     async def seed(self, state, store):
         return list(self.start)
@@ -342,7 +373,7 @@ class Halves(airw.Policy):
         return list(frontier.best_first()[: self.wide])
 
     def stop(self, state):
-        return 0 < self.enough <= state.emitted
+        return 0 < self.enough <= len(state.results)
 
     def rank(self, state, hits):
         return sorted(hits, key=lambda hit: hit.score, reverse=not self.best_last)
@@ -385,11 +416,35 @@ class Doubles:
         return airw.SearchHit(str(node), "number", score, "", {"walk_depth": depth})
 
 
+OWN_OPTIONS = [
+    {},
+    {"enough": 4},
+    {"wide": 1},
+    {"wide": 0},
+    {"best_last": True},
+    {"start": ()},
+    {"start": (40, 40, 7, 40)},
+    {"wide": 1, "keeps_frontier": True},
+    {"wide": 2, "keeps_frontier": True, "scores_paths": True},
+    {"wide": 2, "keeps_frontier": True, "scores_paths": True, "rescores_committed": True},
+    {"enough": 3, "keeps_frontier": True},
+]
+OWN_BOUNDS = [
+    {"node_budget": 10},
+    {"max_depth": 2},
+    {"max_depth": 2, "limits": {"count_beyond_limits": True}},
+    {"node_budget": 4, "limits": {"count_beyond_limits": True}},
+    {"limits": {"max_hits": 4, "max_fanout": 3}},
+    {"node_budget": 12, "limits": {"max_frontier": 3}},
+    {"node_budget": 12, "limits": {"max_edges": 14}},
+]
+
+
 async def record_own(way, folder):
     """Return walks of policies that are written here, some over a store that none of them asks."""
     rows = {}
-    for options in ({}, {"enough": 4}, {"wide": 1}, {"wide": 0}, {"best_last": True}, {"start": ()}):
-        for bounds in ({"node_budget": 10}, {"max_depth": 2}, {"node_budget": 4, "limits": {"count_beyond_limits": True}}):
+    for options in OWN_OPTIONS:
+        for bounds in OWN_BOUNDS:
             name = name_of("walk", "Halves", options, bounds)
             rows[name] = await outcome(walk_row(begin("", None, Halves(**options), bounds)))
     for bounds in ({}, {"max_depth": 3}, {"node_budget": 6}, {"limits": {"max_frontier": 2}}):
@@ -431,7 +486,11 @@ def follow(ids):
 
 
 ADAPTED = {"search, get and neighbors": {"search": find, "get": read, "neighbors": follow}}
-ADAPTED |= {"get and neighbors": {"get": read, "neighbors": follow}, "search": {"search": find}, "neighbors": {"neighbors": follow}}
+ADAPTED |= {
+    "get and neighbors": {"get": read, "neighbors": follow},
+    "search": {"search": find},
+    "neighbors": {"neighbors": follow},
+}
 ADAPTED_WALKS = [
     ("PathCoverage", {}),
     ("Eager", {"start_k": 1, "direction": "out"}),

@@ -24,8 +24,8 @@ from airw.stores import MemoryStore, SqliteStore
 from tests.support.postgres import fresh_store
 
 EIPS = Path(__file__).parents[2] / "examples" / "data" / "eips"
-WAYS = ("memory asyncio", "memory trio", "sqlite asyncio", "postgres asyncio")
-MEMORY, SQLITE = WAYS[0], WAYS[2]
+EACH_WAY = ("memory asyncio", "memory trio", "sqlite asyncio", "postgres asyncio")
+MEMORY, SQLITE = EACH_WAY[0], EACH_WAY[2]
 
 
 def run(recording, way, *arguments):
@@ -36,7 +36,10 @@ def run(recording, way, *arguments):
 @asynccontextmanager
 async def opened(way, folder, source):
     """Yield a corpus that is built on the store of a way, in an empty folder."""
-    async with new_store(way.split()[0], folder / f"{source.name}.airw") as store, airw.build(source, store=store) as built:
+    async with (
+        new_store(way.split()[0], folder / f"{source.name}.airw") as store,
+        airw.build(source, store=store) as built,
+    ):
         yield built
 
 
@@ -110,7 +113,7 @@ def odd(name="odd", documents=None):
         strategy=Notes(chunk_size=400, overlap=60),
         embedder="light",
         edge_extractor=OddLinks(),
-        metadata_of=lambda id, _: documents[id][1],
+        metadata_of=lambda name, _: documents[name][1],
     )
 
 
@@ -133,23 +136,49 @@ TOPICS = {
     "atlas": "map river border legend scale north mountain road island survey compass city valley lake",
     "keys": "sign wallet secret rotate vault token proof hash message chain account lock seal guard",
 }
-FILLERS = "the of and which near a under with before old every small quietly turns holds keeps finds moves".split()
+FILLERS = ["the", "of", "and", "which", "near", "a", "under", "before", "old", "small", "holds", "finds"]
 
 SCRIPTS = {
-    "zh": ["签名密钥每年轮换两次", "花园里的玫瑰在雨后开放", "港口的船等待潮水", "面包师在早晨揉面团", "地图上有河流和山"],
-    "ja": ["署名鍵を年に二回交換する", "庭のバラは雨のあとに咲く", "港のふねは潮を待つ", "パンやさんは朝に生地をこねる"],
+    "zh": [
+        "签名密钥每年轮换两次",
+        "花园里的玫瑰在雨后开放",
+        "港口的船等待潮水",
+        "面包师在早晨揉面团",
+        "地图上有河流和山",
+    ],
+    "ja": [
+        "署名鍵を年に二回交換する",
+        "庭のバラは雨のあとに咲く",
+        "港のふねは潮を待つ",
+        "パンやさんは朝に生地をこねる",
+    ],
     "ko": ["서명 키를 일년에 두 번 바꾼다", "정원의 장미는 비 온 뒤에 핀다", "항구의 배는 밀물을 기다린다"],
     "th": ["เปลี่ยนกุญแจลงนามปีละสองครั้ง", "กุหลาบในสวนบานหลังฝนตก", "เรือในท่าเรือรอน้ำขึ้น"],
     "hi": ["हस्ताक्षर की कुंजी साल में दो बार बदलें", "बगीचे का गुलाब बारिश के बाद खिलता है", "बंदरगाह में जहाज़ ज्वार का इंतज़ार करता है"],
     "ar": ["تُبَدَّلُ مَفَاتِيحُ التَّوْقِيعِ مَرَّتَيْنِ فِي السَّنَةِ", "تتفتح الوردة في الحديقة بعد المطر", "السَّفِينَةُ تَنْتَظِرُ المَدَّ"],
     "he": ["מפתחות החתימה מוחלפים פעמיים בשנה", "הוורד בגן פורח אחרי הגשם"],
-    "el": ["Τα κλειδιά υπογραφής αλλάζουν δύο φορές", "Το τριαντάφυλλο ανθίζει μετά τη βροχή"],
+    "el": ["Τα κλειδιά υπογραφής αλλάζουν δύο φορές", "Το τριαντάφυλλο ανθίζει μετά τη βροχή"],  # noqa: RUF001
     "ru": ["Ключи подписи меняют дважды в год", "Роза в саду цветёт после дождя"],
 }
-MARKS = ["café au lait", "cafe\u0301 au lait", "naïve coöperation", "Ångström A\u030angstro\u0308m", "Zalgo z\u0310\u0322\u0489a"]
+MARKS = [
+    "café au lait",
+    "cafe\u0301 au lait",
+    "naïve coöperation",
+    "Ångström A\u030angstro\u0308m",
+    "Zalgo z\u0310\u0322\u0489a",
+]
 LIGATURES = ["ﬁne oﬃce ﬂour", "encyclopædia œuvre", "ĳsberg ǆungla", "ⅷ ½ ℡ ㎏", "ﬀ ﬃ ﬄ ﬅ ﬆ"]
 EMOJI = ["🌹 rose in the garden", "👩‍🔧 repairs the clock 🕰️", "🚢🚢🚢", "bread 🍞+🧈=😋", "🇬🇷 map 🗺️", "1️⃣ 2️⃣ keys 🔑"]
-NUMBERS = ["3.14159", "1,000,000 loaves", "0x1f 0b101 1e-9", "2021-03-05", "05/03/2021 12:30", "IV. 42nd", "v1.2.3-rc.4+5", "−7 °C"]
+NUMBERS = [
+    "3.14159",
+    "1,000,000 loaves",
+    "0x1f 0b101 1e-9",
+    "2021-03-05",
+    "05/03/2021 12:30",
+    "IV. 42nd",
+    "v1.2.3-rc.4+5",
+    "−7 °C",  # noqa: RUF001
+]
 CODE = [
     "```python\ndef rotate(keys):\n    return keys[1:] + keys[:1]\n```",
     "`vault.open()` opens the vault",
@@ -165,17 +194,53 @@ MARKUP = [
     "<!-- [[hub.md]] hidden --> visible anchor",
     "![picture](rose.png) [site](https://example.org/a?b=c#d)",
 ]
-CONTROLS = ["bell\x07rings", "tab\tand\x0bvertical", "escape \x1b[31mred\x1b[0m", "zero\u200bwidth\u200djoin", "\ufeffmark first", "line\u2028sep", "del\x7f\x85next", "cr\r\nlf\rends"]
+CONTROLS = [
+    "bell\x07rings",
+    "tab\tand\x0bvertical",
+    "escape \x1b[31mred\x1b[0m",
+    "zero\u200bwidth\u200djoin",
+    "\ufeffmark first",
+    "line\u2028sep",
+    "del\x7f\x85next",
+    "cr\r\nlf\rends",
+]
+WORDS = [
+    "rose",
+    "Rose",
+    "ROSES",
+    "tide",
+    "key",
+    "the",
+    "of",
+    "x",
+    "rotating",
+    "rotation",
+    "42",
+    "ß",
+    "STRASSE",
+    "straße",
+]
+EQUAL = ["the tide turns at the quay", "rotate the keys", "salt", "rye loaf", "🌹"]
+BLANKS = ["", " ", "\n\n\n", "---\n---\n", "# \n", "\u3000"]
+PATHS = (
+    "a/b/c.md percent%20sign 100% ünï.md 日本.md UPPER.md upper.md semi;colon #hash ?q=1&r=2 ..dots 🔑 0 -1 null [x](y)"
+)
 IDS = [
-    "with space", "trailing ", "a/b/c.md", "a/b/d e.md", "percent%20sign", "100%", "ünï.md", "日本.md", "UPPER.md", "upper.md",
-    "it's \"quoted\"", "semi;colon", "#hash", "?q=1&r=2", "..dots", "🔑", "0", "-1", "null", "[x](y)", "a|b", "back\\slash",
-    "new\nline", "id-" + 150 * "x",
-]  # fmt: skip
+    *PATHS.split(),
+    "a|b",
+    "with space",
+    "trailing ",
+    "a/b/d e.md",
+    'it\'s "quoted"',
+    "back\\slash",
+    "new\nline",
+    "id-" + 150 * "x",
+]
 
 
 def odd_documents():
     """Return 300 documents by id: a text and its fields each. They are the same in each run."""
-    numbers = random.Random(300)  # noqa: S311 - documents are no secret
+    numbers = random.Random(300)
 
     def pick(items):
         return items[int(numbers.random() * len(items))]
@@ -185,21 +250,24 @@ def odd_documents():
         return " ".join(words).capitalize() + "."
 
     def prose(topic, sentences):
-        return f"# {topic.capitalize()} {pick(TOPICS[topic].split())}\n\n" + " ".join(
-            sentence(topic) for _ in range(sentences)
-        )
+        title = f"# {topic.capitalize()} {pick(TOPICS[topic].split())}"
+        return f"{title}\n\n" + " ".join(sentence(topic) for _ in range(sentences))
 
-    texts = {}
-    for kind, found in {
-        "blank": ["", " ", "\n\n\n", "---\n---\n", "# \n", "\u3000"],
-        "word": ["rose", "Rose", "ROSES", "tide", "key", "the", "of", "x", "rotating", "rotation", "42", "ß", "STRASSE", "straße"],
-        "equal": [text for text in ("the tide turns at the quay", "rotate the keys", "salt", "rye loaf", "🌹") for _ in "ab"],
+    kinds = {
+        "blank": BLANKS,
+        "word": WORDS,
+        "equal": [text for text in EQUAL for _ in "ab"],
         "long": [prose(topic, 150) for topic in ("garden", "harbour", "keys")],
+        "marks": MARKS,
+        "ligature": LIGATURES,
+        "emoji": EMOJI,
+        "number": NUMBERS,
+        "code": CODE,
+        "markup": MARKUP,
+        "control": CONTROLS,
         **SCRIPTS,
-        "marks": MARKS, "ligature": LIGATURES, "emoji": EMOJI, "number": NUMBERS,
-        "code": CODE, "markup": MARKUP, "control": CONTROLS,
-    }.items():  # fmt: skip
-        texts |= {f"{kind}-{at}.md": text for at, text in enumerate(found)}
+    }
+    texts = {f"{kind}-{at}.md": text for kind, found in kinds.items() for at, text in enumerate(found)}
     texts |= {id: prose(pick(list(TOPICS)), 2) for id in IDS}
     texts |= _graph()
     topics = list(TOPICS)
@@ -224,10 +292,16 @@ def _graph():
     texts["self.md"] = "The lantern of [[self]] and [[self.md]], and of [[chain-00]]."
     texts["twice.md"] = note("[[hub]] and [[hub]] and [again](hub.md)", ("related", "hub"), ("supports", "hub"))
     texts["nowhere.md"] = note("A storm at [[no such note]], [gone](gone.md), ![[lost]].", ("supports", "nobody"))
-    texts["bridge.md"] = note("The road from island to city", ("supports", "chain-03"), ("cites", "cycle-2"), ("cites", "hub"))
+    texts["bridge.md"] = note(
+        "The road from island to city", ("supports", "chain-03"), ("cites", "cycle-2"), ("cites", "hub")
+    )
     texts["heavy.md"] = "Cargo that weighs: [[light-1]]"
     texts |= {f"light-{at}.md": f"A crane lifts {at} ropes" for at in (1, 2, 3)}
-    texts |= {"p/same.md": "One of two with this name", "q/same.md": "Two of two", "asks.md": "Which [[same]]? This: [[p/same]]."}
+    texts |= {
+        "p/same.md": "One of two with this name",
+        "q/same.md": "Two of two",
+        "asks.md": "Which [[same]]? This: [[p/same]].",
+    }
     texts["titled.md"] = note("Its title is the id of another: [[hub.md]]", title="hub.md")
     texts["named.md"] = note("[[Merge of Tides]] and [[merge of tides]] and [[Atlas]]", title="Atlas")
     texts["tides.md"] = note("How tides merge at the quay", title="Merge of Tides")
