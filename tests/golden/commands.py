@@ -1,4 +1,4 @@
-"""The command line: what commands that find and follow links print as JSON, and how wrong commands end.
+"""The command line: what commands that find print as JSON, and how wrong commands end.
 
 A row is a command as it is typed. `tests/golden/more_commands.py` has the other commands.
 """
@@ -6,7 +6,7 @@ A row is a command as it is typed. `tests/golden/more_commands.py` has the other
 from tests.support.dozen import prepare_library
 from tests.support.plain_answers import json_row, wrong_row
 
-PARTS = ("finding", "links", "wrong")
+PARTS = ("finding", "wrong")
 WAYS = ("here",)
 
 KEYS = '"rotate signing keys"'
@@ -40,33 +40,6 @@ FINDING = [
     f"discover notes manuals {KEYS}",
     "expand notes wallets.md",
     "expand notes wallets.md --surface-index 1 --parent",
-]
-
-LINKS = [
-    "link tree -c notes index.md -d out --max-hops 1",
-    "link tree -c notes keys.md -d in",
-    "link tree -c notes keys.md --type supports",
-    "link tree -c notes keys.md --type holds --inverse part-of=holds",
-    "link tree -c notes keys.md --exclude-type related --no-inverses",
-    "link tree -c notes keys.md --inline-only --max-hops 1",
-    "link tree -c notes index.md --max-nodes 2",
-    "link tree -c notes index.md --max-edges 1",
-    "link tree -c notes index.md --max-fanout 1",
-    "link tree -c notes index.md --timeout 0",
-    "link tree -c notes lone.md food/soup.md -d out",
-    "link tree -c notes 'turning keys' --max-hops 1",
-    "link path -c notes index.md food/soup.md",
-    "link path -c notes index.md vault.md -d out",
-    "link path -c notes index.md vault.md --weighted",
-    "link path -c notes index.md lone.md",
-    "link path -c notes index.md vault.md --max-hops 1 -d out",
-    "link list -c notes keys.md",
-    "link list -c notes wallets.md -d out",
-    "link check notes -v",
-    "link check notes --strict",
-    "context -c notes --note keys.md --note lone.md",
-    "context -c notes --walk index.md --max-hops 1 -d out",
-    "context -c notes --query 'flour and salt' -k 2",
 ]
 
 # A wrong command, and what its one line must name.
@@ -126,4 +99,4 @@ def record(part, way, folder):
     prepare_library(folder)
     if part == "wrong":
         return {line: wrong_row(line, culprit) for line, culprit in WRONG}
-    return {line: json_row(line + JSON, folder) for line in {"finding": FINDING, "links": LINKS}[part]}
+    return {line: json_row(line + JSON, folder) for line in FINDING}

@@ -1,6 +1,6 @@
-"""The command line: corpora, evaluation, options, outputs as text, and commands as processes of their own.
+"""The command line: corpora, links, evaluation, options, outputs as text, and commands as processes of their own.
 
-A row is a command as it is typed; `tests/golden/commands.py` has those that find and follow links.
+A row is a command as it is typed; `tests/golden/commands.py` has those that find.
 """
 
 import os
@@ -26,7 +26,7 @@ from tests.support.plain_answers import (
 )
 from tests.support.serve_command import run_serve
 
-PARTS = ("corpora", "evaluating", "options", "processes", "texts", "wrong")
+PARTS = ("corpora", "evaluating", "links", "options", "processes", "texts", "wrong")
 WAYS = ("here",)
 QUICK = ()
 
@@ -104,6 +104,33 @@ EVALUATING = [
     "eval-select notes cases.jsonl --min-score 0.17",
     "sweep-select notes cases.jsonl",
     "sweep-select notes cases.jsonl -o selection_recall -m lexical",
+]
+
+LINKS = [
+    "link tree -c notes index.md -d out --max-hops 1",
+    "link tree -c notes keys.md -d in",
+    "link tree -c notes keys.md --type supports",
+    "link tree -c notes keys.md --type holds --inverse part-of=holds",
+    "link tree -c notes keys.md --exclude-type related --no-inverses",
+    "link tree -c notes keys.md --inline-only --max-hops 1",
+    "link tree -c notes index.md --max-nodes 2",
+    "link tree -c notes index.md --max-edges 1",
+    "link tree -c notes index.md --max-fanout 1",
+    "link tree -c notes index.md --timeout 0",
+    "link tree -c notes lone.md food/soup.md -d out",
+    "link tree -c notes 'turning keys' --max-hops 1",
+    "link path -c notes index.md food/soup.md",
+    "link path -c notes index.md vault.md -d out",
+    "link path -c notes index.md vault.md --weighted",
+    "link path -c notes index.md lone.md",
+    "link path -c notes index.md vault.md --max-hops 1 -d out",
+    "link list -c notes keys.md",
+    "link list -c notes wallets.md -d out",
+    "link check notes -v",
+    "link check notes --strict",
+    "context -c notes --note keys.md --note lone.md",
+    "context -c notes --walk index.md --max-hops 1 -d out",
+    "context -c notes --query 'flour and salt' -k 2",
 ]
 
 TEXTS = [
@@ -249,6 +276,11 @@ def record_evaluating(folder):
         rows["eval-gen notes made.jsonl -k 1 --max-artifacts 2"] = json_row(line + JSON, folder)
     rows["made.jsonl of eval-gen"] = [plain(each, folder) for each in parse_lines((folder / "made.jsonl").read_text())]
     return rows
+
+
+def record_links(folder):
+    prepare_library(folder)
+    return {line: json_row(line + JSON, folder) for line in LINKS}
 
 
 def record_texts(folder):
