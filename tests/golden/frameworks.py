@@ -1,4 +1,4 @@
-"""Retrievers of LangChain and LlamaIndex: ids, scores, fields and places of what they find."""
+"""Retrievers of LangChain and LlamaIndex: the ids, scores and fields that they find."""
 
 from airw import from_notes, sync
 from airw.policies import Beam, Eager
@@ -48,7 +48,7 @@ def name_of(kind, options, query=""):
 
 
 def mistakes(module):
-    """Return the row of each wrong option: the class of the error, and whether it names the option."""
+    """Return of each wrong option the class of the error, and whether it names the option."""
     rows = {}
     for kind, options, culprit in WRONG:
         try:
@@ -63,7 +63,7 @@ def mistakes(module):
 
 
 def record_langchain(folder):
-    """Return the documents of each retriever: the first whole, of the others their ids and scores."""
+    """Return the documents of each retriever, and those of a batch."""
     from airw.integrations import langchain
 
     rows = mistakes(langchain)

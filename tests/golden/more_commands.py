@@ -1,4 +1,4 @@
-"""The command line: corpora, links, evaluation, options, outputs as text, and commands as processes of their own.
+"""The command line: corpora, links, evaluation, options, texts, and whole processes.
 
 A row is a command as it is typed; `tests/golden/commands.py` has those that find.
 """
@@ -262,7 +262,7 @@ def record_corpora(folder):
 
 
 def counts_row(line, folder):
-    """Return the exit code of a command without JSON, its numbers, and how many lines it prints."""
+    """Return the exit code of a command without JSON, its numbers, and its lines."""
     code, out, err = run_command(line)
     counts = re.findall(r"\b\d+ [a-z]+\b", steady(out, folder)) if line.startswith(("build", "ls")) else []
     return {"exit": code, "counts": counts, "out": len(out.splitlines()), "err": len(err.splitlines())}
@@ -294,7 +294,7 @@ def text_row(ended, folder):
 
 
 def record_options(folder):
-    """Return the options of each command, as its help lists them, with their choices and defaults."""
+    """Return the options that the help of each command lists, with choices and defaults."""
     prepare_terminal()
     rows = {}
     for name in COMMANDS.split():

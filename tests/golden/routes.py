@@ -1,4 +1,4 @@
-"""HTTP: what each route of a server answers to right and wrong requests, its streams, rights and limits, and OpenAPI.
+"""HTTP: what each route answers, its streams, rights and limits, and its description.
 
 A row is a request. Its value has the status, the media type and the JSON, or of a wrong request the class of the error
 and the name that its message must contain.
@@ -259,7 +259,7 @@ def record(part, way, folder):
 
 @asynccontextmanager
 async def serving(folder, *, over_sockets=False, **options):
-    """Yield a client of a server of `notes` and `manuals`, over real sockets on asyncio, else without."""
+    """Yield a client of a server of `notes` and `manuals`, with or without real sockets."""
     async with AsyncExitStack() as stack:
         sources = [
             from_notes(folder / "notes", embedder="light"),
@@ -304,7 +304,7 @@ def answer_row(answer, folder):
 
 
 def problem_row(answer, culprit):
-    """Return the status of a wrong request, the class of its error, and the name if the message has it."""
+    """Return the status of a wrong request, its error, and the name if the message has it."""
     if answer.status_code < 300:
         return {"status": answer.status_code, "type": answer.headers["content-type"]}
     problem = answer.json()

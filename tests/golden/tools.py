@@ -1,4 +1,4 @@
-"""Tools of agents: those of MCP, asked by the client of its SDK, and those of `airw.tools` with their schemas.
+"""Tools of agents: those of MCP, asked by its client, and those of `airw.tools`.
 
 A row is a call. Its value is the structured answer, or of a wrong call whether the message has the name that it must.
 """
@@ -118,7 +118,7 @@ async def record_mcp(folder):
 
 
 async def answer_row(agent, tool, arguments, folder):
-    """Return the structured answer of a tool, without the token of a walk that waits; its text says the same."""
+    """Return the structured answer of a tool, without the token of a walk that waits."""
     answer = await agent.call_tool(tool, arguments)
     if answer.is_error:
         return answer.content[0].text

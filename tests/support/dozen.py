@@ -1,4 +1,4 @@
-"""A dozen linked notes, a few JSON lines and cases about them, for answers that are written down."""
+"""A dozen linked notes, a few JSON lines, and cases about them."""
 
 import json
 
@@ -65,7 +65,7 @@ def write_library(folder):
 
 
 def prepare_library(folder):
-    """Write all, and build the corpora `notes` and `manuals`, by commands in a terminal of fixed width."""
+    """Write all, and build `notes` and `manuals` in a terminal of fixed width."""
     prepare_terminal()
     write_library(folder)
     for source in ("notes", "manuals.jsonl"):

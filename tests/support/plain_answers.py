@@ -60,7 +60,7 @@ BRIEF = [
 
 
 def plain(value, folder, *, whole=True):
-    """Return a JSON value without what varies, and with long texts as their beginning and length.
+    """Return a JSON value without what varies, and of long texts the beginning.
 
     Of a list of more than two objects, the first is whole, and of the others are the values that tell them apart. A
     sentence that explains something is only said to be there. Of arrays, the first numbers are left.
@@ -90,7 +90,7 @@ def short(text):
 
 
 def brief(objects, folder):
-    """Return the objects of a stream, of each type the first whole, and of the others some values."""
+    """Return the objects of a stream: the first of each type whole, the others brief."""
     seen, found = set(), []
     for each in objects:
         kind = each.get("type") if isinstance(each, dict) else None
@@ -100,14 +100,14 @@ def brief(objects, folder):
 
 
 def json_row(line, folder):
-    """Return what a command answers in JSON: its exit code, the objects, and the number of lines on stderr."""
+    """Return the exit code of a command, its JSON objects, and its number of notes."""
     code, out, err = run_command(line)
     objects = parse_lines(out) if out else []
     return {"exit": code, "out": brief(order_progress(objects), folder), "err": len(err.splitlines())}
 
 
 def order_progress(objects):
-    """Return objects with the answers of corpora, which may come in any order, by name and without what others say."""
+    """Return objects with the answers of corpora first, by name, as they come in any order."""
     answers = [each for each in objects if isinstance(each, dict) and each.get("type") == "progress"]
     rest = [each for each in objects if each not in answers]
     answers = [{"source": each["source"], "report": each["report"], "hits": each["hits"][:3]} for each in answers]
@@ -115,7 +115,7 @@ def order_progress(objects):
 
 
 def wrong_row(line, culprit):
-    """Return how a wrong command ends: its exit code, and whether its one line names the culprit."""
+    """Return the exit code of a wrong command, and the culprit if its one line names it."""
     code, out, err = run_command(line)
     return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": culprit if culprit in err else None}
 
