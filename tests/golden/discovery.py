@@ -29,15 +29,16 @@ from tests.support.golden_corpora import (
     run,
 )
 
-PARTS = ("one", "three-eips", "three-odd", "adapted", "choice", "disclosure")
+PARTS = ("one", "three-eips", "three-odd", "three-odd-options", "adapted", "choice", "disclosure")
 WAYS = EACH_WAY
 QUICK = {
-    "one": [SQLITE],
+    "one": [],
     "three-eips": [],
     "three-odd": [MEMORY],
+    "three-odd-options": [],
     "adapted": [MEMORY],
     "choice": [MEMORY],
-    "disclosure": [MEMORY],
+    "disclosure": [SQLITE],
 }
 
 EIP_QUERIES = [
@@ -131,6 +132,7 @@ def record(part, way, folder):
         "one": record_one,
         "three-eips": record_three_eips,
         "three-odd": record_three_odd,
+        "three-odd-options": record_options,
         "adapted": record_adapted,
         "choice": record_choice,
         "disclosure": record_disclosure,
@@ -224,14 +226,31 @@ def floors_of(corpora):
 
 async def record_three_odd(way, folder):
     cases = [(query, {}) for query in ODD_QUERIES]
-    cases += [(ODD_QUERIES[0], options) for options in CHOICES + MERGES]
-    cases += [("tide", options) for options in MERGES]
+    cases += [(ODD_QUERIES[0], options) for options in MERGES]
+    cases += [("tide", options) for options in CHOICES[::5]]
     async with AsyncExitStack() as stack:
         corpora = await opened_all(stack, way, folder, odd_thirds())
         rows = await record_all(corpora, cases)
         rows |= floors_of(corpora)
         rows |= await record_as_one(corpora)
         rows |= await record_federated(corpora)
+        await corpora[1].aclose()
+        rows["discover, one of three closed"] = await outcome(discover_row(corpora, "tide", {}))
+        rows["discover, only a closed one"] = await outcome(discover_row([corpora[1]], "tide", {}))
+        walk = airw.traverse("tide", airw.FederatedCorpus(corpora), policy=make("Eager", {"start_k": 2}), node_budget=6)
+        rows["federated walk, one of three closed"] = await outcome(walk_row(walk))
+        strict = airw.FederatedCorpus(corpora, on_error="raise")
+        walk = airw.traverse("tide", strict, policy=make("Eager", {"start_k": 2}), node_budget=6)
+        rows["federated walk, one of three closed, on_error='raise'"] = await outcome(walk_row(walk))
+    return rows
+
+
+async def record_options(way, folder):
+    """Return discoveries with each option, and whether three corpora answer as one does."""
+    cases = [(ODD_QUERIES[0], options) for options in CHOICES] + [("tide", options) for options in MERGES]
+    async with AsyncExitStack() as stack:
+        corpora = await opened_all(stack, way, folder, odd_thirds())
+        rows = await record_all(corpora, cases)
         whole = await stack.enter_async_context(opened(way, folder, odd()))
         for query in ODD_QUERIES:
             options = {"strategy": "top_k", "max_k": 5, "min_score": None}
@@ -241,14 +260,6 @@ async def record_three_odd(way, folder):
                 math.isclose(a.score, b.score, rel_tol=1e-6) for a, b in zip(one.results, three.results, strict=True)
             )
             rows[f"three corpora as one: {query}"] = [one.ids == three.ids, same, one.ids]
-        await corpora[1].aclose()
-        rows["discover, one of three closed"] = await outcome(discover_row(corpora, "tide", {}))
-        rows["discover, only a closed one"] = await outcome(discover_row([corpora[1]], "tide", {}))
-        walk = airw.traverse("tide", airw.FederatedCorpus(corpora), policy=make("Eager", {"start_k": 2}), node_budget=6)
-        rows["federated walk, one of three closed"] = await outcome(walk_row(walk))
-        strict = airw.FederatedCorpus(corpora, on_error="raise")
-        walk = airw.traverse("tide", strict, policy=make("Eager", {"start_k": 2}), node_budget=6)
-        rows["federated walk, one of three closed, on_error='raise'"] = await outcome(walk_row(walk))
     return rows
 
 
@@ -320,27 +331,33 @@ class Gated:
         return await HashingEmbedder().embed_query(text)
 
 
+ADAPTED = [
+    {},
+    {"mode": "dense"},
+    {"strategy": "top_k", "max_k": 5},
+    {"merge": "rrf-by-source"},
+    {"filter": {"kind": "note"}},
+]
+
+
 async def record_adapted(way, folder):
     """Return discoveries over corpora made of functions, and streams whose corpora answer one after the other."""
     rows = {}
-    documents = {id: text for id, (text, _) in odd_documents().items() if 0 < len(text) < 300}
+    documents = {id: text for id, (text, _) in odd_documents().items() if len(text) < 300 and "tide" in text.casefold()}
     parts = {name: dict(list(documents.items())[at::3]) for at, name in enumerate(("first", "second", "third"))}
     corpora = [airw.adapt(search=finder(texts), get=reader(texts), name=name) for name, texts in parts.items()]
     for query in ("tide", "rotate keys", "qzxv"):
-        for options in (
-            {},
-            {"mode": "dense"},
-            {"strategy": "top_k", "max_k": 5},
-            {"merge": "rrf-by-source"},
-            {"filter": {"a": 1}},
-        ):
+        for options in ADAPTED:
             rows[f"adapted: {name_of(query, options)}"] = await outcome(discover_row(corpora, query, options))
             rows[f"adapted, first: {name_of(query, options)}"] = await outcome(discover_row(corpora[0], query, options))
     broken = airw.adapt(search=refuse, name="broken")
     rows["adapted with a broken one"] = await outcome(discover_row([*corpora, broken], "tide", {}))
     rows["adapted, only a broken one"] = await outcome(discover_row([broken], "tide", {}))
     async with AsyncExitStack() as stack:
-        mixed = [*corpora[:2], *await opened_all(stack, way, folder, [odd("built")])]
+        mixed = [
+            *corpora[:2],
+            *await opened_all(stack, way, folder, [odd("built", dict(list(odd_documents().items())[:60]))]),
+        ]
         for options in ({}, {"merge": "rrf-by-source"}, {"merge": "blend"}, {"mode": "lexical"}):
             rows[f"adapted and built: {name_of('tide', options)}"] = await outcome(discover_row(mixed, "tide", options))
         embedders = [Gated(f"model {name}") for name in parts]
@@ -541,10 +558,7 @@ async def record_disclosure(way, folder):
             options = {"disclose_level": level, "roots": [EIPS, skills], "strategy": "top_k"}
             result = await airw.discover(both, query, **options)
             rows[f"discover at level {level}"] = [disclosed(each, folder) for each in result.results]
-        rows |= await record_passages(notes)
-    async with opened(way, folder, odd()) as corpus:
-        rows |= await record_passages(corpus)
-    return rows
+        return rows | await record_passages(notes)
 
 
 async def record_passages(corpus):

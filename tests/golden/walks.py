@@ -8,7 +8,6 @@ from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
 from tests.support.golden_corpora import (
     EACH_WAY,
     MEMORY,
-    SQLITE,
     digest,
     odd,
     opened,
@@ -18,9 +17,9 @@ from tests.support.golden_corpora import (
     run,
 )
 
-PARTS = ("eips", "odd", "own", "adapted")
+PARTS = ("eips", "odd", "routes", "own", "adapted")
 WAYS = EACH_WAY
-QUICK = {"eips": [SQLITE], "odd": [MEMORY], "own": [MEMORY], "adapted": [MEMORY]}
+QUICK = {"eips": [], "odd": [MEMORY], "routes": [], "own": [MEMORY], "adapted": [MEMORY]}
 
 EIP_QUERY = "how do wallets sign typed structured data"
 ODD_QUERY = "tide at the quay, spoke of a hub"
@@ -160,7 +159,13 @@ EXTENSIONS = [
 
 
 def record(part, way, folder):
-    recordings = {"eips": record_eips, "odd": record_odd, "own": record_own, "adapted": record_adapted}
+    recordings = {
+        "eips": record_eips,
+        "odd": record_odd,
+        "routes": record_routes,
+        "own": record_own,
+        "adapted": record_adapted,
+    }
     return run(recordings[part], way, folder)
 
 
@@ -244,11 +249,20 @@ async def record_eips(way, folder):
     return rows
 
 
-async def record_odd(way, folder):
+async def record_routes(way, folder):
+    """Return walks of each policy by each route, and of some within each bound."""
     cases = [(policy, {**few, **route}, {"node_budget": 9}) for policy, few in FEW.items() for route in ROUTES]
     cases = [case for case in cases if case[0] != "LinkWalk" or "edges" not in case[1]]
-    cases += [(policy, options, {"node_budget": 16}) for policy, options in ODD_WALKS]
     cases += [(policy, options, bounds) for policy, options in LIMITED for bounds in LIMITS]
+    async with opened(way, folder, odd()) as corpus:
+        return await record_walks(corpus, ODD_QUERY, cases)
+
+
+async def record_odd(way, folder):
+    cases = [(policy, options, {"node_budget": 16}) for policy, options in ODD_WALKS]
+    cases += [(policy, few, {"node_budget": 7}) for policy, few in FEW.items()]
+    cases += [("Eager", {"start_k": 2, **route}, {"node_budget": 7}) for route in ROUTES]
+    cases += [(*REACHED, bounds) for bounds in LIMITS]
     async with opened(way, folder, odd()) as corpus:
         rows = await record_walks(corpus, ODD_QUERY, cases)
         rows |= await record_provenance(corpus, ODD_QUERY)
