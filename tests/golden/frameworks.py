@@ -3,7 +3,7 @@
 from airw import from_notes, sync
 from airw.policies import Beam, Eager
 from tests.support.dozen import write_library
-from tests.support.plain_answers import plain
+from tests.support.plain_answers import named, plain
 
 PARTS = ("langchain", "llama_index")
 WAYS = ("here",)
@@ -57,7 +57,7 @@ def mistakes(module):
         except Exception as error:  # noqa: BLE001 - the class is what is written down
             rows[name_of(kind, options)] = {
                 "error": type(error).__name__,
-                "names": culprit if culprit in str(error) else None,
+                "names": named(culprit, str(error)),
             }
     return rows
 

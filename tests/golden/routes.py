@@ -17,7 +17,7 @@ from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore
 from tests.support.dozen import write_library
 from tests.support.event_streams import parse_events
-from tests.support.plain_answers import brief, plain
+from tests.support.plain_answers import brief, named, plain
 from tests.support.served import client
 from tests.support.served_corpora import make_chain
 from tests.support.serving import serve
@@ -30,7 +30,14 @@ NOTES = {"corpus": "notes", "query": KEYS}
 BOTH = {"corpora": ["notes", "manuals"], "query": KEYS}
 EVENTS = {"accept": "text/event-stream"}
 UI_MESSAGES = {"x-vercel-ai-ui-message-stream": "v1"}
-HEADERS = ("retry-after", "www-authenticate", "allow", "location", "access-control-allow-origin")
+HEADERS = (
+    "retry-after",
+    "www-authenticate",
+    "allow",
+    "location",
+    "access-control-allow-origin",
+    "access-control-allow-methods",
+)
 
 REQUESTS = [
     ("POST /search", {**NOTES, "k": 3}),
@@ -145,10 +152,10 @@ WRONG = [
     ("POST /store/fly", {"corpus": "notes"}, "fly"),
     ("POST /store/ledger", {"corpus": "notes"}, "ids"),
     ("POST /store/search_text", {"corpus": "notes", "queries": ["keys"], "k": -1}, "k"),
-    ("GET /search", None, "method"),
-    ("POST /corpora", {}, "method"),
-    ("GET /nothing", None, "path"),
-    ("GET /search/", None, "path"),
+    ("GET /search", None, None),
+    ("POST /corpora", {}, None),
+    ("GET /nothing", None, None),
+    ("GET /search/", None, None),
 ]
 
 STREAMS = [
@@ -228,6 +235,8 @@ HOSTS = [
     ({"host": "evil.example"}, "GET /healthz"),
     ({"origin": "https://evil.example"}, "GET /healthz"),
     ({"origin": "https://app.example"}, "OPTIONS /search"),
+    ({"origin": "https://app.example", "access-control-request-method": "POST"}, "OPTIONS /search"),
+    ({"origin": "https://evil.example", "access-control-request-method": "POST"}, "OPTIONS /search"),
 ]
 
 SMALL = ServingLimits(
@@ -297,7 +306,7 @@ def numbered(name, rows):
 def answer_row(answer, folder):
     """Return the status of an answer, its media type, the headers that matter, and its JSON."""
     row = {"status": answer.status_code, "type": answer.headers.get("content-type")}
-    row |= {name: answer.headers[name] for name in HEADERS if name in answer.headers}
+    row |= headers_of(answer)
     if answer.content and "json" in (row["type"] or ""):
         row["json"] = plain(answer.json(), folder)
     return row
@@ -310,8 +319,14 @@ def problem_row(answer, culprit):
     problem = answer.json()
     assert problem["status"] == answer.status_code, problem
     row = {"status": answer.status_code, "type": answer.headers["content-type"], "error": problem["error"]}
-    row |= {name: answer.headers[name] for name in HEADERS if name in answer.headers}
-    return {**row, "names": culprit if culprit in problem["detail"] else None}
+    row |= headers_of(answer)
+    return row if culprit is None else {**row, "names": named(culprit, problem["detail"])}
+
+
+def headers_of(answer):
+    """Return the headers that matter; the methods in `Allow` come in any order."""
+    headers = {name: answer.headers[name] for name in HEADERS if name in answer.headers}
+    return headers | {name: sorted(headers[name].split(", ")) for name in ("allow",) if name in headers}
 
 
 async def record_requests(folder):
@@ -386,7 +401,7 @@ async def record_held(folder):
             answer = await ask(asking, "POST /traverse/continue", body)
             rows[f"POST /traverse/continue node_budget={budget}"], further = held_row(answer, folder)
             token = further or token
-        for body, culprit in [({"continue": "none"}, "walk"), ({}, "continue"), ({"continue": token, "k": 1}, "k")]:
+        for body, culprit in [({"continue": "none"}, None), ({}, "continue"), ({"continue": token, "k": 1}, "k")]:
             name = f"POST /traverse/continue {sorted(body)}"
             rows[name] = problem_row(await ask(asking, "POST /traverse/continue", body), culprit)
     return rows
@@ -451,7 +466,7 @@ def ask_for_two_streams():
         asking.stream("POST", f"{server.url}/traverse", json=body) as stream,
     ):
         assert stream.status_code == 200
-        return problem_row(asking.post(f"{server.url}/traverse", json=body), "stream")
+        return problem_row(asking.post(f"{server.url}/traverse", json=body), None)
 
 
 async def record_openapi(folder):

@@ -13,7 +13,7 @@ from airw.serving import ServingLimits
 from airw.stores import MemoryStore
 from tests.support.agents import connect
 from tests.support.dozen import write_library
-from tests.support.plain_answers import plain, short
+from tests.support.plain_answers import named, plain, short
 
 PARTS = ("functions", "held", "mcp", "schemas")
 WAYS = ("asyncio", "trio")
@@ -134,7 +134,7 @@ async def mistake_row(agent, tool, arguments, culprit):
     return {
         "is_error": answer.is_error,
         "lines": len(content.text.splitlines()),
-        "names": culprit if culprit in content.text else None,
+        "names": named(culprit, content.text),
     }
 
 
@@ -215,7 +215,7 @@ async def record_functions(folder):
         for name, arguments, culprit in FUNCTIONS:
             text = await made[name].call(arguments)
             if text.startswith("error:"):
-                rows[name_of(name, arguments)] = {"is_error": True, "names": culprit if culprit in text else None}
+                rows[name_of(name, arguments)] = {"is_error": True, "names": named(culprit, text)}
             else:
                 rows[name_of(name, arguments)] = [short(line) for line in text.splitlines()]
     return rows

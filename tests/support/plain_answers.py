@@ -117,7 +117,12 @@ def order_progress(objects):
 def wrong_row(line, culprit):
     """Return the exit code of a wrong command, and the culprit if its one line names it."""
     code, out, err = run_command(line)
-    return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": culprit if culprit in err else None}
+    return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": named(culprit, err)}
+
+
+def named(word, message):
+    """Return a word if a message has it as a whole word, else None."""
+    return word if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) else None
 
 
 def parse_lines(text):
