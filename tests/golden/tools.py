@@ -49,7 +49,6 @@ MCP_WRONG = [
     ("traverse", {"query": "keys", "node_budget": 0}, "node_budget"),
     ("traverse", {"query": "keys", "max_depth": -1}, "max_depth"),
     ("traverse", {"query": "keys", "timeout": -1}, "timeout"),
-    ("traverse", {"query": "keys", "timeout": 0}, "timeout"),
     ("read", {"id": "keys.md"}, "corpus"),
     ("read", {"corpus": "notes"}, "id"),
     ("read", {"id": "nope.md", "corpus": "notes"}, "nope.md"),
