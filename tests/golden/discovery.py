@@ -1,4 +1,7 @@
-"""What `discover` commits to, and why; what is disclosed of it, as a stream, and walks across several corpora."""
+"""What `discover` commits to, and why.
+
+Also what is revealed of it, the stream of its updates, and walks across several corpora.
+"""
 
 import math
 from contextlib import AsyncExitStack
@@ -11,23 +14,20 @@ import airw
 from airw import policies
 from airw.discovery import SentenceWindow, SourceAnswered, WholeArtifact
 from airw.embedders import HashingEmbedder
-from tests.golden.walks import id_text, make, walk_row
 from tests.support.golden_corpora import (
     EACH_WAY,
     EIPS,
     MEMORY,
     SQLITE,
-    brief,
     eip_thirds,
     odd,
     odd_documents,
     odd_thirds,
-    opened,
-    opened_eips,
-    outcome,
-    present,
+    open_eips,
+    open_new,
     run,
 )
+from tests.support.golden_rows import brief, id_text, make, outcome, present, walk_row
 
 PARTS = ("one", "three-eips", "three-odd", "three-odd-options", "adapted", "choice", "disclosure")
 WAYS = EACH_WAY
@@ -180,7 +180,7 @@ async def record_one(way, folder):
     cases = [(query, {}) for query in EIP_QUERIES]
     cases += [(EIP_QUERIES[1], options) for options in CHOICES + EIP_CHOICES]
     cases += [(query, {"mode": mode}) for query in EIP_QUERIES[3:6] for mode in ("dense", "lexical")]
-    async with opened_eips(way, folder) as corpus:
+    async with open_eips(way, folder) as corpus:
         rows = await record_all(corpus, cases)
         rows["a list of one"] = result_row(await airw.discover([corpus], EIP_QUERIES[0]))
         rows["a mapping of one"] = result_row(await airw.discover({"other": corpus}, EIP_QUERIES[0]))
@@ -202,16 +202,16 @@ async def updates_of(corpora, query, **options):
     return rows
 
 
-async def opened_all(stack, way, folder, sources):
+async def open_all(stack, way, folder, sources):
     """Open a corpus of each source."""
-    return [await stack.enter_async_context(opened(way, folder, source)) for source in sources]
+    return [await stack.enter_async_context(open_new(way, folder, source)) for source in sources]
 
 
 async def record_three_eips(way, folder):
     cases = [(query, {}) for query in EIP_QUERIES]
     cases += [(EIP_QUERIES[0], options) for options in CHOICES + EIP_CHOICES + MERGES]
     async with AsyncExitStack() as stack:
-        corpora = await opened_all(stack, way, folder, eip_thirds())
+        corpora = await open_all(stack, way, folder, eip_thirds())
         return {**await record_all(corpora, cases), **floors_of(corpora)}
 
 
@@ -229,7 +229,7 @@ async def record_three_odd(way, folder):
     cases += [(ODD_QUERIES[0], options) for options in MERGES]
     cases += [("tide", options) for options in CHOICES[::5]]
     async with AsyncExitStack() as stack:
-        corpora = await opened_all(stack, way, folder, odd_thirds())
+        corpora = await open_all(stack, way, folder, odd_thirds())
         rows = await record_all(corpora, cases)
         rows |= floors_of(corpora)
         rows |= await record_as_one(corpora)
@@ -249,9 +249,9 @@ async def record_options(way, folder):
     """Return discoveries with each option, and whether three corpora answer as one does."""
     cases = [(ODD_QUERIES[0], options) for options in CHOICES] + [("tide", options) for options in MERGES]
     async with AsyncExitStack() as stack:
-        corpora = await opened_all(stack, way, folder, odd_thirds())
+        corpora = await open_all(stack, way, folder, odd_thirds())
         rows = await record_all(corpora, cases)
-        whole = await stack.enter_async_context(opened(way, folder, odd()))
+        whole = await stack.enter_async_context(open_new(way, folder, odd()))
         for query in ODD_QUERIES:
             options = {"strategy": "top_k", "max_k": 5, "min_score": None}
             one = await airw.discover(whole, query, **options)
@@ -313,7 +313,7 @@ async def record_federated(corpora):
 
 @dataclass
 class Gated:
-    """An embedder of its own id; once it has a gate, it waits there, so that the order of the answers is known."""
+    """An embedder that waits at its gate, so that the order of answers is known."""
 
     id: str
     gate: anyio.Event | None = None
@@ -341,7 +341,7 @@ ADAPTED = [
 
 
 async def record_adapted(way, folder):
-    """Return discoveries over corpora made of functions, and streams whose corpora answer one after the other."""
+    """Return discoveries over functions, and streams whose corpora answer in an order."""
     rows = {}
     documents = {id: text for id, (text, _) in odd_documents().items() if len(text) < 300 and "tide" in text.casefold()}
     parts = {name: dict(list(documents.items())[at::3]) for at, name in enumerate(("first", "second", "third"))}
@@ -356,7 +356,7 @@ async def record_adapted(way, folder):
     async with AsyncExitStack() as stack:
         mixed = [
             *corpora[:2],
-            *await opened_all(stack, way, folder, [odd("built", dict(list(odd_documents().items())[:60]))]),
+            *await open_all(stack, way, folder, [odd("built", dict(list(odd_documents().items())[:60]))]),
         ]
         for options in ({}, {"merge": "rrf-by-source"}, {"merge": "blend"}, {"mode": "lexical"}):
             rows[f"adapted and built: {name_of('tide', options)}"] = await outcome(discover_row(mixed, "tide", options))
@@ -365,7 +365,7 @@ async def record_adapted(way, folder):
             airw.from_mapping(texts, name=name, embedder=embedder)
             for (name, texts), embedder in zip(parts.items(), embedders, strict=True)
         ]
-        gated = await opened_all(stack, way, folder, sources)
+        gated = await open_all(stack, way, folder, sources)
         for order in ("012", "210", "120"):
             for options in ({}, {"k": 3}, {"fusion": "rrf"}, {"merge": "rrf-by-source"}):
                 rows |= await record_gated(gated, embedders, order, options)
@@ -394,7 +394,7 @@ def refuse(query, k):
 
 
 async def record_gated(corpora, embedders, order, options):
-    """Return the updates of a stream whose corpora answer in an order; with a `k`, the second one fails."""
+    """Return the updates of a stream; with a `k`, the second corpus to answer fails."""
     for embedder in embedders:
         embedder.gate, embedder.error = anyio.Event(), None
     turns = [embedders[int(at)] for at in order]
@@ -442,7 +442,7 @@ SELECTIONS = [
 
 
 async def record_choice(way, folder):
-    """Return what `select` keeps of scores, and what `fuse_hits` makes of rankings; both ask no store."""
+    """Return what `select` keeps of scores, and what `fuse_hits` makes of rankings."""
     rows = {}
     for name, scores in SCORES.items():
         hits = [airw.SearchHit(f"{at}", "document", score, "") for at, score in enumerate(scores)]
@@ -495,7 +495,7 @@ def every_other(hit, records):
     return records[::2]
 
 
-def disclosed(found, folder):
+def disclosure_row(found, folder):
     """Return the facts of a disclosure; paths below a folder without it."""
     pointer = found.pointer and Path(found.pointer).name
     notes = {name: found.metadata[name] for name in ("disclosure", "expansion") if name in found.metadata}
@@ -514,7 +514,7 @@ def disclosed(found, folder):
 
 
 async def record_disclosure(way, folder):
-    """Return what is disclosed of notes and skills, and the passages around hits."""
+    """Return what is disclosure_row of notes and skills, and the passages around hits."""
     skills = folder / "skills"
     for name, text in {"bake": "Bake a loaf of rye", "rotate": "Rotate the signing keys"}.items():
         (skills / name / "parts").mkdir(parents=True)
@@ -528,7 +528,7 @@ async def record_disclosure(way, folder):
     async with AsyncExitStack() as stack:
         eips = airw.from_notes(EIPS, name="few", pattern=r"^eip-(712|155|191|20|1474)\.md$", embedder="light")
         taught = airw.from_skills(roots=[skills], embedder="light")
-        notes, abilities = await opened_all(stack, way, folder, [eips, taught])
+        notes, abilities = await open_all(stack, way, folder, [eips, taught])
         both, query = [notes, abilities], "rotate the signing keys of typed structured data"
         selection = airw.select(
             [*await airw.search(notes, query, k=2), *await airw.search(abilities, query, k=2)],
@@ -552,12 +552,12 @@ async def record_disclosure(way, folder):
             "whole of one corpus": {"level": "metadata", "expand": WholeArtifact(), "corpus": {"few": notes}},
         }.items():
             answer = await outcome(airw.disclose(selection, **options))
-            found = [disclosed(each, folder) for each in answer] if isinstance(answer, list) else answer
+            found = [disclosure_row(each, folder) for each in answer] if isinstance(answer, list) else answer
             rows[f"disclose {name}"] = found
         for level in ("metadata", "body", "bundled"):
             options = {"disclose_level": level, "roots": [EIPS, skills], "strategy": "top_k"}
             result = await airw.discover(both, query, **options)
-            rows[f"discover at level {level}"] = [disclosed(each, folder) for each in result.results]
+            rows[f"discover at level {level}"] = [disclosure_row(each, folder) for each in result.results]
         return rows | await record_passages(notes)
 
 

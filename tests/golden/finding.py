@@ -1,19 +1,12 @@
-"""What `search` finds: hits, order and scores in each mode and fusion, with filters, surfaces, judges and formulas."""
+"""What `search` finds: hits, order and scores in each mode and fusion.
+
+With filters, surfaces, judges and formulas.
+"""
 
 import airw
 from airw.indexing import Chunked, Notes, Package, Skill, WholeText, with_synopsis
-from tests.support.golden_corpora import (
-    EACH_WAY,
-    MEMORY,
-    SQLITE,
-    brief,
-    odd,
-    opened,
-    opened_eips,
-    outcome,
-    ranked,
-    run,
-)
+from tests.support.golden_corpora import EACH_WAY, MEMORY, SQLITE, odd, open_eips, open_new, run
+from tests.support.golden_rows import brief, outcome, ranking_row
 
 PARTS = ("eips", "odd", "strategies")
 WAYS = EACH_WAY
@@ -171,7 +164,7 @@ def by_number(hit):
     return sum(map(int, filter(str.isdigit, hit.artifact_id))) / 100
 
 
-async def joined(corpus, record):
+async def id_of(corpus, record):
     """Return another text for a judge."""
     return record.artifact_id
 
@@ -180,7 +173,7 @@ STAGES = [
     {"rerank": shortest},
     {"rerank": shortest, "fetch_k": 4},
     {"rerank": shortest, "rerank_text": "artifact", "rerank_max_chars": 150},
-    {"rerank": shortest, "rerank_text": joined},
+    {"rerank": shortest, "rerank_text": id_of},
     {"rerank": nameless},
     {"boost": by_number},
     {"formulate": two_queries},
@@ -204,7 +197,7 @@ async def search_row(corpus, query, options):
     if options.get("fusion") in ("scores", "ranks"):
         fields += ["lexical_share", "dense_weight", "lexical_weight"]
     hits = await airw.search(corpus, query, **options)
-    return ranked(hits, *fields)
+    return ranking_row(hits, *fields)
 
 
 async def record_all(corpus, cases):
@@ -213,12 +206,12 @@ async def record_all(corpus, cases):
 
 
 async def record_eips(way, folder):
-    async with opened_eips(way, folder) as corpus:
+    async with open_eips(way, folder) as corpus:
         return await record_all(corpus, eip_cases())
 
 
 async def record_odd(way, folder):
-    async with opened(way, folder, odd()) as corpus:
+    async with open_new(way, folder, odd()) as corpus:
         rows = await record_all(corpus, odd_cases())
         rows |= await record_hits(corpus)
         rows |= await record_changes(corpus)
@@ -226,7 +219,7 @@ async def record_odd(way, folder):
 
 
 async def record_hits(corpus):
-    """Return whole hits: their text and all fields of their metadata, which authors may have named as they like."""
+    """Return whole hits: their text and all fields, which authors name as they like."""
     rows = {}
     for query, options in [("tide storm", {"k": 3}), ("rose", {"k": 3, "mode": "lexical"}), ("🌹", {"k": 2})]:
         for at, hit in enumerate(await airw.search(corpus, query, **options)):
@@ -247,7 +240,7 @@ async def record_changes(corpus):
     }.items():
         report = await change
         found = [
-            ranked(await airw.search(corpus, query, k=3), "dense_score", "lexical_score")
+            ranking_row(await airw.search(corpus, query, k=3), "dense_score", "lexical_score")
             for query in ("zeppelin", "tide")
         ]
         counts = report if isinstance(report, int) else [report.added, report.updated, report.unchanged, report.removed]
@@ -255,7 +248,7 @@ async def record_changes(corpus):
     return rows
 
 
-async def summed_up(artifact):
+async def write_synopsis(artifact):
     """Write a synopsis without a model; none of an artifact with an odd length."""
     text = artifact.raw["text"]
     return f"about {text.split()[0]}" if len(text) % 2 == 0 else ""
@@ -284,7 +277,7 @@ STRATEGIES = {
     "package": Package(chunk_size=300, overlap=50),
     "package-with-deps": Package(embed_deps=True),
     "synopsis": with_synopsis(
-        Chunked(chunk_size=200, overlap=0, text_key="text"), synthesize=summed_up, synthesizer_id="first word"
+        Chunked(chunk_size=200, overlap=0, text_key="text"), synthesize=write_synopsis, synthesizer_id="first word"
     ),
 }
 NOTES = {
@@ -301,7 +294,7 @@ async def record_strategies(way, folder):
     sources = [airw.from_mapping(RAWS, name=name, strategy=made, embedder="light") for name, made in STRATEGIES.items()]
     sources.append(airw.from_mapping(NOTES, name="notes", strategy=Notes(chunk_size=200, overlap=40), embedder="light"))
     for source in sources:
-        async with opened(way, folder, source) as corpus:
+        async with open_new(way, folder, source) as corpus:
             for id in sorted(await corpus.store.artifact_ids()):
                 records = await airw.corpora.records_for_artifact(corpus, id)
                 rows[f"surfaces of {id} by {source.name}"] = [
@@ -311,5 +304,5 @@ async def record_strategies(way, folder):
                     rows[f"fields of the last surface of {id} by {source.name}"] = records[-1].metadata
             for query in ("bake a loaf", "tides", "paragraph"):
                 hits = await airw.search(corpus, query, per_artifact=False, k=5)
-                rows[f"{query!r} in surfaces by {source.name}"] = ranked(hits)
+                rows[f"{query!r} in surfaces by {source.name}"] = ranking_row(hits)
     return rows

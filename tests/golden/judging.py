@@ -1,9 +1,13 @@
-"""What an evaluation measures: rankings, selections, sweeps, floors and comparisons, on a handful of questions."""
+"""What an evaluation measures, on a handful of questions.
+
+Rankings, selections, sweeps, floors and comparisons.
+"""
 
 import airw
 from airw import evaluation, policies
 from airw.evaluation import DiscoveryCase, FlatSearch, PolicyWalk
-from tests.support.golden_corpora import EACH_WAY, digest, eips, opened, run
+from tests.support.golden_corpora import EACH_WAY, eips, open_new, run
+from tests.support.golden_rows import digest
 
 PARTS = ("eips",)
 WAYS = EACH_WAY
@@ -37,12 +41,12 @@ def record(part, way, folder):
 
 async def record_eips(way, folder):
     """Return the rows of one corpus, which the last rows change."""
-    async with opened(way, folder, eips(pattern=r"^eip-\d{2,4}\.md$")) as corpus:
+    async with open_new(way, folder, eips(pattern=r"^eip-\d{2,4}\.md$")) as corpus:
         rows = {}
         evaluations = {name: await evaluation.evaluate(corpus, CASES, system) for name, system in SYSTEMS.items()}
         for name, found in evaluations.items():
             rows |= evaluation_rows(name, found)
-        rows |= compared(evaluations)
+        rows |= comparison_rows(evaluations)
         rows |= await record_selections(corpus)
         rows |= await record_floors(corpus)
         return rows
@@ -62,8 +66,8 @@ def evaluation_rows(name, found):
     }
 
 
-def compared(evaluations):
-    """Return the mean differences between systems; their intervals are drawn, so they are left out."""
+def comparison_rows(evaluations):
+    """Return the mean differences between systems, without intervals, which are drawn."""
     flat = evaluations["flat"]
     comparison = evaluation.compare(list(evaluations.values()), baseline="flat")
     rows = {

@@ -1,4 +1,7 @@
-"""What links say: neighbours, trees, paths, cycles, links that lead nowhere, diagnoses, and bundles for a model."""
+"""What links say: neighbours, trees, paths and cycles.
+
+Also links that lead nowhere, diagnoses, and bundles for a model.
+"""
 
 import airw
 from airw.links import CorpusGraph, FollowedLinks, Inverses, SharedNames, TitleMentions
@@ -18,20 +21,8 @@ from airw.views import (
     unresolved_dict,
     walk_links,
 )
-from tests.golden.walks import id_text, shortened
-from tests.support.golden_corpora import (
-    EACH_WAY,
-    MEMORY,
-    SQLITE,
-    brief,
-    digest,
-    odd,
-    opened,
-    opened_eips,
-    outcome,
-    present,
-    run,
-)
+from tests.support.golden_corpora import EACH_WAY, MEMORY, SQLITE, odd, open_eips, open_new, run
+from tests.support.golden_rows import brief, digest, first_of, id_text, outcome, present
 
 PARTS = ("eips", "odd", "mentions")
 WAYS = EACH_WAY
@@ -176,12 +167,12 @@ def edge_text(edge):
 
 
 async def record_eips(way, folder):
-    async with opened_eips(way, folder) as corpus:
+    async with open_eips(way, folder) as corpus:
         return await record_graph(corpus, "eips")
 
 
 async def record_odd(way, folder):
-    async with opened(way, folder, odd()) as corpus:
+    async with open_new(way, folder, odd()) as corpus:
         rows = await record_graph(corpus, "odd")
         return rows | await record_changes(corpus)
 
@@ -193,7 +184,7 @@ async def record_graph(corpus, which):
     for options in FOLLOWED:
         found = await graph.neighbors(IDS[which], **options)
         for id, edges in zip(IDS[which], found, strict=True):
-            rows[name_of("neighbors", id, options)] = shortened([[edge_text(edge)] for edge in edges], 12)
+            rows[name_of("neighbors", id, options)] = first_of([[edge_text(edge)] for edge in edges], 12)
     rows |= await record_structure(graph, which)
     for roots, options in TREES[which]:
         rows |= await record_tree(corpus, roots, options)
@@ -247,7 +238,7 @@ async def record_structure(graph, which):
 
 
 def diagnosis_of(diagnosis):
-    """Return the measures of a diagnosis, without its sentences; the counts of links are rows already."""
+    """Return the measures of a diagnosis, without its sentences and counts of links."""
     values = {name: value for name, value in diagnosis.to_dict().items() if name not in ("links", "findings")}
     return {**values, "findings": [[found.name, found.value, found.is_good] for found in diagnosis.findings]}
 
@@ -317,7 +308,7 @@ async def bundle_row(corpus, options):
             "omitted": whole.omitted[:5],
         }
     )
-    return [shortened(held, 6), left, len(text), digest(text)]
+    return [first_of(held, 6), left, len(text), digest(text)]
 
 
 async def record_listing(corpus, graph, id):
@@ -332,7 +323,7 @@ async def record_listing(corpus, graph, id):
 
 
 async def record_changes(corpus):
-    """Return how links change with their notes: a target comes, another one goes, and a name gets a second meaning."""
+    """Return how links change when notes come and go, and names get a second meaning."""
     graph = CorpusGraph(corpus)
     rows = {}
     for name, change in {
@@ -372,7 +363,7 @@ async def record_mentions(way, folder):
         "names and titles": SharedNames(inner=TitleMentions(), rare=3, weight=0.5),
     }.items():
         source = airw.from_mapping(TEXTS, name=name.replace(" ", "-"), embedder="light", edge_extractor=extractor)
-        async with opened(way, folder, source) as corpus:
+        async with open_new(way, folder, source) as corpus:
             found = await CorpusGraph(corpus).neighbors(sorted(TEXTS))
             for id, edges in zip(sorted(TEXTS), found, strict=True):
                 rows[f"{name}: {id}"] = [edge_text(edge) for edge in edges]

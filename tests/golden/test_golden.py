@@ -11,7 +11,7 @@ CASES = [(name, part, way) for name in SECTIONS for part in section(name).PARTS 
 
 
 def case(name, part, way):
-    """Return a test case; all ways but the first are slow, or but those that `QUICK` has, perhaps for each part."""
+    """Return a test case, slow unless `QUICK` has its way, or its part and way."""
     module = section(name)
     quick = getattr(module, "QUICK", module.WAYS[:1])
     quick = way in (quick[part] if isinstance(quick, dict) else quick)

@@ -1,21 +1,15 @@
-"""What walks yield: hits with their paths, order, scores, final ranking and summary, for each policy and each bound."""
+"""What walks yield, for each policy and each bound.
+
+Hits with their paths, order and scores, the final ranking, and the summary.
+"""
 
 from dataclasses import dataclass, field
 
 import airw
 from airw import policies
 from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
-from tests.support.golden_corpora import (
-    EACH_WAY,
-    MEMORY,
-    digest,
-    odd,
-    opened,
-    opened_eips,
-    outcome,
-    present,
-    run,
-)
+from tests.support.golden_corpora import EACH_WAY, MEMORY, odd, open_eips, open_new, run
+from tests.support.golden_rows import first_of, id_text, make, outcome, steps_of, summary_of, walk_row
 
 PARTS = ("eips", "odd", "routes", "own", "adapted")
 WAYS = EACH_WAY
@@ -169,12 +163,6 @@ def record(part, way, folder):
     return run(recordings[part], way, folder)
 
 
-def make(policy, options):
-    """Return a policy of the library from its name and options."""
-    scope = {"scope": policies.Scope(**options["scope"])} if "scope" in options else {}
-    return getattr(policies, policy)(**{**options, **scope})
-
-
 def begin(query, corpus, policy, bounds):
     """Return a walk that has not begun."""
     limits = {"limits": airw.Limits(**bounds["limits"])} if "limits" in bounds else {}
@@ -185,38 +173,6 @@ def name_of(kind, policy, options, bounds):
     """Return the name of a row: the policy, its options and the bounds."""
     words = [", ".join(f"{name}={getattr(value, '__name__', value)}" for name, value in options.items())]
     return f"{kind} {policy}({words[0]})" + "".join(f", {name}={value}" for name, value in bounds.items())
-
-
-def id_text(node):
-    """Return the id of a node, with its corpus if it has one."""
-    return ":".join(node) if isinstance(node, tuple) else str(node)
-
-
-def steps_of(walk, hits):
-    """Return hits as the path that led to them, the type of the last edge, and the score."""
-    return [[" > ".join(map(id_text, walk.path(hit))), hit.metadata.get("walk_edge"), hit.score] for hit in hits]
-
-
-def shortened(row, most):
-    """Return a long row as its beginning, its length and a digest."""
-    return row if len(row) <= most else [*row[:most], f"… {len(row)}", digest([step[0] for step in row])]
-
-
-def summary_of(walk):
-    """Return the summary of an ended walk, without time and what is empty."""
-    values = {**walk.summary.to_dict(), "seconds": 0, "truncated": walk.summary.truncated}
-    values["lost"] = [{name: lost[name] for name in ("name", "status")} for lost in values["lost"]]
-    return present(values)
-
-
-async def walk_row(walk):
-    """Return the row of one walk; its final ranking only if it is not the order of the stream."""
-    async with walk:
-        hits = [hit async for hit in walk]
-    ranking = [[id_text(walk.path(hit)[-1]), hit.score] for hit in walk.ranking]
-    is_final = ranking == [[id_text(walk.path(hit)[-1]), hit.score] for hit in hits]
-    order = "same" if is_final else shortened(ranking, 10)
-    return {"hits": shortened(steps_of(walk, hits), 14), "ranking": order, "end": summary_of(walk)}
 
 
 async def record_walks(corpus, query, cases):
@@ -233,7 +189,7 @@ async def walk_row_of(corpus, query, policy, options, bounds):
 
 async def record_eips(way, folder):
     cases = [(policy, options, {"node_budget": 12}) for policy, options in EIP_WALKS]
-    async with opened_eips(way, folder) as corpus:
+    async with open_eips(way, folder) as corpus:
         rows = await record_walks(corpus, EIP_QUERY, cases)
         rows["walk by default"] = await walk_row(airw.traverse(EIP_QUERY, corpus, node_budget=12))
         question = "Which protection against replay has EIP-712, and which one EIP-155?"
@@ -254,7 +210,7 @@ async def record_routes(way, folder):
     cases = [(policy, {**few, **route}, {"node_budget": 9}) for policy, few in FEW.items() for route in ROUTES]
     cases = [case for case in cases if case[0] != "LinkWalk" or "edges" not in case[1]]
     cases += [(policy, options, bounds) for policy, options in LIMITED for bounds in LIMITS]
-    async with opened(way, folder, odd()) as corpus:
+    async with open_new(way, folder, odd()) as corpus:
         return await record_walks(corpus, ODD_QUERY, cases)
 
 
@@ -263,7 +219,7 @@ async def record_odd(way, folder):
     cases += [(policy, few, {"node_budget": 7}) for policy, few in FEW.items()]
     cases += [("Eager", {"start_k": 2, **route}, {"node_budget": 7}) for route in ROUTES]
     cases += [(*REACHED, bounds) for bounds in LIMITS]
-    async with opened(way, folder, odd()) as corpus:
+    async with open_new(way, folder, odd()) as corpus:
         rows = await record_walks(corpus, ODD_QUERY, cases)
         rows |= await record_provenance(corpus, ODD_QUERY)
         rows |= await record_extensions(corpus)
@@ -310,7 +266,7 @@ async def extension_row(corpus, policy, options, bounds, more):
     first = [hit.artifact_id async for hit in walk]
     stop = walk.summary.stop
     further = steps_of(walk, [hit async for hit in walk.extend(**more)])
-    return [first, stop, shortened(further, 14), summary_of(walk)]
+    return [first, stop, first_of(further, 14), summary_of(walk)]
 
 
 def event_text(event):
@@ -327,7 +283,7 @@ def event_text(event):
 
 
 async def record_readings(corpus):
-    """Return what a walk yields as events and batches, with others, ahead of its reader, and left early."""
+    """Return walks that are read as events and batches, with others, ahead, or in part."""
     routed = ("LinkWalk", {"roots": ["bridge.md"], "scope": {"keep": {"draft": True}}})
     kinds = [
         REACHED,
@@ -364,7 +320,7 @@ async def record_readings(corpus):
 
 @dataclass(frozen=True)
 class Halves(airw.Policy):
-    """Walk from a number to its halves and neighbours, which come again and again; every third number is no hit."""
+    """Walk from numbers to halves and neighbours, which come again; thirds are no hits."""
 
     start: tuple = (40, 7)
     enough: int = 0
@@ -455,7 +411,7 @@ OWN_BOUNDS = [
 
 
 async def record_own(way, folder):
-    """Return walks of policies that are written here, some over a store that none of them asks."""
+    """Return walks of policies that are written here, some without a store."""
     rows = {}
     for options in OWN_OPTIONS:
         for bounds in OWN_BOUNDS:
@@ -465,7 +421,7 @@ async def record_own(way, folder):
         rows[name_of("walk", "per_node(Doubles())", {}, bounds)] = await walk_row(
             begin("", None, policies.per_node(Doubles()), bounds)
         )
-    async with opened(way, folder, odd()) as corpus:
+    async with open_new(way, folder, odd()) as corpus:
         for options in ({}, {"start_k": 2, "select_k": 3}, {"roots": ["hub.md"], "start_k": 0, "max_depth": 1}):
             rows[name_of("walk", "Longest", options, {})] = await walk_row(
                 begin(ODD_QUERY, corpus, Longest(**options), {"node_budget": 12})

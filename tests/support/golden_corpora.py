@@ -1,15 +1,13 @@
-"""The corpora of the golden rows: 233 proposals of the examples, and 300 odd documents that are made here.
+"""The corpora of the golden rows: 233 proposals, and 300 odd documents made here.
 
-A way is a store and an event loop, such as `"sqlite asyncio"`. `run` runs a recording on it, and `opened` yields a
+A way is a store and an event loop, such as `"sqlite asyncio"`. `run` runs a recording on it, and `open_new` yields a
 corpus on its store.
 """
 
 import atexit
-import hashlib
 import random
 import shutil
 import tempfile
-import warnings
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,7 +32,7 @@ def run(recording, way, *arguments):
 
 
 @asynccontextmanager
-async def opened(way, folder, source):
+async def open_new(way, folder, source):
     """Yield a corpus that is built on the store of a way, in an empty folder."""
     async with (
         new_store(way.split()[0], folder / f"{source.name}.airw") as store,
@@ -55,22 +53,25 @@ async def new_store(kind, path):
 
 
 @asynccontextmanager
-async def opened_eips(way, folder):
-    """Yield the corpus of all proposals, which no row may change; a file of it is built once a process."""
+async def open_eips(way, folder):
+    """Yield the corpus of all proposals, which no row may change.
+
+    A file of it is built once a process.
+    """
     if way == SQLITE:
-        file = _shared_folder() / "eips.airw"
+        file = _folder_of_files() / "eips.airw"
         if not file.exists():
-            async with opened(way, file.parent, eips()):
+            async with open_new(way, file.parent, eips()):
                 pass
         async with airw.open_corpus(file) as corpus:
             yield corpus
     else:
-        async with opened(way, folder, eips()) as corpus:
+        async with open_new(way, folder, eips()) as corpus:
             yield corpus
 
 
 @cache
-def _shared_folder():
+def _folder_of_files():
     """Return a folder that is deleted when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="airw-golden-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -96,7 +97,7 @@ def eip_thirds():
 
 @dataclass(frozen=True)
 class OddLinks:
-    """The links of Markdown, those with weights in the field `weighs`, and those into other corpora in `abroad`."""
+    """Links of Markdown, with weights (`weighs`), and into other corpora (`abroad`)."""
 
     id: str = "odd links 1"
 
@@ -122,7 +123,7 @@ def odd(name="odd", documents=None):
 
 
 def odd_thirds():
-    """Return three sources that hold each odd document once; each document links to the next one, which is abroad."""
+    """Return three sources of the odd documents, each of which links to the next one."""
     documents = list(odd_documents().items())
     names = ("left", "centre", "right")
     thirds = {name: {} for name in names}
@@ -282,7 +283,7 @@ def odd_documents():
 
 
 def _graph():
-    """Return documents that link: chains, cycles, hubs, and links to nothing or to several documents."""
+    """Return documents that link: chains, cycles, hubs, and links to nothing."""
 
     def note(body, *links, title=None):
         lines = [f"title: {title}"] if title else []
@@ -335,44 +336,3 @@ def _fields(at, id):
     if id.startswith("light"):
         fields["weighs"] = [["bridge", 0.4], ["tides", 0.8]]
     return fields
-
-
-def source_and_id(hit):
-    """Return the id of a hit, its surface, and its corpus if there are several."""
-    return f"{hit.artifact_id} {hit.surface_kind}.{hit.surface_index}"
-
-
-def ranked(hits, *fields, most=10):
-    """Return a row of hits: the first, each with its score and some fields, and a digest of all ids."""
-    first = [[source_and_id(hit), hit.score, *(hit.metadata.get(name) for name in fields)] for hit in hits[:most]]
-    if len(hits) <= most:
-        return first
-    return {"first": first, "count": len(hits), "ids": digest([source_and_id(hit) for hit in hits])}
-
-
-def digest(value):
-    """Return a short digest of a text or of a list of texts."""
-    text = value if isinstance(value, str) else "\n".join(value)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-
-
-def brief(text):
-    """Return a text, or its beginning and digest if it is long."""
-    return text if len(text) <= 60 else f"{text[:40]}… {len(text)} {digest(text)}"
-
-
-async def outcome(answer):
-    """Await an answer; return it, or the type of the error, and the types of the warnings beside it."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            row = await answer
-        except airw.AirwError as error:
-            row = {"error": type(error).__name__}
-    names = sorted({warning.category.__name__ for warning in caught})
-    return {"row": row, "warns": names} if names else row
-
-
-def present(values):
-    """Return a mapping without its empty values."""
-    return {name: value for name, value in values.items() if value not in (None, 0, "", [], {}, ())}
