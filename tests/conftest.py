@@ -32,7 +32,6 @@ TESTS = Path(__file__).parent
 # serves runs on asyncio, as uvicorn does. Exams have hundreds of cases, and each store has them on its own loops.
 PASSIVE = {
     "chat",
-    "compat",
     "embedders",
     "evaluation",
     "indexing",

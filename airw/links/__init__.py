@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from airw.links.inverses import INVERSES, FollowedLinks, Inverses
     from airw.links.markdown import MarkdownLinks
     from airw.links.mentions import MentionFinder, TitleMentions
+    from airw.links.neighbor_store import LoadedGraph, NeighborStore, load_graph
     from airw.links.paths import LinkCycle, LinkPath
     from airw.links.shared_names import SharedNameFinder, SharedNames
     from airw.links.specs import extractor_from_spec, extractor_spec
@@ -44,6 +45,7 @@ else:
             "inverses": ["INVERSES", "FollowedLinks", "Inverses"],
             "markdown": ["MarkdownLinks"],
             "mentions": ["MentionFinder", "TitleMentions"],
+            "neighbor_store": ["LoadedGraph", "NeighborStore", "load_graph"],
             "paths": ["LinkCycle", "LinkPath"],
             "shared_names": ["SharedNameFinder", "SharedNames"],
             "specs": ["extractor_from_spec", "extractor_spec"],
@@ -66,8 +68,10 @@ __all__ = [
     "Inverses",
     "LinkCycle",
     "LinkPath",
+    "LoadedGraph",
     "MarkdownLinks",
     "MentionFinder",
+    "NeighborStore",
     "SharedNameFinder",
     "SharedNames",
     "TitleMentions",
@@ -75,4 +79,5 @@ __all__ = [
     "extractor_from",
     "extractor_from_spec",
     "extractor_spec",
+    "load_graph",
 ]

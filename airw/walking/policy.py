@@ -227,6 +227,11 @@ class WalkState(Generic[M]):
     _results: list[SearchHit] | None = field(default=None, repr=False)
 
     @property
+    def budget(self) -> int:
+        """The same as `node_budget`: policies written for `ir` read it by this name."""
+        return self.node_budget
+
+    @property
     def visited(self) -> set[Hashable]:
         """The ids committed so far."""
         return self._progress.visited if self._visited is None else self._visited

@@ -26,8 +26,7 @@ ROOT = Path(__file__).parents[2]
 PLACES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"\]\((?P<path>[^)#:\s]+)(?P<anchor>(?:#[^)\s]*)?)\)")
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-# The names of the one are those of other libraries, the other is the command line.
-WITHOUT_REFERENCE = {"compat", "cli"}
+WITHOUT_REFERENCE = {"cli"}  # the command line has a page of its own
 # Classes that are not public, but that have the parameters of others which are.
 BASES = {"airw.policies": ["artifact_policy.ArtifactPolicy", "admitting_policy.AdmittingPolicy"]}
 

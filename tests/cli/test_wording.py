@@ -173,7 +173,7 @@ def messages():
     """Yield the strings of the library that could be messages, with `x` for each value."""
     folder = Path(airw.__file__).parent
     for path in sorted(folder.rglob("*.py")):
-        if path.relative_to(folder).parts[0] in ("cli", "compat", "testing"):
+        if path.relative_to(folder).parts[0] in ("cli", "testing"):
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}

@@ -18,12 +18,19 @@ from langchain_qdrant import QdrantVectorStore
 from qdrant_client import QdrantClient, models
 
 import airw
-from airw.compat import graph_retriever as compat
 from airw.errors import ArgumentError, EmbedderError, NoLedgerEntry, StoreError
 from airw.integrations.langchain import from_vector_store
 from airw.policies import Eager, LinkWalk, Mmr, Scope, Scored
 from tests.support.drawing import examples
-from tests.support.graph_retriever_oracle import bounds_of, compare, graph_of, numbers, their_bounds, weight
+from tests.support.graph_retriever_oracle import (
+    bounds_of,
+    compare,
+    graph_of,
+    numbers,
+    ranking_of,
+    their_bounds,
+    weight,
+)
 
 ANIMALS = {
     "fox": (["red", "forest"], 0.0),
@@ -161,39 +168,32 @@ async def test_a_filter_that_demands_a_value_applies_to_searches_and_walks(corpu
     assert [hit.text async for hit in walk] == ["fox", "wolf"]
 
 
-@pytest.mark.parametrize("metadata_filter", [None, {"tags": "red"}])
+@pytest.mark.parametrize("only", [None, "red"])
 @pytest.mark.parametrize("strategy", ["Eager", "Scored", "Mmr"])
-def test_the_program_of_graph_retriever_walks_a_vector_store_as_its_own(
-    documents, embeddings, strategy, metadata_filter
-):
-    contents = [
-        graph_retriever.Content(each.id, each.page_content, embeddings.vectors[each.id], each.metadata)
-        for each in documents
-    ]
-    stores = [InMemory(embeddings.embed_query, contents), in_memory(documents, embeddings)]
+async def test_a_walk_over_a_vector_store_finds_what_graph_retriever_finds(documents, embeddings, strategy, only):
     options = {"start_k": 2} | ({"scorer": lambda node: -node.depth} if strategy == "Scored" else {})
-    theirs, ours = (
-        [
-            (
-                node.id,
-                node.content,
-                node.depth,
-                node.metadata["tags"],
-                [round(float(number), 4) for number in node.embedding],
-            )
-            for node in package.traverse(
-                "query",
-                edges=EDGES,
-                strategy=getattr(package.strategies, strategy)(**options),
-                store=store,
-                metadata_filter=metadata_filter,
-                initial_root_ids=["whale", "nowhere"] if metadata_filter is None else [],
-            )
-        ]
-        for package, store in zip((graph_retriever, compat), stores, strict=True)
+    roots = [] if only else ["whale"]
+    nodes = graph_retriever.traverse(
+        "query",
+        edges=EDGES,
+        strategy=getattr(strategies, strategy)(**options),
+        store=InMemory(
+            embeddings.embed_query,
+            [
+                graph_retriever.Content(each.id, each.page_content, embeddings.vectors[each.id], each.metadata)
+                for each in documents
+            ],
+        ),
+        metadata_filter={"tags": only} if only else None,
+        initial_root_ids=roots,
     )
-    assert len(theirs) >= 2
-    assert ours == theirs
+    scope = Scope.only({"tags": {"$in": [only]}}) if only else Scope()
+    policy = getattr(airw.policies, strategy)(**options, edges=EDGES, roots=roots, scope=scope, seeding="dense")
+    hits = await ranking_of("query", in_memory(documents, embeddings), policy)
+    assert len(nodes) >= 2
+    assert [(hit.artifact_id, hit.text, hit.metadata["walk_depth"], hit.metadata["tags"]) for hit in hits] == [
+        (node.id, node.content, node.depth, node.metadata["tags"]) for node in nodes
+    ]
 
 
 async def test_a_root_that_does_not_exist_is_an_error(documents, embeddings):

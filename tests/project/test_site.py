@@ -27,7 +27,7 @@ from tests.support.serving import serve
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [f"airw.{each.name}" for each in iter_modules(airw.__path__) if each.ispkg and each.name[0] != "_"]
-PACKAGES = [name for name in PACKAGES if name not in {"airw.cli", "airw.compat", "airw.integrations"}]
+PACKAGES = [name for name in PACKAGES if name not in {"airw.cli", "airw.integrations"}]
 PACKAGES += ["airw.integrations.langchain", "airw.integrations.llama_index"]
 CONFIG = ROOT / "mkdocs.yml"
 # What a browser loads by itself; a link is another matter.

@@ -19,7 +19,6 @@ from tests.support.syntax import FUNCTIONS, forget_trees, statements_of
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "airw").rglob("*.py"))
-OWN_NAMES = [path for path in MODULES if "compat" not in path.parts]  # other libraries chose the names of `compat`
 TESTS = sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "examples").glob("*.py")])
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
@@ -103,7 +102,7 @@ def test_functions_are_not_named_by_a_participle():
     Properties may state a fact: `truncated`.
     """
     faults = []
-    for path, node in nodes_of([*OWN_NAMES, *TESTS], FUNCTIONS):
+    for path, node in nodes_of([*MODULES, *TESTS], FUNCTIONS):
         if not is_participle(node.name):
             continue
         decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
@@ -115,7 +114,7 @@ def test_functions_are_not_named_by_a_participle():
 
 def test_each_class_has_a_name_of_its_own():
     homes = defaultdict(list)
-    for path, node in nodes_of(OWN_NAMES, ast.ClassDef):
+    for path, node in nodes_of(MODULES, ast.ClassDef):
         homes[node.name].append(relative_path(path))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
 
@@ -212,7 +211,7 @@ def test_terms_that_a_page_introduces_are_in_the_glossary(page):
 def test_the_glossary_lists_each_term_once_and_pages_use_all():
     terms = re.findall(r"(?m)^### (.+)$", GLOSSARY.read_text(encoding="utf-8"))
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES if page != GLOSSARY)
-    text = (pages + "".join(path.read_text(encoding="utf-8") for path in OWN_NAMES)).lower()
+    text = (pages + "".join(path.read_text(encoding="utf-8") for path in MODULES)).lower()
     assert len(set(terms)) == len(terms)
     spellings = {term: {term.lower().rstrip("s"), term.lower().replace(" ", "")} for term in terms}
     assert [term for term, spelled in spellings.items() if not any(spelling in text for spelling in spelled)] == []

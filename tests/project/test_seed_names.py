@@ -1,9 +1,8 @@
-"""`airw.compat.ir` has all names of the reference of `ir` with parameters and defaults.
+"""airw has all names of the reference of `ir`, with parameters and defaults, or a row that names the replacement.
 
-`NAMES` contains the names that its pages list. The other packages of airw have the same names, or list them as
-different. `DIFFERENCES` lists different names and parameters, each with its row in docs/migrating_ir.md: the text in
-backticks at the beginning of the row. `ELSEWHERE` lists names that are called otherwise, also with a row. Both tables
-are exact: an entry that no longer differs must be removed.
+`NAMES` contains the names that the pages of `ir` list. `DIFFERENCES` lists different names and parameters, each with
+its row in docs/migrating_ir.md: the text in backticks at the beginning of the row. `ELSEWHERE` lists names that are called
+otherwise, also with a row. Both tables are exact: an entry that no longer differs must be removed.
 """
 
 import dataclasses
@@ -11,14 +10,12 @@ import inspect
 import re
 from collections.abc import Sized
 from contextlib import suppress
-from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 import airw
-import airw.compat.ir
 import airw.retrieval
 
 PLACES = (
@@ -34,7 +31,6 @@ PLACES = (
     airw.walking,
     airw.policies,
 )
-COMPAT = (airw.compat.ir, import_module("airw.compat.ir.traverse"))
 MIGRATING = Path(__file__).parents[2] / "docs" / "migrating_ir.md"
 ANY = object()
 """The parameter must have a default, whatever its value."""
@@ -169,6 +165,7 @@ ELSEWHERE = {
     "DFLT_SUMMARY_KINDS": ("policies.collapsed_tree.SUMMARY_KINDS", "traverse.DFLT_SUMMARY_KINDS"),
     "collapsed_tree_policy": ("policies.CollapsedTree", "collapsed_tree_policy(…)"),
     "corpora": ("corpora.list_corpora", "corpora()"),
+    "GraphStore": ("links.NeighborStore", "GraphStore"),
     "IndexingStrategy": ("protocols.IndexingStrategy", "IndexingStrategy"),
     "parent_policy": ("discovery.WholeArtifact", "parent_policy()"),
     "sentence_window_policy": ("discovery.SentenceWindow", "sentence_window_policy(…)"),
@@ -218,7 +215,6 @@ DIFFERENCES = {
     "WalkState(_progress)": WALK_STATE,
     "WalkState(_record)": WALK_STATE,
     "WalkState(budget)": WALK_STATE,
-    "WalkState.budget": WALK_STATE,
     "WalkState(cache)": WALK_STATE,
     "WalkState(limits)": WALK_STATE,
     "WalkState(node_budget)": WALK_STATE,
@@ -235,10 +231,10 @@ DIFFERENCES = {
 """Names that differ, or parameters of names, each with its row."""
 
 
-def resolve_name(name, places=PLACES):
+def resolve_name(name):
     """Return the object of a name in the first module that has it, or `None`."""
-    get = attrgetter(name if places is COMPAT else ELSEWHERE.get(name, (name,))[0])
-    for place in places:
+    get = attrgetter(ELSEWHERE.get(name, (name,))[0])
+    for place in PLACES:
         with suppress(AttributeError):
             return get(place)
         owner, _, field = name.rpartition(".")
@@ -254,19 +250,6 @@ def parse_signature(signature):
     made = {}
     exec(f"def made{signature}: pass", {"ANY": ANY}, made)
     return inspect.signature(made["made"]).parameters
-
-
-def parameters_of(thing):
-    """Return the parameters of a callable of this library.
-
-    If `compat` passes keyword arguments on to a search, the parameters of the search are added.
-    """
-    found = dict(inspect.signature(thing).parameters)
-    passes_on = any(each.kind is each.VAR_KEYWORD for each in found.values())
-    if passes_on and thing.__module__.startswith("airw.compat."):
-        known = inspect.signature(airw.compat.ir.search).parameters
-        found |= {name: each for name, each in known.items() if each.kind is each.KEYWORD_ONLY and name not in found}
-    return found
 
 
 def default_of(thing, parameter):
@@ -291,14 +274,14 @@ def is_compatible(thing, ours, theirs):
     return both_empty or left_out == theirs.default
 
 
-def find_differences(name, places=PLACES):
-    """Return the differences of a name in some modules: the name itself, or its parameters."""
-    thing, signature = resolve_name(name, places), NAMES[name]
+def find_differences(name):
+    """Return the differences of a name: the name itself, or its parameters."""
+    thing, signature = resolve_name(name), NAMES[name]
     if thing is None:
         return {name}
     if not signature:
         return set()
-    theirs, ours = parse_signature(signature), parameters_of(thing)
+    theirs, ours = parse_signature(signature), inspect.signature(thing).parameters
     order = [each.name for each in ours.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
     positional = [each.name for each in theirs.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
     moved = {one for at, one in enumerate(positional) if order[at : at + 1] != [one]}
@@ -324,11 +307,6 @@ def migration_rows():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_of_ir_is_the_same_or_listed_as_different(name):
     assert find_differences(name) == {difference for difference in DIFFERENCES if owner(difference) == name}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_name_of_ir_is_the_same_in_compat(name):
-    assert find_differences(name, COMPAT) == set()
 
 
 @pytest.mark.parametrize("row", sorted({*DIFFERENCES.values(), *(row for _, row in ELSEWHERE.values())}))

@@ -1,1 +1,0 @@
-"""The names of other libraries, for programs written for `ir` and graph-retriever."""

@@ -1,3 +1,0 @@
-"""The node of a result."""
-
-from airw.policies import Node as Node
