@@ -9,7 +9,6 @@ from typing import Any
 def lazy_names(
     package: str,
     homes: Mapping[str, Sequence[str]],
-    instead: Mapping[str, str] | None = None,
     *,
     extra: str | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -19,8 +18,6 @@ def lazy_names(
         package: The name of the package: `__name__` in its `__init__`.
         homes: The names that each of its modules defines. The modules themselves are attributes too. A module outside
             the package is written with its full path.
-        instead: Names that the package does not have, each with the text of what to use instead. Accessing one
-            raises an `ImportError` with that text, which `from … import` shows.
         extra: The extra of airw that the modules need; without its packages, a name raises an error that names it.
 
     Example:
@@ -50,8 +47,6 @@ def lazy_names(
             return value
         if name in modules:
             return load(modules[name])
-        if instead is not None and name in instead:
-            raise ImportError(f"{package} has no {name}: {instead[name]}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:

@@ -1,8 +1,8 @@
 """airw has all names of the reference of `ir`, with parameters and defaults, or a row that names the replacement.
 
-`NAMES` contains the names that the pages of `ir` list. `DIFFERENCES` lists different names and parameters, each with
-its row in docs/migrating_ir.md: the text in backticks at the beginning of the row. `ELSEWHERE` lists names that are called
-otherwise, also with a row. Both tables are exact: an entry that no longer differs must be removed.
+`NAMES` contains the names that the pages of `ir` list. `DIFFERENCES` lists different names and parameters, `ELSEWHERE`
+names that are called otherwise: each with its row in docs/migrating_ir.md, the text in backticks at the beginning of
+the row. Both tables are exact: an entry that no longer differs must be removed.
 """
 
 import dataclasses
