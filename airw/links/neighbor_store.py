@@ -43,7 +43,7 @@ class NeighborStore(Protocol):
         ...
 
     def neighbors(self, node_id: Any, *, edge_type: str | None = None) -> Iterable[Any]:
-        """Return the nodes that a node leads to; with an `edge_type`, only those by edges of this type.
+        """Return the nodes that a node leads to, by edges of one type if it is given.
 
         Policies call this to expand a node.
         """

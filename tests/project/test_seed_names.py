@@ -1,5 +1,6 @@
-"""airw has all names of the reference of `ir`, with parameters and defaults, or a row that names the replacement.
+"""airw has all names of the reference of `ir`, or a row that names the replacement.
 
+Parameters and defaults count, too.
 `NAMES` contains the names that the pages of `ir` list. `DIFFERENCES` lists different names and parameters, `ELSEWHERE`
 names that are called otherwise: each with its row in docs/migrating_ir.md, the text in backticks at the beginning of
 the row. Both tables are exact: an entry that no longer differs must be removed.
