@@ -49,7 +49,7 @@ def our_corpus(items, *, name="vault", strategy=None, metadata_of=None, edge_ext
 
 
 def simple(found):
-    """Return a result that can be compared: numbers as rounded floats, arrays and tuples as lists."""
+    """Return a result to compare: numbers as rounded floats, arrays and tuples as lists."""
     if isinstance(found, dict):
         return {key: simple(value) for key, value in found.items()}
     if isinstance(found, list | tuple):

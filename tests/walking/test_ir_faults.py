@@ -1,4 +1,4 @@
-"""An inventory of `ir` 0.1.61 found faults of walks, which this library lacks.
+"""Faults of `ir` 0.1.61 in its walks, which airw lacks.
 
 The docstring of a test begins with the number of the fault.
 """
