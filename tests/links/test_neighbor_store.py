@@ -1,4 +1,4 @@
-"""Graphs of two methods, as in `ir`: read from a corpus, and walked by a policy written for `ir`."""
+"""Graphs of two methods: read from a corpus, and walked by a policy written for `ir`."""
 
 import ir
 import pytest
