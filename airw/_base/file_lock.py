@@ -3,8 +3,8 @@
 import errno
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -19,11 +19,17 @@ if sys.platform == "win32":
 
     def _try_lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _lock_folder(descriptor: int, *, shared: bool) -> None:
+        pass  # Windows refuses to rename a file that is open, so there is no need
 else:
     import fcntl
 
     def _try_lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _lock_folder(descriptor: int, *, shared: bool) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 @asynccontextmanager
@@ -57,6 +63,23 @@ async def hold_file(
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def hold_folder(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Lock a folder while the block runs, which must be short: others wait in their threads.
+
+    Any number may hold a shared lock at once. Where folders cannot be locked, the block runs all the same.
+    """
+    descriptor = None
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        _lock_folder(descriptor, shared=shared)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def sync_file(path: Path) -> None:

@@ -91,7 +91,6 @@ CALLED = {
     "the saved vectors are a path": [
         """INSERT OR REPLACE INTO setting VALUES ('vectors', '', '{"columns": "../../x", "vectors": 7, "rows": "x"}')"""
     ],
-    "the stamp is a text": ["UPDATE stamp SET data = 'x'"],
     "a vector is long": ["UPDATE vector SET data = zeroblob(5000000) WHERE rowid = 1"],
     "a vector is empty": ["UPDATE vector SET data = x'' WHERE rowid = 1"],
     "a checksum is bytes": ["UPDATE vector SET sum = x'00' WHERE rowid = 1"],

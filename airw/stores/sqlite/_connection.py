@@ -1,8 +1,9 @@
 """A database connection that asyncio tasks share, one call at a time."""
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -13,8 +14,14 @@ import anyio
 from airw._base.concurrency import in_thread
 from airw._base.fairness import note_work, without_pause
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
-from airw.stores.sqlite._log_guard import check_readable, file_key, is_log_foreign, log_path, open_files, read_log_inode
-from airw.stores.sqlite._schema import connect, read_immutable_state, transaction, translate_errors
+from airw.stores.sqlite._schema import (
+    connect,
+    file_key,
+    log_paths,
+    read_immutable_state,
+    transaction,
+    translate_errors,
+)
 from airw.stores.sqlite.durability import Durability
 from airw.values import Language
 
@@ -31,6 +38,9 @@ _RETRY_EVERY = 0.02  # seconds
 _INTERRUPT_EVERY = 0.005  # seconds between interrupts of a cancelled call
 _STOP_WITHIN = 1.0  # seconds
 _INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
+_READ_BYTES = 1 << 20
+
+_descriptors: dict[tuple[int, int], int] = {}  # by `file_key`, see `_check_readable`
 
 
 class FileReplaced(StoreError):
@@ -44,17 +54,18 @@ class Connection:
     Python values are made from rows without blocking the event loop.
     """
 
-    def __init__(self, path: Path, raw: "sqlite3.Connection", thread: "aiosqlite.Connection") -> None:
+    def __init__(
+        self, path: Path, key: tuple[int, int], raw: "sqlite3.Connection", thread: "aiosqlite.Connection"
+    ) -> None:
         self._path = path
+        self.key = key
         self._raw = raw
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
-        self._state, self._log_inode = _read_state(path), read_log_inode(path)
-        self.key = file_key(path)
+        self._log_key = _read_key(log_paths(path)[0])
         self._lock = anyio.Lock()
         self._is_cancelled = False
         self.is_open = True
-        open_files[self.key] += 1
 
     @classmethod
     async def open(
@@ -91,6 +102,8 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
+            # Its key is read first: a file that takes its place meanwhile is then noticed.
+            key = _read_key(path)
             raw = await in_thread(
                 lambda: connect(path, create=create, writable=writable, durability=durability, language=language)
             )
@@ -101,7 +114,7 @@ class Connection:
             # is the thread itself.
             cast("Thread", getattr(thread, "_thread", thread)).daemon = True
             await thread
-        return cls(path, raw, thread)
+        return cls(path, key or file_key(path), raw, thread)
 
     async def run(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -127,9 +140,9 @@ class Connection:
                     await self._interrupt()
                 raise
             except StoreError as error:
-                await self.check_same()  # what looks like damage may be the content of two files
+                await self.check_same()
                 if isinstance(error, StoreCorrupt):
-                    await in_thread(check_readable, self._path)
+                    await in_thread(_check_readable, self._path)
                 raise
             await self.check_same()
             return result
@@ -193,31 +206,15 @@ class Connection:
             StoreError: If it was removed.
         """
         try:
-            state = _read_state(self._path)
+            is_replaced = file_key(self._path) != self.key
         except OSError as error:
             raise StoreError(
                 f"{str(self._path)!r} was removed while open ({error.strerror}); build it again"
             ) from error
-        # A write changes the file, too, when its log is copied into it. Only then, look into the log.
-        is_changed = state != self._state
         if self._immutable_state and read_immutable_state(self._path) != self._immutable_state:
             is_replaced = True  # its changes cannot be seen without locks
-        else:
-            is_replaced = is_changed and await in_thread(self._was_replaced)
         if is_replaced:
             raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
-        self._state = state
-
-    def _was_replaced(self) -> bool:
-        """Return whether another file is at the path now, or was copied into this one."""
-        try:
-            if file_key(self._path) != self.key:
-                return True
-            # As long as this connection is open, its log stays, and a file that is written to has content in it.
-            is_own_log = read_log_inode(self._path) == self._log_inode and log_path(self._path).stat().st_size > 0
-        except OSError:
-            return True
-        return not is_own_log or is_log_foreign(self._path)
 
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
         # aiosqlite has no public method that runs a function of several statements on its thread.
@@ -255,23 +252,23 @@ class Connection:
             async with self._lock:
                 if not self.is_open:
                     return
-                self._forget()
-                with ExitStack() as exit_stack, translate_errors(self._path):
-                    if await in_thread(self._is_log_useless):
-                        exit_stack.enter_context(await in_thread(_keep_log, self._path))
+                self.is_open = False
+                with translate_errors(self._path):
                     await self._thread.close()
+                await in_thread(self._remove_stale_log)
 
-    def _is_log_useless(self) -> bool:
-        """Return whether the log must not be copied into the file that is at the path now."""
-        try:
-            return _read_state(self._path) != self._state and self._was_replaced()
-        except OSError:
-            return False  # removed, so SQLite copies nothing
+    def _remove_stale_log(self) -> None:
+        """Remove the log of this file if another file is at the path: SQLite would apply it to that one."""
+        with suppress(OSError):
+            log, index = log_paths(self._path)
+            if file_key(self._path) != self.key and self._log_key and _read_key(log) == self._log_key:
+                index.unlink(missing_ok=True)
+                log.unlink()
 
     def abandon(self) -> None:
         """Close the connection without an event loop, for a store that was never closed."""
         if self.is_open:
-            self._forget()
+            self.is_open = False
             self._raw.interrupt()
             # aiosqlite reports to the event loop of the thread that calls it, which may be closed by now. A new thread
             # has none.
@@ -281,30 +278,34 @@ class Connection:
             # Once its thread has ended, aiosqlite does not warn a second time.
             cast("Thread", getattr(self._thread, "_thread", self._thread)).join(_STOP_WITHIN)
 
-    def _forget(self) -> None:
-        self.is_open = False
-        open_files[self.key] -= 1
+
+def _read_key(path: Path) -> tuple[int, int] | None:
+    """Return the `file_key` of a file; `None` if there is none."""
+    try:
+        return file_key(path)
+    except OSError:
+        return None
 
 
-def _read_state(path: Path) -> tuple[int, int, int]:
-    """Return inode, time and size of a file."""
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns, status.st_size
+def _check_readable(path: Path) -> None:
+    """Check that each byte of a file can be read.
 
+    SQLite reports a disk that fails as a damaged file.
 
-def _keep_log(path: Path) -> ExitStack:
-    """Return a stack that must be closed after the last connection of this process.
-
-    The last connection to close copies the log into the file, unless it may only read.
+    Raises:
+        StoreError: If it cannot.
     """
-    import sqlite3
-
-    exit_stack = ExitStack()
-    with suppress(sqlite3.Error):
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
-        exit_stack.enter_context(closing(connection))
-        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    return exit_stack
+    try:
+        key = file_key(path)
+        # Never closed: closing any descriptor of a file ends all locks that SQLite has on it in this process.
+        descriptor = _descriptors[key] = _descriptors.get(key) or os.open(path, os.O_RDONLY)
+        position = 0
+        while block := os.pread(descriptor, _READ_BYTES, position):
+            position += len(block)
+    except OSError as error:
+        raise StoreError(
+            f"{str(path)!r} cannot be read ({error.strerror}); it may be whole, so check its disk, cable or network"
+        ) from error
 
 
 def _roll_back(raw: "sqlite3.Connection") -> None:

@@ -12,17 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from airw._base.concurrency import in_thread
+from airw._base.file_lock import hold_folder
 from airw._base.messages import one_line, short_repr
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._indexes.texts import RECORD_TABLES, create_index, prepare_texts
 from airw.stores._stored_values import DamagedValue
 from airw.stores.sqlite._filter_sql import register_functions
-from airw.stores.sqlite._log_guard import (
-    STAMP_TABLE,
-    register_stamps,
-    set_aside_foreign_log,
-    write_stamp,
-)
 from airw.stores.sqlite.durability import Durability
 from airw.values import Language
 
@@ -49,7 +44,6 @@ _LINK_BY_TARGET = (
 # From format 6: links have a weight; null stands for 1.
 _UPGRADE = ("ALTER TABLE link ADD COLUMN weight REAL", "DROP INDEX IF EXISTS link_by_target", _LINK_BY_TARGET)
 _TABLES = (
-    STAMP_TABLE,
     *RECORD_TABLES,
     """CREATE TABLE artifact (
         id TEXT PRIMARY KEY,
@@ -179,15 +173,11 @@ def transaction(connection: "sqlite3.Connection", kind: str = "DEFERRED") -> Ite
 
 @contextmanager
 def write_transaction(connection: "sqlite3.Connection") -> Iterator[None]:
-    """Run the block in one transaction that writes, and put a new stamp into the file.
-
-    A file of an older format gets the current one.
-    """
+    """Run the block in one transaction that writes; a file of an older format gets the current one."""
     with transaction(connection, "IMMEDIATE"):
         if _read_version(connection) < VERSION:
             for statement in (*_UPGRADE, f"PRAGMA user_version = {VERSION}"):
                 connection.execute(statement)
-        write_stamp(connection)
         yield
 
 
@@ -212,7 +202,8 @@ def connect(
 ) -> "sqlite3.Connection":
     """Open the file of a corpus, for use in one thread at a time.
 
-    A file with a `read_immutable_state` is read without locks.
+    Meanwhile `replace_file` puts no other file in its place. A file with a `read_immutable_state` is read without
+    locks.
 
     Args:
         path: The file, absolute.
@@ -230,9 +221,8 @@ def connect(
 
     if not create and not _has_content(path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
-    set_aside_foreign_log(path)
     deadline = time.monotonic() + _PATIENCE
-    with translate_errors(path):
+    with hold_folder(path.parent, shared=True), translate_errors(path):
         while True:
             try:
                 return _open_connection(path, create, writable, durability, language)
@@ -255,6 +245,21 @@ def _has_content(path: Path) -> bool:
     return has_content
 
 
+def file_key(path: Path) -> tuple[int, int]:
+    """Return the device and the inode of a file.
+
+    Raises:
+        OSError: If there is no such file.
+    """
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def log_paths(path: Path) -> tuple[Path, Path]:
+    """Return the paths of the log of a file, which SQLite applies to it, and of the index of the log."""
+    return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+
+
 def read_immutable_state(path: Path) -> tuple[int, int, int] | None:
     """Return inode, time and size of a file that must be read without locks; else `None`.
 
@@ -264,7 +269,7 @@ def read_immutable_state(path: Path) -> tuple[int, int, int] | None:
     if not path.is_file() or (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         return None
     # A log that is open or not empty means that somebody else is writing.
-    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    log, index = log_paths(path)
     if log.exists() and (index.exists() or log.stat().st_size):
         return None
     status = path.stat()
@@ -303,8 +308,8 @@ async def remove_files(path: Path, segments: Path) -> None:
 
     await in_thread(partial(rmtree, segments, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
-    # What others set aside goes too, and what a killed copy leaves; the lock goes last.
-    beside = ("-wal-old", "-damaged", "-damaged-wal", "-partial", "-partial-wal", "-partial-shm")
+    # What a killed copy or a repair leaves goes too; the lock goes last.
+    beside = ("-damaged", "-damaged-wal", "-partial", "-partial-wal", "-partial-shm")
     for suffix in ("-wal", "-shm", "", *beside, "-lock"):
         file = path.with_name(path.name + suffix)
         try:
@@ -342,7 +347,6 @@ def _open_connection(
 def _prepare(connection: "sqlite3.Connection", path: Path, create: bool, language: Language | None) -> None:  # noqa: FBT001
     import sqlite3
 
-    register_stamps(connection, path)
     modules = {name for (name,) in connection.execute("SELECT name FROM pragma_module_list")}
     check_sqlite(sqlite3.sqlite_version_info, has_fts5="fts5" in modules)
     if create and _is_empty(connection):
@@ -351,7 +355,6 @@ def _prepare(connection: "sqlite3.Connection", path: Path, create: bool, languag
         with transaction(connection, "IMMEDIATE"):
             if _is_empty(connection):  # else another process was faster
                 _create_tables(connection, language)
-                write_stamp(connection)
     _check_format(connection, path)
     connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     register_functions(connection)

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from airw._base.concurrency import first_error, in_thread
-from airw._base.file_lock import sync_file
+from airw._base.file_lock import hold_folder, sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
 from airw.stores.sqlite._known_state import is_state_known, note_state
-from airw.stores.sqlite._log_guard import orphan_path, read_log_inode, register_stamps, set_aside_log, write_stamp
 from airw.stores.sqlite._salvage import Salvage, forget_version, read_whole_artifacts
-from airw.stores.sqlite._schema import WrongFormat, check_removable, connect, transaction, translate_errors
+from airw.stores.sqlite._schema import (
+    WrongFormat,
+    check_removable,
+    connect,
+    log_paths,
+    transaction,
+    translate_errors,
+)
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_file import list_saved_files
 from airw.stores.sqlite.store import SqliteStore
@@ -78,7 +84,7 @@ async def replace_file(target: Path, *, replace: bool = False) -> AsyncIterator[
             try:
                 yield partial
                 await in_thread(_copy_segments, partial, target)
-                await in_thread(_put_in_place, partial, target, None)
+                await in_thread(_put_in_place, partial, target)
             finally:
                 with anyio.CancelScope(shield=True):
                     await in_thread(_remove_partial, partial)
@@ -130,7 +136,7 @@ async def repair_file(path: Path, rebuilt_source: str) -> list[str]:
         lost = [*salvage.lost, *await _write_salvage(partial, salvage, rebuilt_source.casefold())]
         damaged = path.with_name(path.name + "-damaged")
         await in_thread(_keep_damaged, path, damaged)
-        await in_thread(_put_in_place, partial, path, damaged.with_name(damaged.name + "-wal"))
+        await in_thread(_put_in_place, partial, path)
     finally:
         with anyio.CancelScope(shield=True):
             await in_thread(_remove_partial, partial)
@@ -204,11 +210,6 @@ def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path
     ):
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
         connection.backup(copy, pages=_PAGES, progress=lambda *_: check_cancelled())
-        # Without a stamp of its own, the copy would look like a state of the file that is continued in a log.
-        register_stamps(copy, partial)
-        copy.execute("PRAGMA synchronous = FULL")
-        with transaction(copy, "IMMEDIATE"):
-            write_stamp(copy)
 
 
 def _copy_segments(source: Path, target: Path) -> None:
@@ -225,24 +226,31 @@ def _copy_segments(source: Path, target: Path) -> None:
                 partial.replace(copy)
 
 
-def _put_in_place(partial: Path, target: Path, log: Path | None) -> None:
-    """Rename the partial file to the target.
+def _put_in_place(partial: Path, target: Path) -> None:
+    """Rename the partial file to the target, and remove the log of the old file.
 
-    The log of the old file is renamed to `log`, or removed.
+    The log goes first, as SQLite would apply it to the new file. What is in it is copied into the old file before, so
+    that this one is whole if the process is killed in between.
     """
     try:
         sync_file(partial)
-        old_log = read_log_inode(target)
-        partial.replace(target)
-        if set_aside_log(target, lambda: old_log is not None and read_log_inode(target) == old_log):
-            if log is None:
-                orphan_path(target).unlink(missing_ok=True)
-            else:
-                orphan_path(target).replace(log)
+        with hold_folder(target.parent):  # nobody opens the old file with the log of the new one, or the reverse
+            _copy_log(target)
+            for log in log_paths(target):
+                log.unlink(missing_ok=True)
+            partial.replace(target)
         with suppress(OSError):  # Windows opens no folders
             sync_file(target.parent)
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written ({error.strerror})") from error
+
+
+def _copy_log(path: Path) -> None:
+    """Copy the log of a file into the file, as far as its readers let."""
+    import sqlite3
+
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
+        connection.execute("PRAGMA wal_checkpoint")
 
 
 def _keep_damaged(path: Path, damaged: Path) -> None:

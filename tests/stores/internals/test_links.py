@@ -7,7 +7,6 @@ import sqlite3
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from threading import Lock
 
 import pytest
@@ -18,7 +17,6 @@ from airw.stores._indexes.texts import prepare_texts
 from airw.stores.memory._links import LinkTable
 from airw.stores.sqlite import _links
 from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
-from airw.stores.sqlite._log_guard import register_stamps
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_changes
@@ -127,7 +125,6 @@ def read_file(connection):
 
 def tables():
     connection = sqlite3.connect(":memory:", isolation_level=None)
-    register_stamps(connection, Path(":memory:"))
     prepare_texts(connection)
     _create_tables(connection, "en")
     return closing(connection)
