@@ -30,7 +30,7 @@ from airw.cli.progress import show_progress
 from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.definitions import embedder_to_spec
 from airw.corpora.registry import save_definition
-from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
+from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreError
 from airw.protocols import EmbedderLike, LanguageKeeper, Store
 
 
@@ -85,7 +85,7 @@ async def _build_path(arguments: argparse.Namespace) -> int:
         definition = registered
         embedder = arguments.embedder or registered.embedder
     else:
-        embedder = arguments.embedder or await _embedder_of(definition.name, store, arguments) or definition.embedder
+        embedder = arguments.embedder or await _embedder_of(definition.name, store) or definition.embedder
     definition = dataclasses.replace(definition, store=store)
     opening = partial(corpora.build, definition.source(), store=store or definition.name, embedder=embedder)
     known = dataclasses.replace(definition, embedder=embedder_to_spec(embedder)) if isinstance(embedder, str) else None
@@ -97,17 +97,13 @@ async def _build_path(arguments: argparse.Namespace) -> int:
     return code
 
 
-async def _embedder_of(name: str, store: str | None, arguments: argparse.Namespace) -> EmbedderLike | None:
+async def _embedder_of(name: str, store: str | None) -> EmbedderLike | None:
     """Return the embedder of a corpus, so that a second build needs no option."""
     try:
         async with corpora.open_corpus(str(corpora.locate(store or name, name).place)) as corpus:
             return corpus.embedder
     except CorpusNotFound:
         return None
-    except StoreCorrupt:
-        if arguments.repair:
-            return None
-        raise
 
 
 async def _run_build(
@@ -120,7 +116,6 @@ async def _run_build(
             force=arguments.force,
             progress=partial(show, name),
             on_error="skip",
-            **({"repair": True} if arguments.repair else {}),
             language={None: "auto", "none": None}.get(arguments.language, arguments.language),
         )
         async with building as corpus:

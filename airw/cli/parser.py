@@ -165,11 +165,6 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         help="also list smaller problems, and links that lead nowhere",
     )
     build.add_argument(
-        "--repair",
-        action="store_true",
-        help="if the file of the corpus is damaged, save what can be read and index all documents of SOURCE again",
-    )
-    build.add_argument(
         "--force",
         action="store_true",
         help="allow an empty source, or one in another folder, to replace all documents",

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
 from airw.corpora.floors import refresh_floors
-from airw.corpora.locking import check_or_repair, lock_file, lock_server
+from airw.corpora.locking import lock_file, lock_server
 from airw.corpora.naming import is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
@@ -33,11 +33,10 @@ from airw.errors import (
     EmbedderMismatch,
     EmbedderUnavailable,
     SourceError,
-    StoreCorrupt,
 )
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, LanguageKeeper, Source, Store
 from airw.stores import DURABILITIES, Durability, SqliteStore
-from airw.values import ItemProblem, Language, check_language
+from airw.values import Language, check_language
 
 _LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
 _METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
@@ -55,7 +54,6 @@ class BuildOptions(TypedDict, total=False):
     progress: Progress | None
     on_error: OnError
     durability: Durability
-    repair: bool
     language: Language | Literal["auto"] | None
 
 
@@ -88,7 +86,6 @@ class BuildRequest:
     progress: Progress | None = None
     on_error: OnError = "raise"
     durability: Durability = "normal"
-    repair: bool = False
     language: Language | Literal["auto"] | None = "auto"
 
     @classmethod
@@ -110,7 +107,7 @@ class BuildRequest:
         if values.get("language", "auto") != "auto":
             check_language(values["language"])
         check_choice("durability", values.get("durability", "normal"), DURABILITIES)
-        for flag in ("full", "force", "repair"):
+        for flag in ("full", "force"):
             check_flag(flag, values.get(flag, False))
         progress = values.get("progress")
         if progress is not None and not callable(progress):
@@ -126,9 +123,9 @@ class BuildRequest:
             raise ArgumentError(
                 f"store must be a Store, or the name, path or address of a corpus, not {short_repr(target)}"
             )
-        if not isinstance(target, Path) and ("durability" in values or values.get("repair")):
+        if not isinstance(target, Path) and "durability" in values:
             kind = f"for {str(target)!r}" if isinstance(target, CorpusAddress) else "for a store that is passed"
-            raise ArgumentError(f"durability and repair are for a corpus file, not {kind}")
+            raise ArgumentError(f"durability is for a corpus file, not {kind}")
         return cls(
             source=source,
             target=target,
@@ -156,27 +153,21 @@ class BuildRequest:
 
     @asynccontextmanager
     async def lock_store(
-        self, exit_stack: AsyncExitStack, before_create: Callable[[], Awaitable[object]], lost_ids: list[str]
+        self, exit_stack: AsyncExitStack, before_create: Callable[[], Awaitable[object]]
     ) -> AsyncIterator[Store]:
         """Lock the store for writing and yield it.
 
-        If the target is a file, it is checked, and repaired if requested. If the target is no store, `exit_stack`
-        closes its store. If the corpus does not exist yet, `before_create` runs first; if that fails, nothing is
-        created. If the block fails before it has written an artifact into a new corpus, the corpus is removed. The ids
-        of artifacts that a repair could not read are added to `lost_ids`.
+        If the target is a file, it is checked. If the target is no store, `exit_stack` closes its store. If the corpus
+        does not exist yet, `before_create` runs first; if that fails, nothing is created. If the block fails before it
+        has written an artifact into a new corpus, the corpus is removed.
 
         Raises:
-            StoreCorrupt: If the file is damaged, and no repair is requested.
+            StoreCorrupt: If the file is damaged.
         """
         language = "en" if self.language == "auto" else self.language
         if isinstance(self.target, Path):
             file_store = SqliteStore(self.target, durability=self.durability, language=language)
-
-            async def check() -> None:
-                lost_ids.extend(await check_or_repair(file, self.source.name, repair=self.repair))
-
-            file = self.target
-            async with lock_file(file_store, file, exit_stack, before_create, check):
+            async with lock_file(file_store, self.target, exit_stack, before_create):
                 yield file_store
         elif isinstance(self.target, CorpusAddress):
             server_store = self.target.new_store(language)
@@ -219,13 +210,6 @@ def _locate_target(name_or_path: str | os.PathLike[str], source: Source) -> tupl
     return place, place.name if name is None and isinstance(place, CorpusAddress) else name
 
 
-async def _find_lost(store: Store, ids: Sequence[str]) -> list[ItemProblem]:
-    """Return a problem for each of these artifacts that the source has not replaced."""
-    entries = await store.ledger(ids) if ids else []
-    reason = "the damaged file had this artifact of another source, and it cannot be read; index it again"
-    return [ItemProblem(id, reason) for id, entry in zip(ids, entries, strict=True) if entry is None]
-
-
 @shows_options(BuildOptions, BUILD_DEFAULTS)
 def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     """Build or update a corpus from its source and open it.
@@ -263,9 +247,6 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
             reported; if it was indexed before by the same embedder, the old version stays.
         durability: What a written page survives: `"normal"`, a kill of this process; `"full"`, a power failure, too.
             Only for a corpus file.
-        repair: If the corpus file is damaged, make it again from what can be read of it, and index all artifacts of
-            the source again. The damaged file is kept as `<path>-damaged`. The report lists artifacts of other sources
-            that cannot be read.
         language: The language of the texts: `"en"`, or `None` for words as they are. `"auto"` keeps that of the
             corpus, and is English for a new one. With another language, all texts are indexed again, but none is
             embedded.
@@ -279,7 +260,7 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
             replace those of another folder.
         EmbedderError: If the embedder fails, or the corpus also contains artifacts of another source that were made
             with another embedder (`EmbedderMismatch`).
-        StoreCorrupt: If the corpus file is damaged, and `repair` is false.
+        StoreCorrupt: If the corpus file is damaged.
         StoreError: If the store fails, or another builder keeps it locked for too long (`StoreBusy`).
 
     Example:
@@ -308,8 +289,7 @@ async def _build(request: BuildRequest) -> Corpus:
     all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_page)
     async with AsyncExitStack() as exit_stack, aclosing(all_pages) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
-        lost_ids: list[str] = []
-        async with request.lock_store(exit_stack, pages.peek, lost_ids) as store:
+        async with request.lock_store(exit_stack, pages.peek) as store:
             recipe = await keep_embedder_id(recipe, store, embedder)
             meter = ProgressMeter(request.progress)
             recipe = await with_survey(recipe, request.source, request.batch_size, meter)
@@ -329,7 +309,6 @@ async def _build(request: BuildRequest) -> Corpus:
             await builder.write_settings()
             changed = meter.counts.written + pruning.count
             floors = await refresh_floors(config["name"], store, embedder, changed)
-            builder.problems += await _find_lost(store, lost_ids)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
@@ -363,12 +342,7 @@ async def keep_embedder_id(recipe: BuildRecipe, store: Store, embedder: Embedder
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
     """Return the settings that the corpus will have after this build."""
     stored = await store.config()
-    try:
-        check_settings(request.source.name, stored, is_file=isinstance(request.target, Path))
-    except StoreCorrupt:
-        if not request.repair:
-            raise
-        stored = {}
+    check_settings(request.source.name, stored)
     is_same_embedder = stored.get("embedder_id") == recipe.embedder_id
     # An embedder object has no specification: if the corpus already has one for the same embedder, that one stays.
     if is_same_embedder and not isinstance(request.spec, str | os.PathLike):

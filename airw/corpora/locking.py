@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
-from airw.stores import SqliteStore, check_file, repair_file
+from airw.stores import SqliteStore, check_file
 
 if TYPE_CHECKING:
     from airw.stores import PostgresStore
@@ -19,21 +19,23 @@ Step: TypeAlias = Callable[[], Awaitable[object]]
 
 @asynccontextmanager
 async def lock_file(
-    store: SqliteStore, path: Path, exit_stack: AsyncExitStack, before_create: Step, check: Step
+    store: SqliteStore, path: Path, exit_stack: AsyncExitStack, before_create: Step
 ) -> AsyncIterator[None]:
-    """Lock and open the store of a file, which `exit_stack` closes.
+    """Lock, check and open the store of a file, which `exit_stack` closes.
 
     Args:
         store: The store, not open yet.
         path: Its file.
         exit_stack: Closes the store.
         before_create: Runs before the folder of a file that does not exist is made; if it fails, nothing is created.
-        check: Checks a file that has content.
+
+    Raises:
+        StoreCorrupt: If the file is damaged.
     """
     await _prepare_folder(path, before_create)
     async with store.writing():
         if await _has_content(path):
-            await check()
+            await _check_whole(path)
         # Open the file under the lock, so that two builders never create it at the same time.
         is_new = not await anyio.Path(path).exists()
         async with _discard_if_failed(store, exit_stack, is_new=is_new):
@@ -98,20 +100,18 @@ async def _has_content(path: Path) -> bool:
         return False
 
 
-async def check_or_repair(path: Path, source: str, *, repair: bool) -> list[str]:
-    """Check a corpus file; if it is damaged, replace it by what can be read of it.
+async def _check_whole(path: Path) -> None:
+    """Check a corpus file, unless only airw has changed it since it was found whole.
 
-    Returns:
-        The ids of the artifacts that cannot be read.
+    Raises:
+        StoreCorrupt: If it is damaged.
     """
     try:
-        # A repair is certain; other builds need not read a file that nobody else has changed.
-        faults = await check_file(path, only_if_changed=not repair)
+        faults = await check_file(path, only_if_changed=True)
     except CorpusNotFound:  # the process that created the file was killed
-        return []
-    if faults and not repair:
+        return
+    if faults:
         raise StoreCorrupt(
-            f"{str(path)!r} is damaged ({faults[0]}); check its disk, then build it with repair=True, or restore a "
-            "copy of it"
+            f"{str(path)!r} is damaged ({faults[0]}); check its disk, then restore a copy of it, or remove it and "
+            "build it again"
         )
-    return await repair_file(path, source) if faults else []

@@ -284,7 +284,7 @@ async def _open(
     store = await open_store(location.place, durability)
     try:
         config = await store.config()
-        check_settings(location.default_name, config, is_file=isinstance(location.place, Path))
+        check_settings(location.default_name, config)
         name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
@@ -408,5 +408,5 @@ async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, S
     location = find_location(corpus)
     async with await open_store(location.place) as store:
         config = await store.config()
-        check_settings(location.default_name, config, is_file=isinstance(location.place, Path))
+        check_settings(location.default_name, config)
         yield location.name_in(config), cast("StoreT_co", store)

@@ -179,7 +179,7 @@ async def prepare_ingest(
         )
     began = time.time()
     resolved, recipe = await in_thread(request.resolve)
-    async with AsyncExitStack() as exit_stack, request.lock_store(exit_stack, anyio.lowlevel.checkpoint, []) as locked:
+    async with AsyncExitStack() as exit_stack, request.lock_store(exit_stack, anyio.lowlevel.checkpoint) as locked:
         run, config = await _begin(request, recipe, _check_run_store(locked), resolved)
     spec = config["embedder"] if isinstance(request.spec, str | os.PathLike) else request.spec
     # Workers may have other working folders, so the path must be absolute.

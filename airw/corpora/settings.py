@@ -11,10 +11,10 @@ _SETTING_TEXTS = ("name", "embedder", "embedder_id", "strategy_id", "extractor_i
 _LONGEST_SETTING = 4096  # characters; ids and specifications are much shorter
 
 
-def check_settings(name: str, config: Mapping[str, Any], *, is_file: bool = True) -> None:
+def check_settings(name: str, config: Mapping[str, Any]) -> None:
     """Check that the settings of a corpus are such as a build writes.
 
-    They may be damaged, or come from a stranger. The message advises a repair only if the corpus `is_file`.
+    They may be damaged, or come from a stranger.
 
     Raises:
         StoreCorrupt: If they are not.
@@ -32,8 +32,10 @@ def check_settings(name: str, config: Mapping[str, Any], *, is_file: bool = True
     if not isinstance(recipes, Mapping) or not all(isinstance(recipe, Mapping) for recipe in recipes.values()):
         faults.append(f"'recipes' is {short_repr(recipes)}")
     if faults:
-        repair = "build it with repair=True, or " if is_file else ""
-        raise StoreCorrupt(f"the settings of corpus {name!r} are damaged: {faults[0]}; {repair}restore a copy of it")
+        raise StoreCorrupt(
+            f"the settings of corpus {name!r} are damaged: {faults[0]}; restore a copy of it, or remove it and "
+            "build it again"
+        )
 
 
 def _is_setting_text(value: object) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airw.stores.postgres.dialect import PostgresDialect
     from airw.stores.postgres.store import PostgresStore
     from airw.stores.sqlite.durability import DURABILITIES, Durability
-    from airw.stores.sqlite.files import check_file, copy_file, repair_file, replace_file
+    from airw.stores.sqlite.files import check_file, copy_file, replace_file
     from airw.stores.sqlite.store import SqliteStore
 else:
     __getattr__, __dir__ = lazy_names(
@@ -39,7 +39,7 @@ else:
             "postgres.dialect": ["PostgresDialect"],
             "postgres.store": ["PostgresStore"],
             "sqlite.durability": ["DURABILITIES", "Durability"],
-            "sqlite.files": ["check_file", "copy_file", "repair_file", "replace_file"],
+            "sqlite.files": ["check_file", "copy_file", "replace_file"],
             "sqlite.store": ["SqliteStore"],
         },
     )
@@ -60,7 +60,6 @@ __all__ = [
     "is_server_address",
     "refuse_mistaken_address",
     "refuse_password",
-    "repair_file",
     "replace_file",
     "split_corpus",
 ]

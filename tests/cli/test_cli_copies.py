@@ -1,4 +1,4 @@
-"""Commands that copy, restore, check and repair corpora."""
+"""Commands that copy, restore and check corpora."""
 
 import sqlite3
 import time
@@ -44,19 +44,10 @@ def test_a_copy_replaces_nothing_without_force(corpus, tmp_path, output_of):
     output_of("restore", corpus, tmp_path / "no.airw", code=2, err=r"airw: there is no corpus at .*\n")
 
 
-def test_damage_is_shown_by_info_check_and_healed_by_build_repair(corpus, output_of):
+def test_damage_is_shown_by_info_check_and_the_next_build_says_what_would_do(corpus, output_of):
     assert output_of("info", corpus, "--check") == f"{corpus_path(corpus)} is whole\n"
     damage(corpus)
     told = output_of("info", corpus, "--check", code=1)
     assert told.startswith("damaged: vectors: ")
-    advice = "build it with --repair, or restore a copy with `airw restore CORPUS FILE`"
+    advice = "restore a copy with `airw restore CORPUS FILE`, or remove it with `airw rm CORPUS` and build it again"
     output_of("build", corpus, code=2, err=rf"airw: '.*notes\.airw' is damaged .* {advice}\n")
-    output_of("build", corpus, "--repair")
-    assert output_of("info", corpus, "--check") == f"{corpus_path(corpus)} is whole\n"
-
-
-def test_a_path_whose_corpus_cannot_be_opened_is_built_with_repair(corpus, tmp_path, output_of):
-    corpus_path(corpus).write_bytes(b"\x55" * 50_000)
-    output_of("build", tmp_path / "notes", code=2, err=r"airw: .* is damaged .*\n")
-    output_of("build", tmp_path / "notes", "--repair")
-    assert "keys.md" in output_of("search", corpus, "signing", "-m", "lexical")

@@ -172,7 +172,6 @@ class TestOnAServer:
         assert (about["store"], about["path"], about["address"]) == ("server", None, f"{address}#{name}")
         assert "s3cret" not in told + json.dumps(about) + (home() / "registry.json").read_text()
         output_of("info", name, "--check", code=2, err=r"airw: --check reads a corpus file; .*\n")
-        output_of("build", name, "--repair", code=2, err=r"airw: durability and .*repair are for a corpus file.*\n")
 
     def test_copies_go_there_and_back(self, notes, name, tmp_path, output_of):
         output_of("build", notes, "--embedder", "light")

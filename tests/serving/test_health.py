@@ -89,7 +89,7 @@ async def test_a_corpus_that_hangs_is_not_ready_and_is_asked_once_by_many(monkey
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-async def test_a_corpus_is_ready_again_once_it_is_repaired(tmp_path):
+async def test_a_corpus_is_ready_once_it_is_built(tmp_path):
     file = tmp_path / "notes.airw"
     async with client(app({"notes": file})) as asking:
         assert (await asking.get("/readyz")).status_code == 503

@@ -141,17 +141,6 @@ async def test_a_build_that_is_refused_leaves_the_language_as_it_was(tmp_path):
         assert await store.language() == "en"
 
 
-@pytest.mark.asyncio_only
-async def test_a_repair_keeps_the_language(tmp_path):
-    path, source = tmp_path / "notes.airw", from_mapping(TEXTS, name="notes", embedder="light")
-    async with build(source, store=path, language=None):
-        pass
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM record_text_docsize WHERE id = 1")
-    async with build(source, store=path, repair=True) as corpus:
-        assert await corpus.store.language() is None
-
-
 async def test_corpora_of_different_languages_are_channels_of_their_own():
     async with (
         build(from_mapping(TEXTS, name="stems", embedder="light"), store=MemoryStore()) as stems,

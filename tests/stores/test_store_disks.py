@@ -206,5 +206,5 @@ async def test_a_text_index_that_lacks_rows_is_an_error(tmp_path, damage, surfac
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(damage)
     async with await SqliteStore.open(path) as store:
-        with pytest.raises(StoreCorrupt, match=r"text index does not match the records.* repair=True"):
+        with pytest.raises(StoreCorrupt, match=r"text index does not match the records.* restore a copy of it"):
             await store.search_text(["word"], 5, surfaces=surfaces)

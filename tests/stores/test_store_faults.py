@@ -69,22 +69,21 @@ DAMAGE = (overwrite_the_header, flip_bytes_in_the_middle, truncate, truncate_in_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
-async def test_a_damaged_file_is_refused_in_one_line_and_healed_by_a_build_with_repair(path, damage, intact_content):
+async def test_a_damaged_file_is_refused_in_one_line_and_left_as_it_is(path, damage, intact_content):
     await build_corpus(path)
     damage(path)
     before = path.read_bytes()
     for attempt in (open_corpus(path, embedder=EMBEDDER), build(source(), store=path)):
         with pytest.raises(
-            StoreCorrupt, match=r"'.*notes\.airw' is damaged.* check its disk, then build it with repair=True"
+            StoreCorrupt, match=r"'.*notes\.airw' is damaged.* check its disk, then restore a copy of it"
         ) as caught:
             async with attempt as corpus:
                 await content(corpus.store)
         assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
-    async with build(source(), store=path, repair=True):
-        pass
+    await SqliteStore.remove(path)
+    await build_corpus(path)
     await check_whole(path, intact_content)
-    assert path.with_name("notes.airw-damaged").read_bytes() == before
 
 
 async def test_an_empty_file_contains_no_corpus_and_the_next_build_fills_it(path, intact_content):
@@ -131,9 +130,7 @@ async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE vector SET {damage} WHERE rowid = 3")
     async with await SqliteStore.open(path) as store:
-        with pytest.raises(
-            StoreCorrupt, match=r"a vector .* is damaged; check its disk, then build it with repair=True"
-        ):
+        with pytest.raises(StoreCorrupt, match=r"a vector .* is damaged; check its disk, then restore a copy of it"):
             await content(store)
 
 
@@ -144,7 +141,7 @@ async def test_text_that_is_no_utf8_and_metadata_that_is_no_json_are_damage(path
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
                 connection.execute(f"DROP TRIGGER {name}")
             connection.execute(f"UPDATE record SET {column} = CAST(? AS TEXT) WHERE rowid = 3", [value])
-        with pytest.raises(StoreCorrupt, match=r"is damaged.* build it with repair=True") as caught:
+        with pytest.raises(StoreCorrupt, match=r"is damaged.* restore a copy of it") as caught:
             async with await SqliteStore.open(path) as store:
                 await content(store)
         assert "\n" not in str(caught.value)

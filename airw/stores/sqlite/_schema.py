@@ -34,7 +34,7 @@ VERSION = 7
 _OLDEST_VERSION = 6  # the oldest format that is read; the first write brings it up to date
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
 _SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
-MEND = "check its disk, then build it with repair=True, or restore a copy of it"
+MEND = "check its disk, then restore a copy of it, or remove it and build it again"
 """What would do for a damaged file, as the end of an error message."""
 
 # A covering index for incoming edges, as the rows of these links are spread over the whole file.
@@ -308,8 +308,8 @@ async def remove_files(path: Path, segments: Path) -> None:
 
     await in_thread(partial(rmtree, segments, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
-    # What a killed copy or a repair leaves goes too; the lock goes last.
-    beside = ("-damaged", "-damaged-wal", "-partial", "-partial-wal", "-partial-shm")
+    # What a killed copy leaves goes too; the lock goes last.
+    beside = ("-partial", "-partial-wal", "-partial-shm")
     for suffix in ("-wal", "-shm", "", *beside, "-lock"):
         file = path.with_name(path.name + suffix)
         try:
@@ -415,8 +415,8 @@ def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
         raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")
     if triggers := [name for kind, name, _ in schema if kind == "trigger"]:
         raise StoreCorrupt(
-            f"{str(path)!r} contains the trigger {short_repr(triggers[0])}, which airw never makes; build it with "
-            "repair=True, or use another copy of it"
+            f"{str(path)!r} contains the trigger {short_repr(triggers[0])}, which airw never makes; use "
+            "another copy of it, or remove it and build it again"
         )
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('link')")}
     if ("weight" in columns) != (_read_version(connection) == VERSION):

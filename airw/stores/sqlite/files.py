@@ -1,8 +1,7 @@
-"""Copying, checking and repairing the file of a corpus, also while others read it."""
+"""Copying and checking the file of a corpus, also while others read it."""
 
-import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +13,6 @@ from airw._base.file_lock import hold_folder, sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
 from airw.stores.sqlite._known_state import is_state_known, note_state
-from airw.stores.sqlite._salvage import Salvage, forget_version, read_whole_artifacts
 from airw.stores.sqlite._schema import (
     WrongFormat,
     check_removable,
@@ -26,7 +24,6 @@ from airw.stores.sqlite._schema import (
 from airw.stores.sqlite._segments import segment_folder
 from airw.stores.sqlite._vector_file import list_saved_files
 from airw.stores.sqlite.store import SqliteStore
-from airw.values import ArtifactChange
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,7 +31,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PAGES = 1024  # per step of a copy; it can be cancelled between steps
-_CHANGES = 256  # artifacts per transaction of a repair
 
 
 async def copy_file(source: Path, target: Path, *, replace: bool = False) -> None:
@@ -114,59 +110,6 @@ async def check_file(path: Path, *, only_if_changed: bool = False) -> list[str]:
     if not faults:
         await in_thread(note_state, path)
     return faults
-
-
-async def repair_file(path: Path, rebuilt_source: str) -> list[str]:
-    """Replace a damaged file by one with all artifacts that can still be read.
-
-    The damaged file is kept as `<path>-damaged`. Artifacts of the source that is about to be built get an unknown
-    version, so that the build indexes them again. The caller holds the lock of the store.
-
-    Args:
-        path: The damaged file.
-        rebuilt_source: The name of the source that is built next.
-
-    Returns:
-        The ids of artifacts that cannot be read.
-    """
-    await in_thread(check_removable, path)
-    salvage = await _run_until_cancelled(_salvage, path)
-    partial = await in_thread(_prepare_partial, path)
-    try:
-        lost = [*salvage.lost, *await _write_salvage(partial, salvage, rebuilt_source.casefold())]
-        damaged = path.with_name(path.name + "-damaged")
-        await in_thread(_keep_damaged, path, damaged)
-        await in_thread(_put_in_place, partial, path)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await in_thread(_remove_partial, partial)
-    return sorted(lost)
-
-
-async def _write_salvage(partial: Path, salvage: Salvage, rebuilt_source: str) -> list[str]:
-    """Write readable artifacts and settings to a new file; return the ids of those it refuses."""
-    changes = [
-        forget_version(change) if change.entry.source.casefold() == rebuilt_source else change
-        for change in salvage.changes
-    ]
-    refused = []
-    async with SqliteStore(partial, durability="full", language=salvage.language) as store:
-        for kind, key, value in salvage.settings:
-            await (store.set_config(value) if kind == "config" else store.set_calibration(key, value))
-        for first in range(0, len(changes), _CHANGES):
-            refused += await _write_changes(store, changes[first : first + _CHANGES])
-    return refused
-
-
-async def _write_changes(store: SqliteStore, changes: Sequence[ArtifactChange]) -> list[str]:
-    try:
-        await store.apply(changes)
-    except StoreError:
-        if len(changes) == 1:
-            return [changes[0].entry.artifact_id]
-        # One of them has a value that airw never writes: find it.
-        return [id for change in changes for id in await _write_changes(store, [change])]
-    return []
 
 
 def _check_paths(source: Path, target: Path) -> tuple[Path, Path]:
@@ -253,18 +196,6 @@ def _copy_log(path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint")
 
 
-def _keep_damaged(path: Path, damaged: Path) -> None:
-    """Add a second name for the damaged file.
-
-    So there is a file at its path at every moment.
-    """
-    damaged.unlink(missing_ok=True)
-    try:
-        os.link(path, damaged)
-    except OSError:  # a file system without links
-        path.replace(damaged)
-
-
 def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:
     path = path.absolute()
     try:
@@ -278,19 +209,6 @@ def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:
         with _hold_snapshot(connection):
             connection.set_progress_handler(lambda: _is_cancelled(check_cancelled), 100_000)
             return list(find_damage(connection))
-
-
-def _salvage(check_cancelled: Callable[[], None], path: Path) -> Salvage:
-    path = path.absolute()
-    try:
-        connection = connect(path)
-    except WrongFormat:
-        raise
-    except StoreCorrupt:
-        return Salvage()
-    with closing(connection), _hold_snapshot(connection):
-        connection.set_progress_handler(lambda: _is_cancelled(check_cancelled), 100_000)
-        return read_whole_artifacts(connection)
 
 
 @contextmanager
