@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         refuse_password,
         split_corpus,
     )
-    from airw.stores.postgres.dialect import PostgresDialect
     from airw.stores.postgres.store import PostgresStore
     from airw.stores.sqlite.durability import DURABILITIES, Durability
     from airw.stores.sqlite.files import check_file, copy_file, replace_file
@@ -36,7 +35,6 @@ else:
                 "refuse_password",
                 "split_corpus",
             ],
-            "postgres.dialect": ["PostgresDialect"],
             "postgres.store": ["PostgresStore"],
             "sqlite.durability": ["DURABILITIES", "Durability"],
             "sqlite.files": ["check_file", "copy_file", "replace_file"],
@@ -49,7 +47,6 @@ __all__ = [
     "Durability",
     "FunctionStore",
     "MemoryStore",
-    "PostgresDialect",
     "PostgresStore",
     "SqliteStore",
     "check_corpus_address",

@@ -18,21 +18,12 @@ from airw.errors import AirwError
 from airw.links import extractor_from
 from airw.protocols import Store
 from airw.sources import from_mapping
-from airw.stores import MemoryStore, PostgresDialect, PostgresStore, refuse_password
+from airw.stores import MemoryStore, PostgresStore, refuse_password
 from airw.testing._own_exam import open_suite
 from airw.testing.exam import Case, Exam, Report, expect_equal
 from airw.testing.stores import CAPABILITIES, STORE, StoreSuite
 from airw.walking import WalkPolicy, start_walk
 
-_DIALECTS = {
-    "pgvector": PostgresDialect(),
-    "yugabyte": PostgresDialect(
-        element="vector",
-        max_width=2_000,
-        settings={"hnsw.ef_search": "200"},
-        index="CREATE INDEX NONCONCURRENTLY {name} ON embedding USING ybhnsw ((value::vector({width})) vector_ip_ops)",
-    ),
-}
 # PostgresStore reads whole steps instead of numbers of artifacts.
 _OFFERED = CAPABILITIES.keys() - {"adjacency"}
 _QUERY = "rotate the signing keys of the vault"
@@ -44,9 +35,8 @@ Each case works in a schema of its own, named airw_exam-…, which is dropped ag
 role needs CREATE on the database, and the database the extension vector."""
 _EXAMPLES = """examples:
   python -m airw.testing.exam postgresql://ada@db.example/scratch
-  python -m airw.testing.exam 'postgresql://ada:$PASSWORD@citus.example/scratch' --sharding rows
   python -m airw.testing.exam own_store.py:open_store --capabilities graph --read-only
-  python -m airw.testing.exam 'postgresql://yugabyte@yb.example:5433/scratch' --dialect yugabyte --only walk
+  python -m airw.testing.exam 'postgresql://ada:$PASSWORD@db.example/scratch' --only walk
 
 The exit code is 0 if no case failed, 1 if one failed, and 2 if nothing could be examined."""
 
@@ -79,8 +69,7 @@ def _examine_file(arguments: argparse.Namespace) -> list[Report]:
 
 def _examine_server(arguments: argparse.Namespace) -> list[Report]:
     refuse_password("the command line", arguments.address)
-    dialect = _DIALECTS[arguments.dialect or "pgvector"]
-    make = partial(PostgresStore, arguments.address, sharding=arguments.sharding or "schema", dialect=dialect)
+    make = partial(PostgresStore, arguments.address)
     return anyio.run(_run, arguments.address, make, arguments.only)
 
 
@@ -101,16 +90,13 @@ class _ExamParser(argparse.ArgumentParser):
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments; options of the other kind of address are an error, not ignored."""
+    """Return the arguments; options that would be ignored are an error."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     if "://" in arguments.address:
-        others, reason = ("capabilities", "read_only"), "a store in FILE.py, not for a server"
-    else:
-        others, reason = ("sharding", "dialect"), "a server, not for a store in FILE.py"
-    for name in others:
-        if getattr(arguments, name):
-            parser.error(f"--{name.replace('_', '-')} is for {reason}")
+        for name in ("capabilities", "read_only"):
+            if getattr(arguments, name):
+                parser.error(f"--{name.replace('_', '-')} is for a store in FILE.py, not for a server")
     return arguments
 
 
@@ -126,10 +112,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes; or FILE.py:FUNCTION, which opens a store",
     )
-    parser.add_argument(
-        "--sharding", choices=("schema", "rows"), help="rows: spread each corpus over all servers; default schema"
-    )
-    parser.add_argument("--dialect", choices=tuple(_DIALECTS), help="the SQL of the index of vectors; default pgvector")
     parser.add_argument("--capabilities", metavar="LIST", help="what the store in FILE.py offers, with commas; or all")
     parser.add_argument("--read-only", action="store_true", help="the store in FILE.py has no method apply")
     parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from airw._base.messages import one_line, short_repr
+from airw._base.messages import one_line
 from airw.errors import StoreCorrupt, StoreError
 from airw.stores.postgres._schema import MARK_OF_COPY, SCHEMA_PREFIX, TABLES, VERSION, quote
-from airw.stores.postgres._strangers import IS_ODD, find_stranger
 
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
@@ -36,36 +35,18 @@ WITHOUT_TIMEOUTS = """SELECT pg_catalog.set_config(name, '0', false) FROM pg_cat
     WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_session_timeout')"""
 """Statement for a session that waits or works for long, whatever timeouts its role has."""
 
-# One statement, as each is a round trip. A trap is what another role has put beside the extension, and what a statement
-# could call instead of PostgreSQL's own.
+# One statement, as each is a round trip.
 _STATE = f"""
 SELECT corpus.oid IS NOT NULL AND NOT {_IS_BLANK} AS exists,
     pg_catalog.has_schema_privilege(corpus.oid, 'USAGE') AS is_usable,
     pg_catalog.obj_description(corpus.oid, 'pg_namespace') AS comment,
     extension.extversion AS version,
     home.nspname::text AS home,
-    EXISTS (SELECT FROM pg_catalog.pg_class
-        WHERE relnamespace = corpus.oid AND relname = 'record' AND relkind = 'p') AS is_partitioned,
     pg_catalog.has_schema_privilege('public', home.oid, 'CREATE') AS is_open,
     (SELECT pg_catalog.array_agg(type.typname::text || ' ' || type.oid::text)
         FROM pg_catalog.pg_type type
         WHERE type.typnamespace = home.oid AND type.typname IN ('vector', 'halfvec')) AS types,
-    (SELECT pg_catalog.min(trap.name) FROM (
-        SELECT proname::text AS name, oid, 'pg_catalog.pg_proc'::pg_catalog.regclass::pg_catalog.oid AS class,
-            proowner AS owner FROM pg_catalog.pg_proc own WHERE pronamespace = home.oid AND EXISTS (
-                SELECT FROM pg_catalog.pg_proc WHERE proname = own.proname
-                    AND pronamespace = 'pg_catalog'::pg_catalog.regnamespace)
-        UNION ALL
-        SELECT oprname::text, oid, 'pg_catalog.pg_operator'::pg_catalog.regclass::pg_catalog.oid, oprowner
-            FROM pg_catalog.pg_operator WHERE oprnamespace = home.oid
-        ) trap
-        WHERE trap.owner NOT IN (home.nspowner, extension.extowner)
-            AND NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE oid = trap.owner AND rolsuper)
-            AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend
-                WHERE classid = trap.class AND objid = trap.oid AND deptype = 'e')
-    ) AS trap,
     pg_catalog.has_schema_privilege('public', public.oid, 'CREATE') AS is_public_open,
-    {IS_ODD} AS is_odd,
     pg_catalog.set_config('search_path',
         pg_catalog.quote_ident($1) || COALESCE(', ' || pg_catalog.quote_ident(home.nspname), '') || ', pg_temp', false)
 FROM (SELECT) one
@@ -87,18 +68,14 @@ class CorpusState:
         version: The format of its tables; `None` if it is not a corpus.
         home: The schema of the extension `vector`; `None` if the database does not have it.
         types: The numbers of the types of the extension.
-        is_partitioned: Whether the rows of its tables are on other servers.
         is_public_open: Whether each role may create functions in the schema `public`.
-        stranger: Something in the schema that could run code of its owner, if there is any.
     """
 
     exists: bool
     version: int | None
     home: str | None
     types: dict[str, int]
-    is_partitioned: bool
     is_public_open: bool
-    stranger: str | None
 
 
 def lock_key(kind: str, schema: str) -> int:
@@ -123,7 +100,7 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
     """Return what the database has of a corpus, and set the `search_path` of this connection.
 
     Raises:
-        StoreError: If the server or its extension is too old, or a stranger's function could be called.
+        StoreError: If the server or its extension is too old, or any role could add functions to it.
     """
     major = connection.get_server_version().major
     if major < _OLDEST_SERVER:
@@ -143,9 +120,7 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
         int(number[1]) if number else None,
         row["home"],
         {name: int(oid) for name, oid in types.items()},
-        row["is_partitioned"],
         bool(row["is_public_open"]),
-        await find_stranger(connection, schema) if row["is_odd"] else None,
     )
 
 
@@ -164,12 +139,6 @@ def _check_extension(row: Any, place: str) -> None:
             f"{place}: any role may create functions in the schema {home} of the extension vector, which would be "
             f"called; its owner should run: REVOKE CREATE ON SCHEMA {home} FROM PUBLIC"
         )
-    if row["trap"] is not None:
-        raise StoreError(
-            f"{place}: the schema {home} of the extension vector has a function {short_repr(row['trap'])}, which would "
-            "be called instead of PostgreSQL's own; drop it, or move the extension: "
-            "ALTER EXTENSION vector SET SCHEMA …"
-        )
 
 
 def check_format(state: CorpusState, place: str) -> None:
@@ -186,19 +155,6 @@ def check_format(state: CorpusState, place: str) -> None:
         raise StoreCorrupt(f"{place} is from a newer version of airw (format {state.version}); update airw")
     if state.home is None:
         raise StoreCorrupt(f"{place} has lost the extension vector; restore a copy")
-
-
-def check_contents(state: CorpusState, place: str) -> None:
-    """Check that reading and writing a corpus runs no code of the role that owns its schema.
-
-    Raises:
-        StoreError: If there is anything but tables, as this library makes them.
-    """
-    if state.stranger is not None:
-        raise StoreError(
-            f"{place} could run code of its owner with the rights of this role: {one_line(state.stranger)}; its owner "
-            "should drop what airw has not made"
-        )
 
 
 async def create_extension(connection: "Session", state: CorpusState, place: str) -> None:

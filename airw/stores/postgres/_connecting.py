@@ -32,6 +32,10 @@ _SETTINGS = {
     # A statement that was planned while its table was small would read all of the large one.
     "enable_seqscan": "off",
     "jit": "off",  # compiling a statement takes longer than all but the longest run
+    # How the index of vectors is searched.
+    "hnsw.ef_search": "200",
+    "hnsw.iterative_scan": "relaxed_order",
+    "hnsw.scan_mem_multiplier": "4",
 }
 _KEPT_STATEMENTS = 200  # that a connection keeps prepared; all of a store are fewer
 
@@ -54,15 +58,11 @@ def check_server_address(parameter: str, dsn: object) -> str:
     return address
 
 
-def connect_options(dsn: str, *, is_replica: bool = False) -> dict[str, Any]:
+def connect_options(dsn: str) -> dict[str, Any]:
     """Return the arguments of `asyncpg.connect` for an address.
 
     The server's certificate is verified, also its name, unless its host is this machine, or the address has another
     `sslmode`. Of several hosts, the one that is the primary server at that time is taken.
-
-    Args:
-        dsn: The address.
-        is_replica: Take any of several hosts.
 
     Raises:
         ArgumentError: If a part of the address is not known.
@@ -86,7 +86,7 @@ def connect_options(dsn: str, *, is_replica: bool = False) -> dict[str, Any]:
         options["server_settings"]["application_name"] = parameters["application_name"]
     wanted = parameters.get("target_session_attrs")
     if wanted is not None or len(hosts) > 1:
-        options["target_session_attrs"] = wanted or ("any" if is_replica else "primary")
+        options["target_session_attrs"] = wanted or "primary"
     return options
 
 

@@ -1,8 +1,7 @@
 """The connections of one store to the schema of its corpus."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -12,7 +11,6 @@ from airw.errors import CorpusNotFound, StoreBusy, StoreError
 from airw.stores.postgres._catalog import (
     CorpusState,
     begin_locked,
-    check_contents,
     check_format,
     create_extension,
     create_schema,
@@ -24,9 +22,7 @@ from airw.stores.postgres._catalog import (
 from airw.stores.postgres._connecting import connect_options
 from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_outdated_plan, translate_errors
 from airw.stores.postgres._pool import ConnectionPool, close, connect, finish
-from airw.stores.postgres._replicas import Replicas
 from airw.stores.postgres._schema import quote, schema_of
-from airw.stores.postgres._sharding import hold_readers
 from airw.stores.postgres.addresses import hide_password
 
 if TYPE_CHECKING:
@@ -36,7 +32,6 @@ R = TypeVar("R")
 
 _RESTART_WITHIN = 5.0  # seconds that a read waits for a server that has restarted
 _RETRY_EVERY = 0.1  # seconds
-_REPLICA_WITHIN = 2.0  # seconds in which a standby must take a connection
 _UNLOCK_WITHIN = 2.0  # seconds
 
 
@@ -50,31 +45,17 @@ class Database:
         dsn: The address of the database.
         corpus: The name of the corpus.
         max_connections: The number of connections.
-        replicas: The addresses of standby servers.
-        max_lag: The seconds that a standby may be behind.
-        settings: Settings of each session.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        corpus: str,
-        *,
-        max_connections: int = 10,
-        replicas: Sequence[str] = (),
-        max_lag: float = 10.0,
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
-        self._dsn, self._most, self._settings = dsn, max_connections, dict(settings or {})
-        self._replica_dsns, self._max_lag = tuple(replicas), max_lag
-        self._replicas: Replicas | None = None
+    def __init__(self, dsn: str, corpus: str, *, max_connections: int = 10) -> None:
+        self._dsn, self._most = dsn, max_connections
         self.address = hide_password(dsn)
         self.schema = schema_of(corpus)
         self.place = f"corpus {short_repr(corpus)} on {one_line(self.address)}"
         self._closed = f"{self.place} is closed; open it again"
         self._pool: ConnectionPool | None = None
-        self._is_closed = self._is_partitioned = False
-        self._locks = self._lost_locks = 0  # blocks of `lock_builder`, and those that have lost their lock
+        self._is_closed = False
+        self._lost_locks = 0  # blocks of `lock_builder` that have lost their lock
 
     @property
     def is_open(self) -> bool:
@@ -100,35 +81,22 @@ class Database:
                 if not state.exists:
                     state = await self._create(connection, state, prepare, create=create)
                 check_format(state, self.place)
-                check_contents(state, self.place)
                 await _register(connection, state)
-            self._prepare_pools(connection, state)
-            if self._replicas is not None:
-                await self._replicas.note_position(connection)
+            self._pool, self._is_closed = self._make_pool(connection, state), False
         except BaseException:
             connection.terminate()
             raise
 
-    def _prepare_pools(self, connection: "Session", state: CorpusState) -> None:
-        """Make the pool of the primary, with its first connection, and those of the replicas."""
+    def _make_pool(self, connection: "Session", state: CorpusState) -> ConnectionPool:
+        """Return the pool of connections, with its first one."""
 
         async def prepare(connection: "Session") -> None:
             await _register(connection, state)
 
         path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
-        pool = self._make_pool(self._dsn, path, prepare)
-        if self._replica_dsns:
-            make_pools = [partial(self._make_pool, dsn, path, prepare, is_replica=True) for dsn in self._replica_dsns]
-            self._replicas = Replicas(pool, make_pools, self._max_lag)
+        pool = ConnectionPool(one_line(self.address), self._options(path), self._most, prepare)
         pool.adopt(connection)
-        self._pool, self._is_closed, self._is_partitioned = pool, False, state.is_partitioned
-
-    def _make_pool(
-        self, dsn: str, path: str, prepare: "Callable[[Session], Awaitable[None]]", *, is_replica: bool = False
-    ) -> ConnectionPool:
-        options = self._options(dsn, path, is_replica=is_replica)
-        within = _REPLICA_WITHIN if is_replica else None
-        return ConnectionPool(one_line(hide_password(dsn)), options, self._most, prepare, connect_within=within)
+        return pool
 
     async def _create(
         self,
@@ -147,39 +115,26 @@ class Database:
         await create_schema(connection, self.schema, self.place, prepare)
         return await read_state(connection, self.schema, self.place)
 
-    def _options(self, dsn: str, path: str, *, is_replica: bool = False) -> dict[str, Any]:
-        options = connect_options(dsn, is_replica=is_replica)
-        options["server_settings"] = {**options["server_settings"], **self._settings, "search_path": path}
+    def _options(self, path: str) -> dict[str, Any]:
+        options = connect_options(self._dsn)
+        options["server_settings"]["search_path"] = path
         return options
 
     async def _connect(self) -> "Session":
         """Return a connection outside the pool."""
-        return await connect(one_line(self.address), self._options(self._dsn, f"{quote(self.schema)}, pg_temp"))
+        return await connect(one_line(self.address), self._options(f"{quote(self.schema)}, pg_temp"))
 
-    async def read(self, work: "Callable[[Session], Awaitable[R]]", *, latest: bool = False) -> R:
+    async def read(self, work: "Callable[[Session], Awaitable[R]]") -> R:
         """Return `work(connection)`, which only reads.
 
         If the connection is lost, it is called once more. So it must not change anything before its last statement.
-
-        Args:
-            work: The function. It makes one statement if it can, as each is a round trip.
-            latest: Ask the primary server, which has the changes of all writers.
+        It makes one statement if it can, as each is a round trip.
 
         Raises:
             StoreBusy: If all connections are busy for too long.
             StoreError: If the store is closed, or the server fails.
         """
-        self._get_pool()
-        if self._replicas is None or latest or self._locks:
-            return await self._call(work, lambda: True)
-
-        async def read_from(pool: ConnectionPool | None) -> R:
-            if pool is None:
-                return await self._call(work, lambda: True)
-            with translate_errors(self.place):
-                return await pool.run(work)
-
-        return await self._replicas.run(read_from)
+        return await self._call(work, lambda: True)
 
     async def _call(self, call: "Callable[[Session], Awaitable[R]]", may_repeat: Callable[[], bool]) -> R:
         """Return `call(connection)`; if the connection was lost and it may, call once more.
@@ -226,13 +181,8 @@ class Database:
             await connection.execute(begin)
             has_begun = True
             result = await work(connection)
-            if self._is_partitioned:
-                await hold_readers(connection)
             is_committing = True
             await connection.execute("COMMIT")
-            if self._replicas is not None:
-                is_committing = False
-                await self._replicas.note_position(connection)
             return result
 
         try:
@@ -273,11 +223,7 @@ class Database:
                 waited = f" after {timeout:g} seconds" if timeout else ""
                 raise StoreBusy(f"another builder still holds {self.place}{waited}; wait for it to finish")
             connection.add_termination_listener(note_loss)
-            self._locks += 1
-            try:
-                yield
-            finally:
-                self._locks -= 1
+            yield
         finally:
             if is_lost:
                 self._lost_locks -= 1
@@ -297,8 +243,7 @@ class Database:
         connection = await self._connect()
         try:
             with translate_errors(self.place):
-                state = await read_state(connection, self.schema, self.place)
-                check_contents(state, self.place)
+                await read_state(connection, self.schema, self.place)
                 return await work(connection)
         finally:
             await close(connection)
@@ -314,7 +259,6 @@ class Database:
         try:
             with translate_errors(self.place):
                 state = await read_state(connection, self.schema, self.place)
-                check_contents(state, self.place)
                 await _register(connection, state)
                 yield connection
         finally:
@@ -361,18 +305,12 @@ class Database:
             self.abandon()
             return
         self._is_closed = True
-        try:
-            if self._replicas is not None:
-                await self._replicas.aclose()
-        finally:
-            if self._pool is not None:
-                await self._pool.aclose()
+        if self._pool is not None:
+            await self._pool.aclose()
 
     def abandon(self) -> bool:
         """End the connections without an event loop; return whether any was open."""
         self._is_closed = True
-        if self._replicas is not None:
-            self._replicas.abandon()
         return self._pool is not None and self._pool.abandon()
 
     def _get_pool(self) -> ConnectionPool:

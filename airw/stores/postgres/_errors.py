@@ -25,7 +25,7 @@ _DAMAGED = ("XX001", "XX002")
 _NO_DATABASE = "3D000"
 _UNLIKE = ("22000", "different vector dimensions")  # the state and text of pgvector for vectors of several widths
 _STARTING = "57P03"  # or stopping
-_ENDED = ("57P01", "57P02", "57P05", "08", "HV")  # by an administrator, a crash, a timeout, the network, a node
+_ENDED = ("57P01", "57P02", "57P05", "08")  # by an administrator, a crash, a timeout, the network
 _CANCELLED_BY_REPLAY = "40001"  # on a standby, rows that a query still reads are removed
 _CHANGED_PLAN = "0A000"  # a prepared statement does not fit the tables any more
 
@@ -147,7 +147,7 @@ def _state_of(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether an error says that a connection, or one behind it, is of no more use."""
+    """Return whether an error says that a connection is of no more use."""
     state = _state_of(error)
     if state:
         return state == _STARTING or state.startswith(_ENDED)

@@ -35,7 +35,6 @@ class ConnectionPool:
         most: The number of connections.
         prepare: What is called with each new connection.
         wait: The seconds that a call waits for a connection.
-        connect_within: The seconds in which the server must answer a new connection.
 
     Attributes:
         is_closed: Whether it was closed. A closed pool never opens again.
@@ -49,10 +48,8 @@ class ConnectionPool:
         prepare: "Callable[[Session], Awaitable[None]]",
         *,
         wait: float = _WAIT,
-        connect_within: float | None = None,
     ) -> None:
         self._server, self._options, self._most, self._prepare, self._wait = server, options, most, prepare, wait
-        self._connect_within = connect_within
         self._loop = asyncio.get_running_loop()
         self._turns = asyncio.Semaphore(most)
         self._idle: list[Session] = []
@@ -73,9 +70,7 @@ class ConnectionPool:
         except RuntimeError:  # a loop of trio
             return True
 
-    async def run(
-        self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False, is_urgent: bool = False
-    ) -> R:
+    async def run(self, work: "Callable[[Session], Awaitable[R]]", *, fresh: bool = False) -> R:
         """Return `work(connection)`.
 
         If it fails or is cancelled, its statement is cancelled on the server and its transaction rolled back.
@@ -83,15 +78,13 @@ class ConnectionPool:
         Args:
             work: The function.
             fresh: Make a new connection.
-            is_urgent: Never wait for a connection: make one more if all are busy.
 
         Raises:
             StoreBusy: If all connections are busy for too long.
             ConnectionLost: If the pool is closed, also if it was closed while the call waited.
             StoreError: If no connection can be made.
         """
-        if not is_urgent:
-            await self._take_turn()
+        await self._take_turn()
         try:
             self._check_open()
             connection = self._take_idle()
@@ -111,8 +104,7 @@ class ConnectionPool:
                 self._keep(connection)
             return result
         finally:
-            if not is_urgent:
-                self._turns.release()
+            self._turns.release()
 
     async def _take_turn(self) -> None:
         if not self._turns.locked():
@@ -138,7 +130,7 @@ class ConnectionPool:
         return None
 
     async def _connect(self) -> "Session":
-        connection = await connect(self._server, self._options, self._connect_within)
+        connection = await connect(self._server, self._options)
         try:
             await self._prepare(connection)
             self._check_open()
@@ -195,7 +187,7 @@ async def _settle(connection: "Session", error: BaseException) -> None:
                 await _await_stop(connection)
             if not connection.is_closed() and connection.is_in_transaction():
                 await connection.execute("ROLLBACK")
-            # After a fatal error, the server ends the connection. Another may be about a server behind this one.
+            # Only after a fatal error, the server ends the connection.
             has_answered = isinstance(error, PostgresError) and error.severity_en not in _LAST
             is_usable = has_answered or not is_lost(error)
     finally:
@@ -235,7 +227,7 @@ async def finish(work: Coroutine[Any, Any, None]) -> None:
         raise cancelled
 
 
-async def connect(server: str, options: Mapping[str, Any], within: float | None = None) -> "Session":
+async def connect(server: str, options: Mapping[str, Any]) -> "Session":
     """Return a new connection.
 
     Raises:
@@ -247,9 +239,7 @@ async def connect(server: str, options: Mapping[str, Any], within: float | None 
     from airw.stores.postgres._session import Session
 
     with translate_connect_errors(server, options.get("password")):
-        connection: Session = await asyncpg.connect(
-            **options, connection_class=Session, timeout=within or _CONNECT_WITHIN
-        )
+        connection: Session = await asyncpg.connect(**options, connection_class=Session, timeout=_CONNECT_WITHIN)
     connection.notice_lost_server()
     return connection
 

@@ -15,7 +15,6 @@ import numpy as np
 from airw.errors import StoreBusy
 from airw.stores.postgres._catalog import WITHOUT_TIMEOUTS, begin_locked, lock_key
 from airw.stores.postgres._schema import quote
-from airw.stores.postgres.dialect import PostgresDialect
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
 # The width of the stored vectors; in the order of the primary key, as that skips removed rows.
 WIDTH = "(SELECT vector_dims(value) FROM embedding ORDER BY artifact_id, number LIMIT 1)"
 _PREFIX = "embedding_near_"
+_EXACT_ROWS = 50_000  # records up to which all vectors are compared, and there is no index
+_MAX_WIDTH = 4_000  # numbers in the widest vectors that the index takes
+_BUILD_MEMORY = "2GB"  # of the server, to make the index
+# Half precision takes half the space, and is as good for finding candidates.
+_CREATE = (
+    "CREATE INDEX CONCURRENTLY {name} ON embedding USING hnsw"
+    " ((value::halfvec({width})) halfvec_ip_ops) WITH (m = 16, ef_construction = 200)"
+)
 _SAMPLE = 256  # records that are looked at to estimate how many match a filter
 _FRACTIONS = np.random.default_rng(0).random(_SAMPLE)  # the same for each query, so that their pages stay in memory
 # An index looks at more records the fewer match, and comparing all that match takes longer the more do. Both take the
@@ -66,19 +73,15 @@ class KnownIndex:
     """What a store knows of the index of its corpus; each answer to a search tells it anew.
 
     So no search asks before. A search that relied on an index that is gone is slow, but right.
-
-    Args:
-        dialect: The SQL of the index.
     """
 
-    def __init__(self, dialect: PostgresDialect) -> None:
-        self.dialect = dialect
+    def __init__(self) -> None:
         self.crowding = 2.0  # records of one artifact among the nearest
         self._seen: dict[int, _Seen] = {}
 
     def knows(self, width: int) -> bool:
         """Return whether it is known if vectors of this width have an index."""
-        return width in self._seen or self.dialect.explain_exact(width) is not None
+        return width in self._seen or width > _MAX_WIDTH
 
     def has_index(self, width: int) -> bool:
         """Return whether there was an index at the last answer."""
@@ -86,16 +89,16 @@ class KnownIndex:
 
     def state_sql(self, width: int) -> str:
         """Return the columns of which `note` takes note."""
-        if self.dialect.explain_exact(width) is not None:
+        if width > _MAX_WIDTH:
             return f"{WIDTH} AS width"
-        name = index_name(self.dialect, width)
+        name = _index_name(width)
         return f"""{WIDTH} AS width, (SELECT coalesce(sum(records), 0)::bigint FROM text_run) AS records,
             (SELECT last_value FROM record_number) AS last,
             coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{name}')), false) AS has_index"""
 
     def note(self, row: Mapping[str, Any], width: int) -> None:
         """Take note of an answer."""
-        if self.dialect.explain_exact(width) is None:
+        if width <= _MAX_WIDTH:
             self._seen[width] = _Seen(row["has_index"], row["records"], row["last"])
 
     def sample(self, width: int) -> tuple[list[int], int]:
@@ -104,21 +107,18 @@ class KnownIndex:
         least = max(_RARE, min((_EQUAL / max(1, seen.records)) ** 0.5, 1.0)) * _SAMPLE
         return (_FRACTIONS * seen.last).astype(np.int64).tolist(), int(np.ceil(least))
 
-    def distance(self, value: str, query: str, width: int) -> str:
-        """Return the SQL of the distance that the index knows."""
-        return self.dialect.distance.format(value=value, query=query, element=self.dialect.element, width=width)
+
+def distance_sql(value: str, query: str, width: int) -> str:
+    """Return the SQL of the distance, exactly as the index knows it."""
+    return f"({value}::halfvec({width})) <#> {query}::halfvec({width})"
 
 
-def index_name(dialect: PostgresDialect, width: int) -> str:
+def _index_name(width: int) -> str:
     """Return the name of the index of vectors of this width.
 
     An index that is created with other SQL has another name.
     """
-    return f"{_PREFIX}{width}_{zlib.crc32(_create_sql(dialect, width, '').encode()):08x}"
-
-
-def _create_sql(dialect: PostgresDialect, width: int, name: str) -> str:
-    return (dialect.index or "").format(name=name, element=dialect.element, width=width)
+    return f"{_PREFIX}{width}_{zlib.crc32(_CREATE.format(name='', width=width).encode()):08x}"
 
 
 async def drop_indexes(c: "Connection") -> None:
@@ -132,14 +132,13 @@ async def drop_indexes(c: "Connection") -> None:
         await c.execute(f"DROP INDEX {quote(row['name'])}")
 
 
-async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
+async def refresh_index(c: "Connection") -> None:
     """Create the index if the corpus has grown enough, and drop what is of no use.
 
     The server also counts the rows of tables that have grown much, for its plans. Others read and write meanwhile.
 
     Args:
         c: A connection of its own, which is in no transaction.
-        dialect: The SQL of the index.
 
     Raises:
         StoreBusy: If another transaction is open for too long, for whose end an index must wait.
@@ -151,7 +150,7 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
     while True:
         width = await c.fetchval(f"SELECT {WIDTH}")
         try:
-            await _bring_up_to_date(c, dialect)
+            await _bring_up_to_date(c)
         except Exception as error:
             if not getattr(error, "sqlstate", None):
                 raise
@@ -168,41 +167,29 @@ async def refresh_index(c: "Connection", dialect: PostgresDialect) -> None:
         return
 
 
-async def _bring_up_to_date(c: "Connection", dialect: PostgresDialect) -> None:
+async def _bring_up_to_date(c: "Connection") -> None:
     state = await c.fetchrow(
         f"""SELECT {WIDTH} AS width, coalesce((SELECT sum(records)::bigint FROM text_run), 0) AS records,
-        (SELECT relkind = 'r' FROM pg_class WHERE oid = to_regclass('embedding')) AS is_plain,
         (SELECT reltuples FROM pg_class WHERE oid = to_regclass('record')) AS counted"""
     )
-    if state["is_plain"] and state["records"] > max(_MIN_ANALYZED, 2 * (state["counted"] or 0)):
+    if state["records"] > max(_MIN_ANALYZED, 2 * (state["counted"] or 0)):
         # The server would do so in a minute. Until then, its plans would be for the former size.
         tables = await c.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
         await c.execute(f"ANALYZE (SKIP_LOCKED) {', '.join(quote(row['name']) for row in tables)}")
-    if dialect.index is None:
-        return
     width, indexes = state["width"], await c.fetch(_INDEXES)
-    name = None
-    if width is not None and state["is_plain"] and dialect.explain_exact(width) is None:
-        name = index_name(dialect, width)
+    name = None if width is None or width > _MAX_WIDTH else _index_name(width)
     has_index = any(row["name"] == name and row["is_valid"] for row in indexes)
     # An index is kept until the corpus has halved, so that it does not come and go.
-    is_wanted = name is not None and state["records"] > (dialect.exact_rows // 2 if has_index else dialect.exact_rows)
+    is_wanted = name is not None and state["records"] > (_EXACT_ROWS // 2 if has_index else _EXACT_ROWS)
     for row in indexes:
         if not (is_wanted and has_index and row["name"] == name):
             await _drop_beside_others(c, row["name"])
     if is_wanted and not has_index:
-        for setting, value in dialect.build_settings.items():
-            await c.fetchval("SELECT set_config($1, $2, false)", setting, value)
-        await _create(c, _create_sql(dialect, width, quote(str(name))))
-
-
-async def _create(c: "Connection", statement: str) -> None:
-    """Create an index, and wait for other transactions only so long."""
-    if " CONCURRENTLY " in statement:
+        await c.fetchval("SELECT set_config('maintenance_work_mem', $1, false)", _BUILD_MEMORY)
         await _await_older(c)
-    # Those that began meanwhile are waited for longer, as the index is nearly complete by then.
-    await _limit_waits(c, _END_WITHIN)
-    await c.execute(statement)
+        # Those that began meanwhile are waited for longer, as the index is nearly complete by then.
+        await _limit_waits(c, _END_WITHIN)
+        await c.execute(_CREATE.format(name=quote(str(name)), width=width))
 
 
 async def _drop_beside_others(c: "Connection", name: str) -> None:
@@ -235,20 +222,18 @@ async def _await_older(c: "Connection") -> None:
         await anyio.sleep(_LOOK_EVERY)
 
 
-async def describe_index(c: "Connection", dialect: PostgresDialect) -> str:
+async def describe_index(c: "Connection") -> str:
     """Return in one line how vectors are searched, and why."""
     width = await c.fetchval(f"SELECT {WIDTH}")
     if width is None:
         return "there are no vectors"
-    reason = dialect.explain_exact(width)
-    if reason is not None:
-        return reason
-    known = KnownIndex(dialect)
-    state = await c.fetchrow(f"SELECT {known.state_sql(width)}")
+    if width > _MAX_WIDTH:
+        return f"vectors of {width} numbers are wider than the {_MAX_WIDTH} of an index, so all are compared"
+    state = await c.fetchrow(f"SELECT {KnownIndex().state_sql(width)}")
     if state["has_index"]:
-        return f"an index of {dialect.element} finds the nearest of {state['records']} vectors"
-    if state["records"] <= dialect.exact_rows:
-        return f"all {state['records']} vectors are compared; an index is made above {dialect.exact_rows}"
+        return f"an index finds the nearest of {state['records']} vectors"
+    if state["records"] <= _EXACT_ROWS:
+        return f"all {state['records']} vectors are compared; an index is made above {_EXACT_ROWS}"
     return (
         f"all {state['records']} vectors are compared, as there is no index yet; "
         "the end of a block of `writing` makes one"

@@ -21,7 +21,7 @@ from airw.stores._stored_values import check_types
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
 from airw.stores.postgres._texts import keep_storable
 from airw.stores.postgres._vector_codec import decode_vectors, encode_queries, encode_vectors
-from airw.stores.postgres._vector_index import WIDTH, KnownIndex, drop_indexes
+from airw.stores.postgres._vector_index import WIDTH, KnownIndex, distance_sql, drop_indexes
 from airw.values import ArtifactChange, Ranking
 from airw.values.filters import Filter
 
@@ -175,7 +175,7 @@ async def _ask_index(
     asked = _add_queries(parameters, unit_rows(queries, count=len(queries)), [0.0] * len(queries))
     wide = f"known.width = {parameters.add(width, 'integer')}"
     scope = _Scope.of(wanted, parameters)
-    distance = known.distance("v.value", "query.aim", width)
+    distance = distance_sql("v.value", "query.aim", width)
     near = f"""SELECT {_COLUMNS} FROM (
         SELECT v.*, 0.0::float8 AS distance FROM embedding v
         WHERE {wide} AND known.is_common AND {scope.near} ORDER BY {distance} LIMIT {depth}) v"""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import anyio
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count, check_limit, check_number, check_strings
+from airw._base.checks import check_count, check_limit
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw.errors import StoreError
@@ -34,9 +34,7 @@ from airw.protocols import (
 from airw.stores.postgres import _copying, _links, _records, _runs, _settings, _steps, _vectors, _words, _writing
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
-from airw.stores.postgres._sharding import Sharding, check_sharding, distribute_tables
 from airw.stores.postgres._vector_index import KnownIndex, describe_index, refresh_index
-from airw.stores.postgres.dialect import PostgresDialect
 from airw.values import (
     ArtifactChange,
     Direction,
@@ -88,12 +86,8 @@ class PostgresStore(
     returned is saved as the server's `synchronous_commit` says. A builder that loses its connection loses its lock; its
     next write raises `StoreError`.
 
-    Reads go to one of the `replicas`: servers that stream the changes of the primary. It is used while it has all
-    changes that are older than `max_lag`, all that this store has written, and all that was saved when the store was
-    opened. If it is gone, hangs or is too far behind, the primary takes its reads after a few seconds, without an
-    error. Then another is read as soon as it has all that was read before, so no read sees an older state than one
-    before it. Each store begins with another of them.
-    Inside `writing`, all reads go to the primary.
+    The address of a standby server, which streams the changes of another one, opens a corpus for reading. A write then
+    raises `StoreError`.
 
     Sessions keep statements prepared, and settings. So connect to the server itself, or through a pooler that keeps
     sessions; PgBouncer's transaction mode does not.
@@ -107,14 +101,9 @@ class PostgresStore(
             are verified, unless its host is this machine or `sslmode` asks for less.
         corpus: The name of the corpus, of at most 58 bytes and without case. If the database does not have it, entering
             the store creates it, and the extension if the role may.
-        replicas: The addresses of standby servers.
-        max_lag: The seconds that a standby may be behind.
-        max_connections: The number of connections to each server.
+        max_connections: The number of connections to the server.
         language: The language of the texts in a new corpus: `"en"`, or `None` for words as they are. A corpus that
             exists keeps its own; `set_language` changes it.
-        sharding: How a new corpus is spread over the servers of a cluster: `"schema"` keeps it on one of them, `"rows"`
-            on all.
-        dialect: The approximate index of vectors, for servers that name it otherwise; the default is pgvector's.
 
     Raises:
         ArgumentError: If an argument cannot be used, or a part of an address is not known.
@@ -135,29 +124,15 @@ class PostgresStore(
         dsn: str,
         corpus: str,
         *,
-        replicas: Sequence[str] = (),
-        max_lag: float = 10.0,
         max_connections: int = 10,
         language: Language | None = "en",
-        sharding: Sharding = "schema",
-        dialect: PostgresDialect | None = None,
     ) -> None:
         check_server_address("dsn", dsn)
-        for replica in check_strings("replicas", replicas):
-            check_server_address("replicas", replica)
         self._unsettled = 0  # records written since the tables were settled
         self._is_partial = False  # whether a part of a run was written in the present block of writing
-        self._near = KnownIndex(PostgresDialect() if dialect is None else dialect)
-        self._database = Database(
-            dsn,
-            corpus,
-            settings=self._near.dialect.settings,
-            max_connections=check_count("max_connections", max_connections, least=1),
-            replicas=replicas,
-            max_lag=check_number("max_lag", max_lag, least=0.01),
-        )
+        self._near = KnownIndex()
+        self._database = Database(dsn, corpus, max_connections=check_count("max_connections", max_connections, least=1))
         self._language = _words.KnownLanguage(check_language(language))
-        self._sharding: Sharding = check_sharding(sharding)
         self._max_fan_in = LruCache[LinkFilter, tuple[str | None, int]](32)
 
     @classmethod
@@ -167,12 +142,8 @@ class PostgresStore(
         corpus: str,
         *,
         create: bool = False,
-        replicas: Sequence[str] = (),
-        max_lag: float = 10.0,
         max_connections: int = 10,
         language: Language | None = "en",
-        sharding: Sharding = "schema",
-        dialect: PostgresDialect | None = None,
     ) -> Self:
         """Open the store of an existing corpus; close it with `aclose`.
 
@@ -182,16 +153,7 @@ class PostgresStore(
             StoreCorrupt: If the schema is not a corpus, or is from a newer version.
             StoreError: If the server cannot be reached or used, or the event loop is not asyncio.
         """
-        store = cls(
-            dsn,
-            corpus,
-            replicas=replicas,
-            max_lag=max_lag,
-            max_connections=max_connections,
-            language=language,
-            sharding=sharding,
-            dialect=dialect,
-        )
+        store = cls(dsn, corpus, max_connections=max_connections, language=language)
         await store._open(create=create)
         return store
 
@@ -300,8 +262,6 @@ class PostgresStore(
 
     async def _prepare_tables(self, connection: "Connection") -> None:
         await _words.create_state(connection, self._language.value)
-        if self._sharding == "rows":
-            await distribute_tables(connection)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -409,7 +369,7 @@ class PostgresStore(
 
     async def _refresh_index(self) -> None:
         try:
-            await self._database.maintain(lambda c: refresh_index(c, self._near.dialect))
+            await self._database.maintain(refresh_index)
         except StoreError as error:
             message = f"searches are slower than they could be, because the vector index cannot be made ({error})"
             warnings.warn(message, RuntimeWarning, stacklevel=4)
@@ -422,7 +382,7 @@ class PostgresStore(
         Raises:
             StoreError: If the store is closed, or the server fails.
         """
-        return await self._database.read(lambda c: describe_index(c, self._near.dialect))
+        return await self._database.read(describe_index)
 
     @override
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
@@ -430,8 +390,7 @@ class PostgresStore(
 
     @override
     async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        # Others have written what a run is made of.
-        return await self._database.read(lambda c: _runs.read_run(c, run, parts), latest=True)
+        return await self._database.read(lambda c: _runs.read_run(c, run, parts))
 
     @override
     async def apply_part(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airw.stores import MemoryStore, PostgresDialect
+from airw.stores import MemoryStore
 from airw.stores.postgres import _vectors
 from airw.values.filters import parse_filter
 from tests.support.postgres import fresh_store
@@ -11,11 +11,16 @@ from tests.support.vector_corpora import fill, near_topics, search
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 
+@pytest.fixture(autouse=True)
+def _small_indexes(monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._vector_index._EXACT_ROWS", 1_000)
+
+
 async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monkeypatch):
     # The same choices as in a corpus that is six times larger.
     monkeypatch.setattr("airw.stores.postgres._vector_index._EQUAL", 100)
     vectors, queries = near_topics(3_000, 20), near_topics(1, 21)
-    async with fresh_store(dialect=PostgresDialect(exact_rows=1_000)) as store:
+    async with fresh_store() as store:
         await fill(store, vectors)
         await search(store, queries, filter=parse_filter({"n": 1}))
         statements = []
@@ -49,7 +54,7 @@ async def test_an_index_finds_nearly_all_that_match_a_filter(monkeypatch):
     by_index, is_enough = [], _vectors._is_enough
     monkeypatch.setattr(_vectors, "_is_enough", lambda *given: by_index.append(given[-1][1]) or is_enough(*given))
     vectors, queries = near_topics(8_000, 22), near_topics(25, 23)
-    async with fresh_store(dialect=PostgresDialect(exact_rows=1_000)) as store, MemoryStore() as exact:
+    async with fresh_store() as store, MemoryStore() as exact:
         for each in (store, exact):
             await fill(each, vectors)
         for options in (

@@ -12,32 +12,7 @@ from tests.support.postgres import PostgresServer, drop_corpus, fresh_name
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
-# Whoever is a superuser when this is called makes the owner of the corpus one, too.
-TAKE_OVER = """
-CREATE FUNCTION {schema}.take(value anyelement) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-        ALTER ROLE ada SUPERUSER;
-    END IF;
-    RETURN true;
-END $$"""
 DOCUMENT = Path(__file__).parents[3] / "docs" / "postgres.md"
-TRICKS = {
-    "view": "ALTER TABLE {s}.setting RENAME TO old; CREATE VIEW {s}.setting AS SELECT * FROM {s}.old WHERE take(kind)",
-    "policy": "CREATE POLICY mine ON {s}.record USING (take(id)); ALTER TABLE {s}.record ENABLE ROW LEVEL SECURITY",
-    "index": "CREATE INDEX mine ON {s}.record (take(id))",
-    "condition": "CREATE INDEX mine ON {s}.record (id) WHERE take(id)",
-    "default": "ALTER TABLE {s}.name ALTER key SET DEFAULT take(1)::text",
-    "check": "ALTER TABLE {s}.name ADD CHECK (take(key))",
-    "built-in check": "ALTER TABLE {s}.name ADD CHECK (pg_sleep(0) IS NOT NULL)",
-    "rule": "CREATE RULE mine AS ON INSERT TO {s}.name DO ALSO SELECT take(1)",
-    "trigger": "CREATE FUNCTION put() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM take(1); RETURN NEW; END';"
-    "CREATE TRIGGER mine BEFORE INSERT ON {s}.name FOR EACH ROW EXECUTE FUNCTION put()",
-    "child": "CREATE TABLE {s}_apart.child (CHECK (take(key))) INHERITS ({s}.name)",
-    "domain": "CREATE DOMAIN {s}_apart.short AS text CHECK (take(value));"
-    "ALTER TABLE {s}.artifact ALTER source TYPE {s}_apart.short",
-    "operator": "CREATE OPERATOR {s}.= (LEFTARG = text, RIGHTARG = json, FUNCTION = json_same)",
-}
 
 
 @pytest.fixture(scope="module")
@@ -69,44 +44,6 @@ def change(id):
     """An artifact of one record."""
     record = Record(Record.make_id(id, "document", 0), id, "document", 0, "sign the keys")
     return ArtifactChange(LedgerEntry(id, "v1", "e", "s"), [record], np.eye(1, 8, dtype=np.float32))
-
-
-@pytest.mark.parametrize("trick", TRICKS)
-async def test_code_of_the_owner_is_refused(server, ada, trick):
-    name = fresh_name()
-    schema = f"airw_{name}"
-    async with PostgresStore(ada, name) as store:
-        await store.apply([change("a")])
-    code = TAKE_OVER.format(schema=f"{schema}_apart")
-    same = f"CREATE FUNCTION {schema}_apart.json_same(text, json) RETURNS boolean LANGUAGE sql AS 'SELECT true'"
-    path = f"SET search_path = {schema}_apart, public"
-    await run_as(ada, f"CREATE SCHEMA {schema}_apart", code, same, f"{path}; {TRICKS[trick].format(s=schema)}")
-    try:
-        with pytest.raises(StoreError, match="could run code of its owner with the rights of this role"):
-            await PostgresStore.open(server.dsn(), name)
-        assert await server.fetch("SELECT FROM pg_roles WHERE rolname = 'ada' AND NOT rolsuper")
-    finally:
-        await PostgresStore.remove(server.dsn(), name)
-        await server.execute(f"DROP SCHEMA {schema}_apart CASCADE")
-
-
-async def test_what_belongs_to_the_corpus_or_an_extension_is_allowed(server, ada):
-    name = fresh_name()
-    schema = f"airw_{name}"
-    try:
-        async with PostgresStore(ada, name) as store:
-            await store.apply([change("a")])
-        await server.execute(
-            f"CREATE INDEX ON {schema}.embedding USING hnsw ((value::halfvec(8)) halfvec_ip_ops);"
-            f"CREATE INDEX ON {schema}.record (lower(id));"
-            f"ALTER DEFAULT PRIVILEGES FOR ROLE ada IN SCHEMA {schema} GRANT SELECT ON TABLES TO PUBLIC;"
-            f"CREATE PUBLICATION p{name} FOR TABLES IN SCHEMA {schema}"
-        )
-        async with await PostgresStore.open(server.dsn(), name) as store:
-            await store.apply([change("b")])
-            assert await store.artifact_ids() == ["a", "b"]
-    finally:
-        await drop_corpus(server.dsn(), name)
 
 
 RIGHTS = """

@@ -9,7 +9,7 @@ import pytest
 
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreBusy
-from airw.stores import MemoryStore, PostgresDialect, PostgresStore
+from airw.stores import MemoryStore, PostgresStore
 from airw.values import Record
 from airw.values.filters import parse_filter
 from tests.support.postgres import fresh_name, fresh_store, get_server, server_dsn
@@ -17,7 +17,16 @@ from tests.support.vector_corpora import SHARES, changes_of, fill, iterate_pages
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
-SMALL = PostgresDialect(exact_rows=1_000, build_settings={"maintenance_work_mem": "64MB"})
+
+@pytest.fixture
+def limit_exact(monkeypatch):
+    """Return a function that sets up to how many records there is no index."""
+
+    def set_rows(rows):
+        monkeypatch.setattr("airw.stores.postgres._vector_index._EXACT_ROWS", rows)
+        monkeypatch.setattr("airw.stores.postgres._vector_index._BUILD_MEMORY", "64MB")
+
+    return set_rows
 
 
 async def measure_recall(store, exact, queries, **options):
@@ -87,14 +96,15 @@ async def test_queries_that_do_not_fit_are_errors():
                     await call
 
 
-async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
+async def test_a_large_corpus_has_an_index_that_finds_nearly_all(limit_exact):
+    limit_exact(1_000)
     vectors, queries = near_topics(8_000, 4), near_topics(50, 5)
-    async with fresh_store(dialect=SMALL) as store, MemoryStore() as exact:
+    async with fresh_store() as store, MemoryStore() as exact:
         await fill(store, vectors[:900])
         assert await store.describe_index() == "all 900 vectors are compared; an index is made above 1000"
         for each in (store, exact):
             await fill(each, vectors)
-        assert await store.describe_index() == "an index of halfvec finds the nearest of 8000 vectors"
+        assert await store.describe_index() == "an index finds the nearest of 8000 vectors"
         for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
             assert await measure_recall(store, exact, queries, **options) >= 0.98, options
         for field in SHARES:
@@ -107,18 +117,19 @@ async def test_a_large_corpus_has_an_index_that_finds_nearly_all():
             assert await search(store, queries[:2], **options) == await search(exact, queries[:2], **options)
 
 
-async def test_an_index_follows_the_size_and_width_of_the_corpus():
-    async with fresh_store(dialect=SMALL) as store, fresh_store(dialect=SMALL) as other:
+async def test_an_index_follows_the_size_and_width_of_the_corpus(limit_exact):
+    limit_exact(1_000)
+    async with fresh_store() as store, fresh_store() as other:
         vectors = near_topics(1_500, 6)
         await fill(store, vectors)
-        assert "an index of halfvec" in await store.describe_index()
+        assert "an index finds" in await store.describe_index()
         # New and changed artifacts are found.
         new = near_topics(30, 7)
         await store.apply([*changes_of(new, first=10_000)])
         assert [ids for _, ids, _ in await search(store, new[:1], 1)] == [["a010000"]]
         # It is kept until the corpus has halved.
         names = [f"a{number:06}" for number in range(500)]
-        for count, text in ((200, "an index of halfvec"), (400, "all 330 vectors are compared")):
+        for count, text in ((200, "an index finds"), (400, "all 330 vectors are compared")):
             async with store.writing():
                 await store.apply([], removals=names[:count])
             assert text in await store.describe_index()
@@ -127,58 +138,37 @@ async def test_an_index_follows_the_size_and_width_of_the_corpus():
         wide = near_topics(1_500, 8, dim=16)
         async with other.writing():
             await other.apply([*changes_of(wide)])
-        assert "an index of halfvec" in await other.describe_index()
+        assert "an index finds" in await other.describe_index()
         assert [ids for _, ids, _ in await search(other, wide[:1], 1)] == [["a000000"]]
         with pytest.raises(EmbedderMismatch):
             await search(other, vectors[:1])
 
 
-@pytest.mark.parametrize(
-    "dialect",
-    [
-        PostgresDialect(exact_rows=500, element="vector", max_width=2_000),
-        PostgresDialect(exact_rows=500, index=None),
-        PostgresDialect(
-            exact_rows=500,
-            index="CREATE INDEX {name} ON embedding USING ivfflat ((value::vector({width})) vector_ip_ops)",
-            distance="({value}::vector({width})) <#> {query}",
-            settings={"ivfflat.probes": "100"},
-        ),
-    ],
-    ids=["vector", "none", "ivfflat"],
-)
-async def test_the_results_do_not_depend_on_the_dialect(dialect):
-    vectors, queries = near_topics(1_200, 9), near_topics(10, 10)
-    async with fresh_store(dialect=dialect) as store, MemoryStore() as exact:
-        for each in (store, exact):
-            await fill(each, vectors)
-        expected = "no index" if dialect.index is None else f"an index of {dialect.element}"
-        assert expected in await store.describe_index()
-        for options in OPTIONS:
-            assert await search(store, queries, **options) == await search(exact, queries, **options)
-
-
-async def test_vectors_too_wide_for_an_index_are_compared():
+async def test_vectors_too_wide_for_an_index_are_compared(limit_exact):
+    limit_exact(0)
     vectors = unit_rows(np.random.default_rng(11).standard_normal((12, 4_096)), count=12)
-    async with fresh_store(dialect=PostgresDialect(exact_rows=0)) as store, MemoryStore() as exact:
+    async with fresh_store() as store, MemoryStore() as exact:
         for each in (store, exact):
             await fill(each, vectors)
-        assert "wider than the 4000 of an index of halfvec" in await store.describe_index()
+        assert "wider than the 4000 of an index" in await store.describe_index()
         assert await search(store, vectors[:2]) == await search(exact, vectors[:2])
 
 
-async def test_an_index_that_cannot_be_made_is_a_warning():
-    dialect = PostgresDialect(exact_rows=10, index="CREATE INDEX {name} ON embedding USING nothing (value)")
-    async with fresh_store(dialect=dialect) as store:
+async def test_an_index_that_cannot_be_made_is_a_warning(limit_exact, monkeypatch):
+    limit_exact(10)
+    statement = "CREATE INDEX {name} ON embedding USING nothing (value)"
+    monkeypatch.setattr("airw.stores.postgres._vector_index._CREATE", statement)
+    async with fresh_store() as store:
         with pytest.warns(RuntimeWarning, match="the vector index cannot be made"):
             await fill(store, near_topics(30, 12))
         assert "as there is no index yet" in await store.describe_index()
         assert len((await search(store, near_topics(1, 13)))[0][0]) == 10
 
 
-async def test_others_read_and_write_while_an_index_is_made():
+async def test_others_read_and_write_while_an_index_is_made(limit_exact):
+    limit_exact(1_000)
     vectors = near_topics(6_000, 14)
-    async with fresh_store(dialect=SMALL) as store:
+    async with fresh_store() as store:
         answered = 0
         async with anyio.create_task_group() as group:
 
@@ -198,7 +188,7 @@ async def test_others_read_and_write_while_an_index_is_made():
                 before = answered
             assert answered > before + 1
             group.cancel_scope.cancel()
-        assert "an index of halfvec" in await store.describe_index()
+        assert "an index finds" in await store.describe_index()
 
 
 @asynccontextmanager
@@ -213,7 +203,8 @@ async def open_transaction(statement):
         await connection.close()
 
 
-async def test_timeouts_of_a_role_end_no_wait_and_no_build():
+async def test_timeouts_of_a_role_end_no_wait_and_no_build(limit_exact):
+    limit_exact(50)
     role = fresh_name("timed")
     limits = {"statement_timeout": "300ms", "lock_timeout": "200ms", "idle_session_timeout": "400ms"}
     async with open_transaction(f"CREATE ROLE {role} LOGIN SUPERUSER") as admin:
@@ -227,7 +218,7 @@ async def test_timeouts_of_a_role_end_no_wait_and_no_build():
 
 
 async def check_waits(dsn):
-    async with fresh_store(dsn, dialect=PostgresDialect(exact_rows=50)) as store, anyio.create_task_group() as group:
+    async with fresh_store(dsn) as store, anyio.create_task_group() as group:
         schema = store._database.schema
 
         async def wait(_):
@@ -249,7 +240,7 @@ async def check_waits(dsn):
             await store.apply([*changes_of(near_topics(90, 32))])
             group.start_soon(write_elsewhere)
             await anyio.sleep(0.1)
-        assert "an index of halfvec" in await store.describe_index()
+        assert "an index finds" in await store.describe_index()
 
 
 async def list_indexes(store):
@@ -258,10 +249,11 @@ async def list_indexes(store):
     return [name for (name,) in names if "near" in name]
 
 
-async def test_an_index_does_not_wait_for_long_transactions(monkeypatch):
+async def test_an_index_does_not_wait_for_long_transactions(monkeypatch, limit_exact):
+    limit_exact(50)
     monkeypatch.setattr("airw.stores.postgres._vector_index._WITHIN", 0.3)
     monkeypatch.setattr("airw.stores.postgres._vector_index._END_WITHIN", 0.3)
-    async with fresh_store(dialect=PostgresDialect(exact_rows=50)) as store:
+    async with fresh_store() as store:
         # One that began before the index: none is begun.
         async with open_transaction("SELECT count(*) FROM pg_class"):
             with anyio.fail_after(10), pytest.warns(RuntimeWarning, match=r"of the process \d+, is open for more than"):
@@ -275,11 +267,12 @@ async def test_an_index_does_not_wait_for_long_transactions(monkeypatch):
             assert await list_indexes(store) == []
         assert "as there is no index yet" in await store.describe_index()
         await fill(store, near_topics(90, 33))
-        assert "an index of halfvec" in await store.describe_index()
+        assert "an index finds" in await store.describe_index()
 
 
-async def test_vectors_of_another_width_end_the_index_that_is_being_made(recwarn):
-    async with fresh_store(dialect=PostgresDialect(exact_rows=50)) as store:
+async def test_vectors_of_another_width_end_the_index_that_is_being_made(recwarn, limit_exact):
+    limit_exact(50)
+    async with fresh_store() as store:
         await store.apply([*changes_of(near_topics(90, 34))])
 
         async def replace_all():
@@ -292,7 +285,7 @@ async def test_vectors_of_another_width_end_the_index_that_is_being_made(recwarn
         async with open_transaction(lock) as other, anyio.create_task_group() as group, store.writing():
             group.start_soon(replace_all)
             group.start_soon(end_soon, other)
-        assert "an index of halfvec" in await store.describe_index()
+        assert "an index finds" in await store.describe_index()
         assert len(await list_indexes(store)) == 1
     assert not [warning for warning in recwarn if warning.category is RuntimeWarning]
 
@@ -319,15 +312,3 @@ async def test_best_records_of_many_artifacts_equal_those_of_other_stores():
         ours, theirs = [await each.vectors_of(ids) for each in (store, exact)]
         assert ours.record_ids == theirs.record_ids
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)
-
-
-def test_a_dialect_with_sql_that_cannot_be_used_is_an_error():
-    for options, message in (
-        ({"distance": "{value} <#> $1"}, "distance must contain {query}"),
-        ({"index": "CREATE INDEX"}, "index must contain {name}"),
-        ({"index": "CREATE INDEX {name} ({column})"}, "index must be SQL with"),
-        ({"exact_rows": -1}, "exact_rows"),
-        ({"settings": {"a": 1}}, "settings"),
-    ):
-        with pytest.raises(ArgumentError, match=message):
-            PostgresDialect(**options)

@@ -81,8 +81,6 @@ def test_a_store_that_ends_the_program_has_failed(store, capsys):
     [
         (["--only", "nosuchcase"], "no case was run"),
         (["--capabilities", "get_records", "--only", "neighbors"], "no case was run"),
-        (["--sharding", "rows"], "--sharding is for a server"),
-        (["--dialect", "pgvector"], "--dialect is for a server"),
     ],
 )
 def test_what_would_examine_nothing_or_be_ignored_is_an_error(store, options, message, capsys):

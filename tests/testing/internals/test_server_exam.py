@@ -25,7 +25,6 @@ def schemas():
         ([], "the following arguments are required: ADDRESS"),
         (["postgresql://ada:s3cret@db/kb", "--read-only"], "--read-only is for a store in FILE.py"),
         (["postgresql://db/kb", "--capabilities", "graph"], "--capabilities is for a store in FILE.py"),
-        (["postgresql://db/kb", "--sharding", "some"], "invalid choice: 'some'"),
     ],
 )
 def test_what_cannot_be_examined_is_an_error_of_one_line(words, message, capsys):
@@ -69,7 +68,7 @@ def test_cases_of_stores_run_and_a_failure_is_an_exit_code(capsys, monkeypatch):
 def test_the_module_is_a_program():
     run = [sys.executable, "-W", "error", "-m", "airw.testing.exam"]
     shown = subprocess.run([*run, "--help"], capture_output=True, text=True, check=True)
-    assert "--sharding" in shown.stdout
+    assert "--read-only" in shown.stdout
     light = "import sys, airw.testing.exam; print([name for name in sys.modules if 'pg' in name or 'postgres' in name])"
     loaded = subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, check=True)
     assert loaded.stdout == "[]\n"

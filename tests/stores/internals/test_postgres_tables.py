@@ -2,29 +2,23 @@
 
 import pytest
 
-from airw.errors import ArgumentError, StoreError
-from airw.stores import PostgresStore
-from airw.stores.postgres._sharding import DISTRIBUTION
-from tests.support.postgres import fresh_name, fresh_store, get_server, server_dsn
+from tests.support.postgres import fresh_store, get_server
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
+# The tables whose rows can be spread, each with the column that decides where a row is.
+DISTRIBUTION = {
+    "artifact": "id",
+    "record": "artifact_id",
+    "embedding": "artifact_id",
+    "posting": "code",
+    "link": "artifact_id",
+    "name": "artifact_id",
+}
 LOCAL = {"setting", "text_run"}  # a few rows for all: they stay on the server that is asked
 
 
-async def test_the_way_must_be_one_that_there_is():
-    with pytest.raises(ArgumentError, match="sharding must be one of 'schema', 'rows', not 'artifacts'"):
-        PostgresStore(server_dsn(), "notes", sharding="artifacts")
-
-
-async def test_rows_need_a_server_that_can_spread_them_and_leave_nothing_behind_without_one():
-    name = fresh_name()
-    with pytest.raises(StoreError, match="citus"):
-        await PostgresStore.open(server_dsn(), name, create=True, sharding="rows")
-    assert not await PostgresStore(server_dsn(), name).exists()
-
-
-async def test_each_table_is_spread_by_a_column_of_its_key_or_is_small():
+async def test_each_table_can_be_spread_by_a_column_of_its_key_or_is_small():
     """A server does not know the rows of others, so it keeps only its own unique."""
     async with fresh_store() as store:
         rows = await get_server().fetch(
