@@ -18,7 +18,6 @@ import os
 from itertools import count
 from pathlib import Path
 
-import anyio
 import pytest
 from hypothesis import settings
 
@@ -165,10 +164,10 @@ def minilm_folder():
 @pytest.fixture(scope="session")
 def minilm_export(minilm_folder, tmp_path_factory) -> Path:
     """A folder with the model exported for onnxruntime and nothing else."""
-    from airw.embedders import export_model
+    from tests.support.onnx_export import export_model
 
     folder = tmp_path_factory.mktemp("export") / "minilm"
-    anyio.run(lambda: export_model(minilm_folder, to=folder))
+    export_model(minilm_folder, folder)
     return folder
 
 

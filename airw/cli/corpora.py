@@ -1,4 +1,4 @@
-"""The commands that build and maintain corpora and export models.
+"""The commands that build and maintain corpora.
 
 Each command opens what it needs, does its work, prints, and returns an exit code.
 """
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
-from airw import corpora, embedders, stores
+from airw import corpora, stores
 from airw.cli import output
 from airw.cli.definitions import (
     definition_from_path,
@@ -291,10 +291,3 @@ async def coverage(arguments: argparse.Namespace) -> int:
     report = await corpora.coverage(choose_corpus(corpus_argument(arguments), corpora.list_corpora()))
     output.print_coverage(report, arguments.format, verbose=arguments.verbose)
     return int(bool(report.missing) or any(problem.lost for problem in report.problems))
-
-
-async def export(arguments: argparse.Namespace) -> int:
-    """Export a model and print a report."""
-    report = await embedders.export_model(arguments.folder, to=arguments.to)
-    output.print_export_report(report)
-    return 0

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         MaintenanceReport,
         Place,
     )
-    from airw.embedders import ExportReport
     from airw.links import GraphDiagnosis
     from airw.values import Direction, ItemProblem, LinkCount, UnresolvedLink
 
@@ -97,14 +96,6 @@ def print_problems(problems: Sequence[ItemProblem], *, verbose: bool) -> None:
             f"{count} smaller problem{'s' * (count != 1)}, whose documents are in the corpus all the same, such as "
             f"{one_line(f'{first.item}: {translate(first.reason)}')}; --verbose lists them"
         )
-
-
-def print_export_report(report: ExportReport) -> None:
-    """Print the folder, size and accuracy of an export."""
-    print_line(
-        f"{report.place} contains {report.id}, {report.size / 1e6:.1f} MB; "
-        f"vectors of {report.texts} texts differ from torch's by at most {report.difference:.1e}"
-    )
 
 
 def print_corpus_line(name: str, counts: Mapping[str, int], config: Mapping[str, Any]) -> None:

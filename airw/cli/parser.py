@@ -81,7 +81,6 @@ def parser() -> argparse.ArgumentParser:
     _links(sub)
     add_serving(sub)
     add_mcp(sub)
-    _models(sub)
     _completion(sub)
     return top
 
@@ -377,19 +376,3 @@ def _completion(sub: Commands) -> None:
     about = "print the script that completes airw's words in a shell"
     completion = add_command(sub, "completion", "completion.script", about, epilog=epilog)
     completion.add_argument("shell", choices=("bash", "fish", "zsh"), help="the shell")
-
-
-def _models(sub: Commands) -> None:
-    """Add model export."""
-    actions = add_group(sub, "model", "prepare models")
-    epilog = """The vectors stay the same, to 1e-4; this is checked before the export is put in place. The model keeps
-its name, so a corpus built with the model opens with the export, and the other way round. If onnxruntime and
-tokenizers are installed, they run a folder with an export: without torch, and faster.
-Exporting needs: pip install 'airw[sentence-transformers,onnx]' onnx"""
-    export = add_command(actions, "export", "corpora.export", "export a model for onnxruntime", epilog=epilog)
-    export.add_argument("folder", metavar="FOLDER", help="a model folder saved by sentence-transformers")
-    export.add_argument(
-        "--to",
-        metavar="FOLDER",
-        help="write the export here, to use it without the weights; default: into the model folder",
-    )

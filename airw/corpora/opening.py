@@ -353,7 +353,8 @@ def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
     from airw.embedders import HashingEmbedder
 
     try:
-        embedder = resolve_embedder(spec)
+        # Whatever the settings call the one that needs no model: its id says that it made the vectors.
+        embedder = HashingEmbedder() if stored_id == HashingEmbedder().id else resolve_embedder(spec)
     except ArgumentError as error:
         raise EmbedderUnavailable(f"its settings name no embedder: {error}") from error
     if isinstance(embedder, HashingEmbedder):

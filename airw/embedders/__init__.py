@@ -7,7 +7,6 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.embedders.adapters import embedder_from
     from airw.embedders.cached import CachedEmbedder
-    from airw.embedders.export import ExportReport, export_model
     from airw.embedders.hashing import HashingEmbedder
     from airw.embedders.http import HttpEmbedder
     from airw.embedders.missing import MissingEmbedder, first_usable
@@ -20,7 +19,6 @@ else:
         {
             "adapters": ["embedder_from"],
             "cached": ["CachedEmbedder"],
-            "export": ["ExportReport", "export_model"],
             "hashing": ["HashingEmbedder"],
             "http": ["HttpEmbedder"],
             "missing": ["MissingEmbedder", "first_usable"],
@@ -32,7 +30,6 @@ else:
 
 __all__ = [
     "CachedEmbedder",
-    "ExportReport",
     "HashingEmbedder",
     "HttpEmbedder",
     "MissingEmbedder",
@@ -40,7 +37,6 @@ __all__ = [
     "SentenceTransformerEmbedder",
     "check_embedder",
     "embedder_from",
-    "export_model",
     "first_usable",
     "is_builtin",
     "is_same_model",

@@ -1,7 +1,6 @@
 """An embedder that runs an exported model with onnxruntime.
 
-It needs no torch and less memory, and it is faster. `airw model export` writes these files, and this embedder reads
-them:
+It needs no torch and less memory, and it is faster. It reads these files:
 
 ```text
 FOLDER/airw-onnx/model.onnx       the model with its pooling: token ids to sentence vectors
@@ -17,7 +16,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -78,11 +77,6 @@ class Manifest:
     prompts: Mapping[str, str]
     sha256: Mapping[str, str]
 
-    def write(self, place: Path) -> None:
-        """Write the manifest beside the graph."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=2)
-        (place / MANIFEST).write_text(f"{text}\n", encoding="utf-8")
-
 
 def has_export(folder: Path) -> bool:
     """Return whether a folder contains an export, without reading it."""
@@ -110,7 +104,8 @@ def read_export(folder: Path) -> Manifest:
     """
     if not has_export(folder):
         raise EmbedderUnavailable(
-            f"the model folder {str(folder)!r} contains no ONNX export; create it with `airw model export {folder}`"
+            f"the model folder {str(folder)!r} contains no ONNX export; it needs {PLACE}/{MANIFEST}, {GRAPH} and "
+            f"{TOKENIZER}"
         )
     manifest = _read_manifest(folder / PLACE / MANIFEST)
     if weight_files(folder):
@@ -120,8 +115,7 @@ def read_export(folder: Path) -> Manifest:
         ):
             if current != exported:
                 raise EmbedderUnavailable(
-                    f"the {part} in {str(folder)!r} changed after the ONNX export; "
-                    f"export again with `airw model export {folder}`"
+                    f"the {part} in {str(folder)!r} changed after the ONNX export; export the model again"
                 )
     return manifest
 
@@ -138,7 +132,7 @@ def _read_manifest(path: Path) -> Manifest:
         return _parse_manifest(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise EmbedderUnavailable(
-            f"{str(path)!r} cannot be used ({error_text(error)}); export again with `airw model export`"
+            f"{str(path)!r} cannot be used ({error_text(error)}); export the model again"
         ) from error
 
 
@@ -152,21 +146,20 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         path = folder / PLACE / name
         if not path.is_file() or file_hash(path) != manifest.sha256.get(name):
             raise EmbedderUnavailable(
-                f"{str(path)!r} is missing or is not the exported file; copy the export again, "
-                "or export again with `airw model export`"
+                f"{str(path)!r} is missing or is not the exported file; copy the export, or export the model, again"
             )
 
 
 class OnnxEmbedder:
-    """An embedder that runs a model exported by `airw model export FOLDER` with onnxruntime.
+    """An embedder that runs an exported model with onnxruntime.
 
-    It has the id of the exported model, and the vectors of `SentenceTransformerEmbedder` to 1e-4. A corpus built with
-    one opens and searches with the other. Creating one loads and reads nothing; the model is loaded at the first
+    It has the id of the exported model. So a corpus built with the model opens and searches with the export, and the
+    other way round. Creating one loads and reads nothing; the model is loaded at the first
     call. One batch is encoded at a time, always in a worker thread. A query that arrives while documents are embedded
     waits for one batch, not for all of them. The vector of a text may differ by about 1e-6 in another batch.
 
     Args:
-        folder: The exported model folder, or the folder to which the export was written.
+        folder: The folder with the export, in which the model may be, too.
         batch_size: The number of texts in a batch; cancellation takes effect between batches.
         threads: CPU threads, which share the texts of a batch; by default one a core.
 
@@ -297,7 +290,7 @@ class _Model:
         except Exception as error:
             raise EmbedderUnavailable(
                 f"the export in {str(place)!r} cannot be loaded ({error_text(error)}); update onnxruntime and "
-                "tokenizers, or export again with `airw model export`"
+                "tokenizers, or export the model again"
             ) from error
         self._inputs = [model_input.name for model_input in self._session.get_inputs()]
 

@@ -8,35 +8,32 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder
 
-LIGHT = {"light", "hashing", "hash"}
-_SUGGESTED = ("light", "default", "hashing", "local")
-DEFAULT = {"default", "local", "minilm", "st", "sentence-transformers"}
+LIGHT, DEFAULT = "light", "default"
 
 
 def is_builtin(spec: str) -> bool:
-    """Return whether a specification is a name of airw, such as `"light"` or `"default"`.
+    """Return whether a specification is a name of airw: `"light"` or `"default"`.
 
     Example:
         >>> is_builtin("light"), is_builtin("BAAI/bge-small-en-v1.5")
         (True, False)
     """
-    return spec.strip().lower() in LIGHT | DEFAULT
+    return spec.strip().lower() in (LIGHT, DEFAULT)
 
 
 def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
     """Create the embedder that a specification names, without loading a model.
 
     ```text
-    "light" "hashing" "hash"     HashingEmbedder()
-    "default" "local" "minilm"   SentenceTransformerEmbedder(), which is all-MiniLM-L6-v2; also "st" and
-                                 "sentence-transformers"
+    "light"                      HashingEmbedder()
+    "default"                    SentenceTransformerEmbedder(), which is all-MiniLM-L6-v2
     any other name               SentenceTransformerEmbedder(name), a model on the hub
     a folder                     SentenceTransformerEmbedder(folder): a path object, or a string with a separator
     "http://host:8080/v1#model"  HttpEmbedder(url, model): a server's API, and a model there
     an Embedder                  the same object
     ```
 
-    A folder may contain an export (`airw model export`); this includes the folder that `AIRW_MODEL_DIR` names for the
+    A folder may contain an export for onnxruntime; this includes the folder that `AIRW_MODEL_DIR` names for the
     default. Such a folder becomes an OnnxEmbedder(folder), with the same id and vectors. This needs onnxruntime and
     tokenizers, or a folder without weights for torch. In the latter case, embedding without these packages
     fails with a message that names the command to install them.
@@ -55,12 +52,12 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         return _server_model(spec)
     if isinstance(spec, str) and spec.strip():
         key = spec.strip().lower()
-        if key in LIGHT:
+        if key == LIGHT:
             from airw.embedders.hashing import HashingEmbedder
 
             return HashingEmbedder()
         _check_spelling(key)
-        return _local_model(None if key in DEFAULT else spec.strip())
+        return _local_model(None if key == DEFAULT else spec.strip())
     # isinstance(spec, Embedder) would read `id` and `dim`, which may read files.
     if not isinstance(spec, str | type) and hasattr(spec, "embed_documents") and hasattr(spec, "embed_query"):
         return spec
@@ -77,9 +74,9 @@ def _check_spelling(key: str) -> None:
     """
     import difflib
 
-    if key in DEFAULT or "/" in key:
+    if key == DEFAULT or "/" in key:
         return
-    similar = difflib.get_close_matches(key, _SUGGESTED, n=1, cutoff=0.75)
+    similar = difflib.get_close_matches(key, (LIGHT, DEFAULT), n=1, cutoff=0.75)
     if similar:
         raise ArgumentError(
             f"there is no embedder {short_repr(key)}; did you mean {similar[0]!r}? "

@@ -102,7 +102,6 @@ MISTAKES = """
     register x notes --root . --param {bad}=1
     maintain no{bad}
     coverage no{bad}
-    model export no{bad}
 """
 
 

@@ -70,7 +70,6 @@ MISTAKES = """
     info nowhere
     rm nowhere
     build . --name a/b
-    model export nowhere
 """
 
 

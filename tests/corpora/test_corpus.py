@@ -207,7 +207,7 @@ async def test_an_embedder_passed_as_an_object_must_be_passed_again():
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("embedder", ["light", "hashing", HashingEmbedder()])
+@pytest.mark.parametrize("embedder", ["light", HashingEmbedder()])
 async def test_an_embedder_with_a_specification_is_found_again(embedder):
     async with build(notes(embedder=embedder)):
         pass

@@ -512,7 +512,7 @@ async def test_a_preset_whose_build_fails_is_not_registered(home, projects):
 @pytest.mark.asyncio_only
 async def test_a_definition_with_the_name_of_a_preset_takes_precedence(vault, projects):
     given = await register("skills", "notes", root=vault, embedder="light")
-    async with build_corpus("skills", embedder="hash") as corpus:
+    async with build_corpus("skills", embedder="light") as corpus:
         assert corpus.report.added == 2
     assert list_corpora() == {"skills": given}
 

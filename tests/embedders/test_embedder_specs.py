@@ -133,12 +133,12 @@ def test_embedder_from_refuses_a_missing_id_or_width(change):
 # --- specifications -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", ["light", "hashing", "hash", " Light "])
+@pytest.mark.parametrize("spec", ["light", " Light "])
 def test_light_names_the_hashing_embedder(spec):
     assert resolve_embedder(spec) == HashingEmbedder(512)
 
 
-@pytest.mark.parametrize("spec", ["default", "local", "minilm", "all-MiniLM-L6-v2"])
+@pytest.mark.parametrize("spec", ["default", " Default ", "all-MiniLM-L6-v2"])
 def test_default_names_minilm_and_reads_nothing(spec):
     assert resolve_embedder(spec).id == "st:all-MiniLM-L6-v2"
 
@@ -316,6 +316,6 @@ def test_invalid_options_of_an_exported_model_are_refused_when_it_is_created(opt
 def test_a_manifest_that_cannot_be_read_is_an_error_in_one_line(text, tmp_path):
     (tmp_path / "airw-onnx").mkdir()
     (tmp_path / "airw-onnx" / "export.json").write_text(text)
-    with pytest.raises(EmbedderUnavailable, match=r"export\.json' cannot be .*`airw model export`") as caught:
+    with pytest.raises(EmbedderUnavailable, match=r"export\.json' cannot be .*export the model again") as caught:
         _ = OnnxEmbedder(tmp_path).id
     assert "\n" not in str(caught.value)

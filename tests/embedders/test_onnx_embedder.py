@@ -1,4 +1,4 @@
-"""The onnxruntime embedder and its export, with the real all-MiniLM-L6-v2, offline."""
+"""The onnxruntime embedder, with the real all-MiniLM-L6-v2, offline."""
 
 import json
 import os
@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from airw import build, open_corpus
-from airw.cli import main
-from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder, export_model, resolve_embedder
+from airw.embedders import OnnxEmbedder, SentenceTransformerEmbedder, resolve_embedder
 from airw.errors import EmbedderUnavailable
 from airw.sources import from_mapping
 from airw.testing import EmbedderSuite
+from tests.support.onnx_export import export_model
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -126,7 +126,7 @@ def test_another_pooling_and_the_prompts_of_the_model_are_used(original, tmp_pat
     change_pooling(folder, "cls")
     prompts = {"prompts": {"query": "search for this: ", "document": "a note: "}}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    anyio.run(export_model, folder)
+    export_model(folder, folder)
     ours, theirs = OnnxEmbedder(folder), SentenceTransformerEmbedder(folder)
     rows = anyio.run(ours.embed_documents, MANY[:8])
     query = anyio.run(ours.embed_query, MANY[0])
@@ -241,13 +241,13 @@ def test_other_weights_than_those_of_the_export_are_an_error(whole):
     weights = whole / "model.safetensors"
     content = weights.read_bytes()
     replace(weights, content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(EmbedderUnavailable, match=r"weights.*changed after.*export again with `airw model export .*`"):
+    with pytest.raises(EmbedderUnavailable, match=r"weights.*changed after.*export the model again"):
         _ = OnnxEmbedder(whole).id
 
 
 def test_other_prompts_than_those_of_the_export_are_an_error(whole):
     (whole / "config_sentence_transformers.json").write_text('{"prompts": {"query": "q: "}}')
-    with pytest.raises(EmbedderUnavailable, match=r"settings.*changed after.*`airw model export"):
+    with pytest.raises(EmbedderUnavailable, match=r"settings.*changed after.*export the model again"):
         anyio.run(OnnxEmbedder(whole).embed_query, "text")
 
 
@@ -262,76 +262,13 @@ def test_a_file_that_was_not_exported_is_an_error(name, fault, bare, tmp_path):
     if fault == "gone":
         path.unlink()
     with pytest.raises(
-        EmbedderUnavailable, match=rf"{name}' is missing or is not the exported file.*`airw model export`"
+        EmbedderUnavailable, match=rf"{name}' is missing or is not the exported file.*export the model, again"
     ):
         anyio.run(OnnxEmbedder(tmp_path / "copy").embed_query, "text")
 
 
-def test_a_folder_without_an_export_names_the_command(original, tmp_path):
-    with pytest.raises(EmbedderUnavailable, match="no ONNX export; create it with `airw model export"):
+def test_a_folder_without_an_export_names_what_it_needs(original, tmp_path):
+    with pytest.raises(EmbedderUnavailable, match=r"no ONNX export; it needs airw-onnx/export\.json, model\.onnx"):
         _ = OnnxEmbedder(original).id
     with pytest.raises(EmbedderUnavailable, match="there is no model folder"):
         _ = OnnxEmbedder(tmp_path / "gone").dim
-
-
-# --- airw model export ----------------------------------------------------------------------------------------------
-
-
-def refusal(capsys, *argv) -> str:
-    assert main(["model", "export", *map(str, argv)]) == 2
-    line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith("airw: ")
-    return line
-
-
-def test_the_command_exports_into_the_folder_and_prints_size_and_difference(original, tmp_path, capsys):
-    """After a change it exports again, as the error advises, and replaces the first export."""
-    folder = copy_model(original, tmp_path / "minilm")
-    ids = []
-    for pooling in ("mean", "max"):
-        change_pooling(folder, pooling)
-        assert main(["model", "export", str(folder)]) == 0
-        ids.append(SentenceTransformerEmbedder(folder).id)
-        printed = capsys.readouterr().out
-        assert printed.startswith(f"{folder / 'airw-onnx'} contains {ids[-1]}, 90.4 MB; vectors of 6 texts differ from")
-        assert float(printed.split()[-1]) < 1e-5
-        assert resolve_embedder(folder).id == ids[-1]
-    assert ids[0] != ids[1]
-    assert sorted(path.name for path in (folder / "airw-onnx").iterdir()) == [
-        "export.json",
-        "model.onnx",
-        "tokenizer.json",
-    ]
-    assert not list(folder.glob(".airw-onnx-*"))
-
-
-def test_an_unsupported_model_is_refused_and_nothing_is_left_behind(original, tmp_path, capsys):
-    folder = copy_model(original, tmp_path / "minilm")
-    change_pooling(folder, "weightedmean")
-    line = refusal(capsys, folder, "--to", tmp_path / "target")
-    assert "cannot be exported: its pooling is 'weightedmean', not one of mean, cls, max" in line
-    modules = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([*modules[:2], modules[2], {**modules[2], "idx": 3, "name": "3"}]))
-    assert "it consists of Transformer, Pooling, Normalize, Normalize" in refusal(capsys, folder)
-    assert not (tmp_path / "target").exists()
-    assert not list(folder.glob("*airw-onnx*"))
-
-
-def test_a_target_folder_that_contains_weights_is_refused(original, tmp_path, capsys):
-    other = copy_model(original, tmp_path / "other")
-    assert "contains weights" in refusal(capsys, original, "--to", other)
-    assert not list(other.glob("*airw-onnx*"))
-
-
-def test_a_folder_without_a_model_is_refused(tmp_path, original, capsys):
-    assert "there is no model folder" in refusal(capsys, tmp_path / "gone")
-    assert "contains no weights" in refusal(capsys, tmp_path)
-    (tmp_path / "file").write_text("")
-    assert "name another folder with --to" in refusal(capsys, original, "--to", tmp_path / "file")
-
-
-@pytest.mark.parametrize("missing", ["torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers"])
-def test_a_missing_package_is_named_with_the_command_that_installs_it(missing, original, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, missing, None)
-    line = refusal(capsys, original)
-    assert f"needs {missing}: pip install 'airw[sentence-transformers,onnx]' onnx" in line
