@@ -86,11 +86,6 @@ def _measures(arguments: argparse.Namespace) -> dict[str, Any]:
     return {} if arguments.measures is None else {"measures": arguments.measures.split(",")}
 
 
-async def _draw(arguments: argparse.Namespace, evaluations: Sequence[Evaluation]) -> None:
-    if arguments.plot:
-        await in_thread(evaluation.plot_evaluations, evaluations, arguments.plot)
-
-
 async def _measure_signals(
     corpus: corpora.Corpus, found: Evaluation, arguments: argparse.Namespace
 ) -> dict[str, evaluation.AbstentionReport]:
@@ -125,7 +120,6 @@ async def evaluate(arguments: argparse.Namespace) -> int:
         write(f"{found}\n")
         for name, report in reports.items():
             print_line(f"{name}: {report}")
-    await _draw(arguments, [found])  # last: a picture that cannot be drawn must not lose the numbers
     return 0
 
 
@@ -156,7 +150,6 @@ async def compare(arguments: argparse.Namespace) -> int:
             print_json_line({"type": "promotion", **verdict.to_dict()})
         else:
             print_line(str(verdict))
-    await _draw(arguments, found)
     return int(arguments.promote and not any(verdict.promoted for verdict in verdicts))
 
 
@@ -181,8 +174,6 @@ async def sweep_selection(arguments: argparse.Namespace) -> int:
         print_json_line({"type": "sweep", **sweep.to_dict()})
     else:
         write(f"{sweep}\n")
-    if arguments.plot:
-        await in_thread(evaluation.plot_sweep, sweep, arguments.plot)
     return 0
 
 

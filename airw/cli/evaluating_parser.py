@@ -53,7 +53,8 @@ computed, and milliseconds to the first and the last hit. Times are medians, the
         "--policy", metavar="POLICY", help="walk with this policy instead of searching; see `compare`"
     )
     evaluate.add_argument("--rows", action="store_true", help="with --format json: also print a line for each query")
-    _add_output(evaluate)
+    add_embedder(evaluate)
+    add_formats(evaluate)
 
 
 def _compare(sub: Commands) -> None:
@@ -78,7 +79,8 @@ at least 20 cases. The exit code is 1 if no policy is.
         help="a policy of `airw traverse`, with its settings as NAME=VALUE after it in quotes; may be repeated",
     )
     compare.add_argument("--promote", action="store_true", help="say whether a policy is worth it, and why")
-    _add_output(compare)
+    add_embedder(compare)
+    add_formats(compare)
 
 
 def _add_system(command: argparse.ArgumentParser) -> None:
@@ -101,12 +103,6 @@ def _add_system(command: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="ndcg, recall, precision, mrr, map, success or all_gold, each with @ and a rank; separated by commas",
     )
-
-
-def _add_output(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--plot", metavar="FILE", help="also draw curves into this file, such as curves.svg")
-    add_embedder(command)
-    add_formats(command)
 
 
 def _eval_select(sub: Commands) -> None:
@@ -145,7 +141,8 @@ Each query is searched for once. The best setting is in the first row and in the
         help=f"what the best setting is best in: {', '.join(_OBJECTIVES)}",
     )
     add_rerank(command, "airw.search")
-    _add_output(command)
+    add_embedder(command)
+    add_formats(command)
 
 
 def _add_candidates(command: argparse.ArgumentParser, function: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airw.evaluation.anytime import AnytimeCurve, measure_anytime
     from airw.evaluation.bootstrap import Interval, bootstrap_pairs
     from airw.evaluation.calibration import MinScoreCalibration, calibrate_min_score, load_calibration, separating_floor
-    from airw.evaluation.cases import DiscoveryCase, load_cases, save_cases, to_qrels
+    from airw.evaluation.cases import DiscoveryCase, load_cases, read_case_meta, save_cases, to_qrels
     from airw.evaluation.comparing import Comparison, compare
     from airw.evaluation.datasets import DataSet, list_data_sets, load_data_set
     from airw.evaluation.distractors import DISTRACTOR_SIZES, measure_distractors
@@ -41,17 +41,6 @@ if TYPE_CHECKING:
         mask_name,
         sign_corpus,
     )
-    from airw.evaluation.graded import (
-        LEVEL_GAINS,
-        RELEVANCE_LEVELS,
-        GradedCase,
-        count_levels,
-        load_graded_cases,
-        read_case_meta,
-        save_graded_cases,
-        to_graded_qrels,
-    )
-    from airw.evaluation.indexings import IndexingComparison, compare_indexings, score_ranking
     from airw.evaluation.measures import (
         MEASURES,
         Measure,
@@ -65,15 +54,6 @@ if TYPE_CHECKING:
         success,
     )
     from airw.evaluation.metering import COST_COLUMNS, Arrival, Cost, Meter
-    from airw.evaluation.named_sets import (
-        NamedSetReport,
-        NamedSets,
-        derive_named_sets,
-        evaluate_named_sets,
-        report_named_sets,
-        share_found,
-    )
-    from airw.evaluation.plots import plot_evaluations, plot_sweep
     from airw.evaluation.promoting import Promotion, promote
     from airw.evaluation.rows import Evaluation, QueryRow, tabulate_evaluations
     from airw.evaluation.selection import (
@@ -102,7 +82,7 @@ else:
             "anytime": ["AnytimeCurve", "measure_anytime"],
             "bootstrap": ["Interval", "bootstrap_pairs"],
             "calibration": ["MinScoreCalibration", "calibrate_min_score", "load_calibration", "separating_floor"],
-            "cases": ["DiscoveryCase", "load_cases", "save_cases", "to_qrels"],
+            "cases": ["DiscoveryCase", "load_cases", "read_case_meta", "save_cases", "to_qrels"],
             "comparing": ["Comparison", "compare"],
             "datasets": ["DataSet", "list_data_sets", "load_data_set"],
             "distractors": ["DISTRACTOR_SIZES", "measure_distractors"],
@@ -123,17 +103,6 @@ else:
                 "mask_name",
                 "sign_corpus",
             ],
-            "graded": [
-                "GradedCase",
-                "LEVEL_GAINS",
-                "RELEVANCE_LEVELS",
-                "count_levels",
-                "load_graded_cases",
-                "read_case_meta",
-                "save_graded_cases",
-                "to_graded_qrels",
-            ],
-            "indexings": ["IndexingComparison", "compare_indexings", "score_ranking"],
             "measures": [
                 "MEASURES",
                 "Measure",
@@ -147,15 +116,6 @@ else:
                 "success",
             ],
             "metering": ["Arrival", "COST_COLUMNS", "Cost", "Meter"],
-            "named_sets": [
-                "NamedSetReport",
-                "NamedSets",
-                "derive_named_sets",
-                "evaluate_named_sets",
-                "report_named_sets",
-                "share_found",
-            ],
-            "plots": ["plot_evaluations", "plot_sweep"],
             "promoting": ["Promotion", "promote"],
             "rows": ["Evaluation", "QueryRow", "tabulate_evaluations"],
             "selection": [
@@ -176,11 +136,9 @@ __all__ = [
     "COST_COLUMNS",
     "DEFAULT_MEASURES",
     "DISTRACTOR_SIZES",
-    "LEVEL_GAINS",
     "MEASURES",
     "NAME_PLACEHOLDER",
     "QUERY_PROMPT",
-    "RELEVANCE_LEVELS",
     "SWEEP_MEASURES",
     "AbstentionReport",
     "AnytimeCurve",
@@ -194,14 +152,10 @@ __all__ = [
     "EvidenceSignal",
     "FlatSearch",
     "GeneratedCases",
-    "GradedCase",
-    "IndexingComparison",
     "Interval",
     "Measure",
     "Meter",
     "MinScoreCalibration",
-    "NamedSetReport",
-    "NamedSets",
     "PolicyWalk",
     "Promotion",
     "QueryRow",
@@ -216,13 +170,9 @@ __all__ = [
     "bootstrap_pairs",
     "calibrate_min_score",
     "compare",
-    "compare_indexings",
     "contains_name",
-    "count_levels",
-    "derive_named_sets",
     "describe_artifact",
     "evaluate",
-    "evaluate_named_sets",
     "evaluate_selection",
     "find_candidates",
     "find_missing_gold",
@@ -233,7 +183,6 @@ __all__ = [
     "load_calibration",
     "load_cases",
     "load_data_set",
-    "load_graded_cases",
     "make_abstention_writer",
     "make_query_writer",
     "mask_name",
@@ -244,27 +193,20 @@ __all__ = [
     "measure_risk",
     "ndcg",
     "parse_measures",
-    "plot_evaluations",
-    "plot_sweep",
     "precision",
     "promote",
     "read_case_meta",
     "recall",
     "reciprocal_rank",
-    "report_named_sets",
     "save_cases",
-    "save_graded_cases",
     "score_margin",
-    "score_ranking",
     "score_selection",
     "separating_floor",
-    "share_found",
     "sign_corpus",
     "success",
     "sweep_selection",
     "tabulate_evaluations",
     "tabulate_selections",
-    "to_graded_qrels",
     "to_qrels",
     "top_score",
 ]

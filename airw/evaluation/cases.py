@@ -143,6 +143,25 @@ def load_cases(path: str | os.PathLike[str]) -> list[DiscoveryCase]:
     return read_rows(path, DiscoveryCase.from_dict)[1]
 
 
+def read_case_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the data in the first line of a file of cases; empty if there is none.
+
+    This call blocks: use a worker thread in async code.
+
+    Raises:
+        SourceError: If the file cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = f"{folder}/cases.jsonl"
+        ...     save_cases([DiscoveryCase("bread", "b.md")], file, meta={"corpus": "notes"})
+        ...     read_case_meta(file)
+        {'corpus': 'notes'}
+    """
+    return read_rows(path, lambda _: None)[0]
+
+
 def check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
     """Return the cases as a list if all are `DiscoveryCase` objects.
 

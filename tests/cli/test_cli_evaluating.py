@@ -75,12 +75,6 @@ class TestEval:
         file.write_text('{"query": "salt", "gold": ["bread.md", "gone.md"]}', encoding="utf-8")
         output_of("eval", notes, file, err="airw: answers of 1 cases are not in the corpus: 'gone.md'\n")
 
-    @pytest.mark.slow
-    def test_draws_curves(self, notes, cases, output_of, tmp_path):
-        pytest.importorskip("matplotlib")
-        output_of("eval", notes, cases, "--plot", tmp_path / "curves.svg")
-        assert "<svg" in (tmp_path / "curves.svg").read_text(encoding="utf-8")
-
     @pytest.mark.parametrize(
         ("options", "message"),
         [
@@ -146,12 +140,6 @@ class TestSelections:
         assert text.splitlines()[-1] == "best mean_selected_size: max_k=1 rel=0.9"
         [found] = objects("sweep-select", notes, cases)
         assert len(found["points"]) == 30
-
-    @pytest.mark.slow
-    def test_of_a_sweep_can_be_drawn(self, notes, cases, output_of, tmp_path):
-        pytest.importorskip("matplotlib")
-        output_of("sweep-select", notes, cases, "--plot", tmp_path / "grid.png")
-        assert (tmp_path / "grid.png").stat().st_size > 1000
 
     def test_offer_the_measures_of_the_library(self):
         [objective] = [each for each in COMMANDS["sweep-select"]._actions if "--objective" in each.option_strings]
