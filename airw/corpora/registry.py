@@ -263,8 +263,6 @@ def _format_registry(entries: Entries) -> str:
     for name in sorted(entries):
         entry = entries[name].to_dict()
         del entry["name"]
-        if entry["store"] is None:  # older versions of airw know no such field
-            del entry["store"]
         lines.append(f"{json.dumps(name)}: {json.dumps(entry)}")
     joined = ",\n".join(lines)
     return f'{{"version": {_VERSION}, "corpora": {{\n{joined}\n}}}}\n'

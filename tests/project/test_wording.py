@@ -4,7 +4,6 @@ The rules are in CONTRIBUTING.md, "Words". A rule that a machine cannot check is
 """
 
 import ast
-import dataclasses
 import re
 import tomllib
 from collections import defaultdict
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import airw
 from tests.support.syntax import FUNCTIONS, forget_trees, statements_of
 
 ROOT = Path(__file__).parents[2]
@@ -224,21 +222,6 @@ def test_retired_words_do_not_come_back():
         place = relative_path(path)
         faults += [f"{place}: {word!r}, write {better!r}" for word, better in RETIRED.items() if word in text]
     assert faults == []
-
-
-def test_the_new_names_of_the_migration_table_exist():
-    text = (
-        (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8").partition("## From an earlier version of airw")[2]
-    )
-    names = [
-        name for row in re.findall(r"(?m)^\| `.+? \| (.+) \|$", text) for name in re.findall(r"`(airw\.[\w.]+)`", row)
-    ]
-    assert len(names) > 25
-    for name in names:
-        found = airw
-        for part in name.split(".")[1:]:
-            fields = {each.name for each in dataclasses.fields(found)} if dataclasses.is_dataclass(found) else ()
-            found = None if part in fields else getattr(found, part)
 
 
 def test_the_picture_of_the_house_shows_the_layers_that_are_enforced():
