@@ -4,8 +4,7 @@ import copy
 import datetime
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import chain
 from typing import Any
 

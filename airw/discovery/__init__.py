@@ -8,54 +8,42 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.discovery._planning import Corpora, DiscoverOptions, check_corpora, members_of
-    from airw.discovery.disclosure import LEVELS, Disclosure, Level, Loader, check_loading, disclose
-    from airw.discovery.discovery import DiscoveryStream, discover, discover_stream
-    from airw.discovery.expansion import SentenceWindow, WholeArtifact, expand
-    from airw.discovery.federated import FederatedCorpus
-    from airw.discovery.llm_selection import Chooser, LlmSelector, make_llm_selector
-    from airw.discovery.results import DiscoveryResult, SourceAnswered
-    from airw.discovery.selection import STRATEGIES, Selection, Strategy, select
-else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "_planning": ["Corpora", "DiscoverOptions", "check_corpora", "members_of"],
-            "disclosure": ["Disclosure", "LEVELS", "Level", "Loader", "check_loading", "disclose"],
-            "discovery": ["DiscoveryStream", "discover", "discover_stream"],
-            "expansion": ["SentenceWindow", "WholeArtifact", "expand"],
-            "federated": ["FederatedCorpus"],
-            "llm_selection": ["Chooser", "LlmSelector", "make_llm_selector"],
-            "results": ["DiscoveryResult", "SourceAnswered"],
-            "selection": ["STRATEGIES", "Selection", "Strategy", "select"],
-        },
+    from airw.discovery._planning import (
+        Corpora as Corpora,
+        DiscoverOptions as DiscoverOptions,
+        check_corpora as check_corpora,
+        members_of as members_of,
     )
-
-__all__ = [
-    "LEVELS",
-    "STRATEGIES",
-    "Chooser",
-    "Corpora",
-    "Disclosure",
-    "DiscoverOptions",
-    "DiscoveryResult",
-    "DiscoveryStream",
-    "FederatedCorpus",
-    "Level",
-    "LlmSelector",
-    "Loader",
-    "Selection",
-    "SentenceWindow",
-    "SourceAnswered",
-    "Strategy",
-    "WholeArtifact",
-    "check_corpora",
-    "check_loading",
-    "disclose",
-    "discover",
-    "discover_stream",
-    "expand",
-    "make_llm_selector",
-    "members_of",
-    "select",
-]
+    from airw.discovery.disclosure import (
+        LEVELS as LEVELS,
+        Disclosure as Disclosure,
+        Level as Level,
+        Loader as Loader,
+        check_loading as check_loading,
+        disclose as disclose,
+    )
+    from airw.discovery.discovery import (
+        DiscoveryStream as DiscoveryStream,
+        discover as discover,
+        discover_stream as discover_stream,
+    )
+    from airw.discovery.expansion import (
+        SentenceWindow as SentenceWindow,
+        WholeArtifact as WholeArtifact,
+        expand as expand,
+    )
+    from airw.discovery.federated import FederatedCorpus as FederatedCorpus
+    from airw.discovery.llm_selection import (
+        Chooser as Chooser,
+        LlmSelector as LlmSelector,
+        make_llm_selector as make_llm_selector,
+    )
+    from airw.discovery.results import DiscoveryResult as DiscoveryResult, SourceAnswered as SourceAnswered
+    from airw.discovery.selection import (
+        STRATEGIES as STRATEGIES,
+        Selection as Selection,
+        Strategy as Strategy,
+        select as select,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

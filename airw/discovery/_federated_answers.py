@@ -6,8 +6,7 @@ artifact is an `ArtifactRef(source, id)`, and the id of a record is `source/id`.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
 from itertools import islice

@@ -5,79 +5,29 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.links.diagnosis import Finding, GraphDiagnosis
+    from airw.links.diagnosis import Finding as Finding, GraphDiagnosis as GraphDiagnosis
     from airw.links.fields import (
-        CHILD,
-        NEXT,
-        PARENT,
-        PREV,
-        REF,
-        CallableLinks,
-        DependencyLinks,
-        default_edge_extractor,
-        extractor_from,
+        CHILD as CHILD,
+        NEXT as NEXT,
+        PARENT as PARENT,
+        PREV as PREV,
+        REF as REF,
+        CallableLinks as CallableLinks,
+        DependencyLinks as DependencyLinks,
+        default_edge_extractor as default_edge_extractor,
+        extractor_from as extractor_from,
     )
-    from airw.links.graph import CorpusGraph
-    from airw.links.inverses import INVERSES, FollowedLinks, Inverses
-    from airw.links.markdown import MarkdownLinks
-    from airw.links.mentions import MentionFinder, TitleMentions
-    from airw.links.neighbor_store import LoadedGraph, NeighborStore, load_graph
-    from airw.links.paths import LinkCycle, LinkPath
-    from airw.links.shared_names import SharedNameFinder, SharedNames
-    from airw.links.specs import extractor_from_spec, extractor_spec
+    from airw.links.graph import CorpusGraph as CorpusGraph
+    from airw.links.inverses import INVERSES as INVERSES, FollowedLinks as FollowedLinks, Inverses as Inverses
+    from airw.links.markdown import MarkdownLinks as MarkdownLinks
+    from airw.links.mentions import MentionFinder as MentionFinder, TitleMentions as TitleMentions
+    from airw.links.neighbor_store import (
+        LoadedGraph as LoadedGraph,
+        NeighborStore as NeighborStore,
+        load_graph as load_graph,
+    )
+    from airw.links.paths import LinkCycle as LinkCycle, LinkPath as LinkPath
+    from airw.links.shared_names import SharedNameFinder as SharedNameFinder, SharedNames as SharedNames
+    from airw.links.specs import extractor_from_spec as extractor_from_spec, extractor_spec as extractor_spec
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "diagnosis": ["Finding", "GraphDiagnosis"],
-            "fields": [
-                "CHILD",
-                "CallableLinks",
-                "DependencyLinks",
-                "NEXT",
-                "PARENT",
-                "PREV",
-                "REF",
-                "default_edge_extractor",
-                "extractor_from",
-            ],
-            "graph": ["CorpusGraph"],
-            "inverses": ["INVERSES", "FollowedLinks", "Inverses"],
-            "markdown": ["MarkdownLinks"],
-            "mentions": ["MentionFinder", "TitleMentions"],
-            "neighbor_store": ["LoadedGraph", "NeighborStore", "load_graph"],
-            "paths": ["LinkCycle", "LinkPath"],
-            "shared_names": ["SharedNameFinder", "SharedNames"],
-            "specs": ["extractor_from_spec", "extractor_spec"],
-        },
-    )
-
-__all__ = [
-    "CHILD",
-    "INVERSES",
-    "NEXT",
-    "PARENT",
-    "PREV",
-    "REF",
-    "CallableLinks",
-    "CorpusGraph",
-    "DependencyLinks",
-    "Finding",
-    "FollowedLinks",
-    "GraphDiagnosis",
-    "Inverses",
-    "LinkCycle",
-    "LinkPath",
-    "LoadedGraph",
-    "MarkdownLinks",
-    "MentionFinder",
-    "NeighborStore",
-    "SharedNameFinder",
-    "SharedNames",
-    "TitleMentions",
-    "default_edge_extractor",
-    "extractor_from",
-    "extractor_from_spec",
-    "extractor_spec",
-    "load_graph",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

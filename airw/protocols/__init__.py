@@ -9,136 +9,58 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.protocols.adjacency import AdjacencyReader, EdgeLabel, NeighborColumns
-    from airw.protocols.capabilities import methods_of
-    from airw.protocols.contents import ContentReader, StoreContent
-    from airw.protocols.finding import Formulator, MaybeAwaitable, NeighborhoodPolicy, Reranker, Retriever, Selector
+    from airw.protocols.adjacency import (
+        AdjacencyReader as AdjacencyReader,
+        EdgeLabel as EdgeLabel,
+        NeighborColumns as NeighborColumns,
+    )
+    from airw.protocols.capabilities import methods_of as methods_of
+    from airw.protocols.contents import ContentReader as ContentReader, StoreContent as StoreContent
+    from airw.protocols.finding import (
+        Formulator as Formulator,
+        MaybeAwaitable as MaybeAwaitable,
+        NeighborhoodPolicy as NeighborhoodPolicy,
+        Reranker as Reranker,
+        Retriever as Retriever,
+        Selector as Selector,
+    )
     from airw.protocols.indexing import (
-        CorpusWideExtractor,
-        EdgeExtractor,
-        Embedder,
-        EmbedderLike,
-        IndexingStrategy,
-        Source,
-        Survey,
-        Synthesizer,
+        CorpusWideExtractor as CorpusWideExtractor,
+        EdgeExtractor as EdgeExtractor,
+        Embedder as Embedder,
+        EmbedderLike as EmbedderLike,
+        IndexingStrategy as IndexingStrategy,
+        Source as Source,
+        Survey as Survey,
+        Synthesizer as Synthesizer,
     )
-    from airw.protocols.runs import IngestRun, RunKeeper, RunRows
-    from airw.protocols.steps import StepAnswer, StepReader
+    from airw.protocols.runs import IngestRun as IngestRun, RunKeeper as RunKeeper, RunRows as RunRows
+    from airw.protocols.steps import StepAnswer as StepAnswer, StepReader as StepReader
     from airw.protocols.stores import (
-        ArtifactVectors,
-        BestRecordFinder,
-        BestRecords,
-        ChangeFinder,
-        EdgeReader,
-        GraphStore,
-        LinkReader,
-        OpenCorpus,
-        RecordLookup,
-        RecordReader,
-        RecordsByArtifact,
-        RecordWriter,
-        SchemaReader,
-        SearchStore,
-        Store,
-        VectorRanker,
-        VectorSearch,
-        WalkStore,
+        ArtifactVectors as ArtifactVectors,
+        BestRecordFinder as BestRecordFinder,
+        BestRecords as BestRecords,
+        ChangeFinder as ChangeFinder,
+        EdgeReader as EdgeReader,
+        GraphStore as GraphStore,
+        LinkReader as LinkReader,
+        OpenCorpus as OpenCorpus,
+        RecordLookup as RecordLookup,
+        RecordReader as RecordReader,
+        RecordsByArtifact as RecordsByArtifact,
+        RecordWriter as RecordWriter,
+        SchemaReader as SchemaReader,
+        SearchStore as SearchStore,
+        Store as Store,
+        VectorRanker as VectorRanker,
+        VectorSearch as VectorSearch,
+        WalkStore as WalkStore,
     )
-    from airw.protocols.surfaces import FirstSurfaceReader, FirstSurfaces
-    from airw.protocols.texts import LanguageKeeper, TermStatistics, TextSearch
+    from airw.protocols.surfaces import FirstSurfaceReader as FirstSurfaceReader, FirstSurfaces as FirstSurfaces
+    from airw.protocols.texts import (
+        LanguageKeeper as LanguageKeeper,
+        TermStatistics as TermStatistics,
+        TextSearch as TextSearch,
+    )
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "adjacency": ["AdjacencyReader", "EdgeLabel", "NeighborColumns"],
-            "capabilities": ["methods_of"],
-            "contents": ["ContentReader", "StoreContent"],
-            "finding": ["Formulator", "MaybeAwaitable", "NeighborhoodPolicy", "Reranker", "Retriever", "Selector"],
-            "indexing": [
-                "CorpusWideExtractor",
-                "EdgeExtractor",
-                "Embedder",
-                "EmbedderLike",
-                "IndexingStrategy",
-                "Source",
-                "Survey",
-                "Synthesizer",
-            ],
-            "runs": ["IngestRun", "RunKeeper", "RunRows"],
-            "stores": [
-                "ArtifactVectors",
-                "BestRecordFinder",
-                "BestRecords",
-                "EdgeReader",
-                "RecordLookup",
-                "RecordsByArtifact",
-                "SchemaReader",
-                "SearchStore",
-                "VectorRanker",
-                "WalkStore",
-                "ChangeFinder",
-                "GraphStore",
-                "LinkReader",
-                "OpenCorpus",
-                "RecordReader",
-                "RecordWriter",
-                "Store",
-                "VectorSearch",
-            ],
-            "steps": ["StepAnswer", "StepReader"],
-            "surfaces": ["FirstSurfaceReader", "FirstSurfaces"],
-            "texts": ["LanguageKeeper", "TermStatistics", "TextSearch"],
-        },
-    )
-
-__all__ = [
-    "AdjacencyReader",
-    "ArtifactVectors",
-    "BestRecordFinder",
-    "BestRecords",
-    "ChangeFinder",
-    "ContentReader",
-    "CorpusWideExtractor",
-    "EdgeExtractor",
-    "EdgeLabel",
-    "EdgeReader",
-    "Embedder",
-    "EmbedderLike",
-    "FirstSurfaceReader",
-    "FirstSurfaces",
-    "Formulator",
-    "GraphStore",
-    "IndexingStrategy",
-    "IngestRun",
-    "LanguageKeeper",
-    "LinkReader",
-    "MaybeAwaitable",
-    "NeighborColumns",
-    "NeighborhoodPolicy",
-    "OpenCorpus",
-    "RecordLookup",
-    "RecordReader",
-    "RecordWriter",
-    "RecordsByArtifact",
-    "Reranker",
-    "Retriever",
-    "RunKeeper",
-    "RunRows",
-    "SchemaReader",
-    "SearchStore",
-    "Selector",
-    "Source",
-    "StepAnswer",
-    "StepReader",
-    "Store",
-    "StoreContent",
-    "Survey",
-    "Synthesizer",
-    "TermStatistics",
-    "TextSearch",
-    "VectorRanker",
-    "VectorSearch",
-    "WalkStore",
-    "methods_of",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -8,90 +8,32 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.retrieval.formulation import make_llm_formulator
-    from airw.retrieval.fusion import fuse_hits, tag_source
-    from airw.retrieval.no_hits import explain_no_hits
+    from airw.retrieval.formulation import make_llm_formulator as make_llm_formulator
+    from airw.retrieval.fusion import fuse_hits as fuse_hits, tag_source as tag_source
+    from airw.retrieval.no_hits import explain_no_hits as explain_no_hits
     from airw.retrieval.query import (
-        FUSIONS,
-        MODES,
-        SEARCH_DEFAULTS,
-        Boost,
-        Fusion,
-        Mode,
-        PassageReader,
-        SearchOptions,
-        SearchQuery,
-        SearchTuning,
-        channels_of,
-        hybrid_depth,
+        FUSIONS as FUSIONS,
+        MODES as MODES,
+        SEARCH_DEFAULTS as SEARCH_DEFAULTS,
+        Boost as Boost,
+        Fusion as Fusion,
+        Mode as Mode,
+        PassageReader as PassageReader,
+        SearchOptions as SearchOptions,
+        SearchQuery as SearchQuery,
+        SearchTuning as SearchTuning,
+        channels_of as channels_of,
+        hybrid_depth as hybrid_depth,
     )
     from airw.retrieval.searching import (
-        answer_query,
-        channel_rankings,
-        check_corpus,
-        describe_mistaken_corpus,
-        embed_text,
-        formulate_queries,
-        retrieve,
-        run_search,
+        answer_query as answer_query,
+        channel_rankings as channel_rankings,
+        check_corpus as check_corpus,
+        describe_mistaken_corpus as describe_mistaken_corpus,
+        embed_text as embed_text,
+        formulate_queries as formulate_queries,
+        retrieve as retrieve,
+        run_search as run_search,
     )
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "searching": [
-                "answer_query",
-                "run_search",
-                "channel_rankings",
-                "check_corpus",
-                "describe_mistaken_corpus",
-                "embed_text",
-                "formulate_queries",
-                "retrieve",
-            ],
-            "formulation": ["make_llm_formulator"],
-            "fusion": ["fuse_hits", "tag_source"],
-            "no_hits": ["explain_no_hits"],
-            "query": [
-                "Boost",
-                "FUSIONS",
-                "Fusion",
-                "MODES",
-                "Mode",
-                "PassageReader",
-                "SEARCH_DEFAULTS",
-                "SearchOptions",
-                "SearchQuery",
-                "SearchTuning",
-                "channels_of",
-                "hybrid_depth",
-            ],
-        },
-    )
-
-__all__ = [
-    "FUSIONS",
-    "MODES",
-    "SEARCH_DEFAULTS",
-    "Boost",
-    "Fusion",
-    "Mode",
-    "PassageReader",
-    "SearchOptions",
-    "SearchQuery",
-    "SearchTuning",
-    "answer_query",
-    "channel_rankings",
-    "channels_of",
-    "check_corpus",
-    "describe_mistaken_corpus",
-    "embed_text",
-    "explain_no_hits",
-    "formulate_queries",
-    "fuse_hits",
-    "hybrid_depth",
-    "make_llm_formulator",
-    "retrieve",
-    "run_search",
-    "tag_source",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -5,22 +5,10 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.serving.access import Token
-    from airw.serving.application import app
-    from airw.serving.event_streams import sse
-    from airw.serving.limits import ServingLimits
-    from airw.serving.token_files import read_tokens
+    from airw.serving.access import Token as Token
+    from airw.serving.application import app as app
+    from airw.serving.event_streams import sse as sse
+    from airw.serving.limits import ServingLimits as ServingLimits
+    from airw.serving.token_files import read_tokens as read_tokens
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "access": ["Token"],
-            "application": ["app"],
-            "event_streams": ["sse"],
-            "limits": ["ServingLimits"],
-            "token_files": ["read_tokens"],
-        },
-        extra="serve",
-    )
-
-__all__ = ["ServingLimits", "Token", "app", "read_tokens", "sse"]
+    __getattr__, __dir__, __all__ = lazy_names(__name__, extra="serve")

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import anyio
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import Message as ASGIMessage
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message as ASGIMessage, Receive, Scope, Send
 
 from airw._base.checks import check_count, check_seconds
 from airw._base.concurrency import first_error, offload_if, take_turn

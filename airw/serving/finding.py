@@ -8,8 +8,7 @@ from starlette.responses import Response
 
 from airw._base.concurrency import offload_if
 from airw.corpora import search as search_corpus
-from airw.discovery import discover as discover_corpora
-from airw.discovery import discover_stream
+from airw.discovery import discover as discover_corpora, discover_stream
 from airw.protocols.wire import EVENT_STREAM
 from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text

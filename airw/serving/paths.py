@@ -1,8 +1,7 @@
 """Paths of the server's disk, which must not leave it: in metadata, and in messages."""
 
 import re
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from functools import lru_cache
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any

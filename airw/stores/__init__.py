@@ -5,58 +5,20 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.stores.function_store import FunctionStore
-    from airw.stores.memory.store import MemoryStore
+    from airw.stores.function_store import FunctionStore as FunctionStore
+    from airw.stores.memory.store import MemoryStore as MemoryStore
     from airw.stores.postgres.addresses import (
-        check_corpus_address,
-        has_password,
-        hide_password,
-        is_server_address,
-        refuse_mistaken_address,
-        refuse_password,
-        split_corpus,
+        check_corpus_address as check_corpus_address,
+        has_password as has_password,
+        hide_password as hide_password,
+        is_server_address as is_server_address,
+        refuse_mistaken_address as refuse_mistaken_address,
+        refuse_password as refuse_password,
+        split_corpus as split_corpus,
     )
-    from airw.stores.postgres.store import PostgresStore
-    from airw.stores.sqlite.durability import DURABILITIES, Durability
-    from airw.stores.sqlite.files import check_file, copy_file, replace_file
-    from airw.stores.sqlite.store import SqliteStore
+    from airw.stores.postgres.store import PostgresStore as PostgresStore
+    from airw.stores.sqlite.durability import DURABILITIES as DURABILITIES, Durability as Durability
+    from airw.stores.sqlite.files import check_file as check_file, copy_file as copy_file, replace_file as replace_file
+    from airw.stores.sqlite.store import SqliteStore as SqliteStore
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "function_store": ["FunctionStore"],
-            "memory.store": ["MemoryStore"],
-            "postgres.addresses": [
-                "check_corpus_address",
-                "has_password",
-                "hide_password",
-                "is_server_address",
-                "refuse_mistaken_address",
-                "refuse_password",
-                "split_corpus",
-            ],
-            "postgres.store": ["PostgresStore"],
-            "sqlite.durability": ["DURABILITIES", "Durability"],
-            "sqlite.files": ["check_file", "copy_file", "replace_file"],
-            "sqlite.store": ["SqliteStore"],
-        },
-    )
-
-__all__ = [
-    "DURABILITIES",
-    "Durability",
-    "FunctionStore",
-    "MemoryStore",
-    "PostgresStore",
-    "SqliteStore",
-    "check_corpus_address",
-    "check_file",
-    "copy_file",
-    "has_password",
-    "hide_password",
-    "is_server_address",
-    "refuse_mistaken_address",
-    "refuse_password",
-    "replace_file",
-    "split_corpus",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

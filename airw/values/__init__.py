@@ -12,103 +12,48 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw._base.arrays import Floats, NDArray
-    from airw.values.analysers import LANGUAGES, Analyser, Language, check_language
-    from airw.values.artifacts import Artifact, ArtifactChange, IndexPlan, ItemProblem, LedgerEntry, Record, Surface
-    from airw.values.hit_batches import HitBatch
-    from airw.values.hits import Passage, Ranking, SearchHit, check_hit
-    from airw.values.limits import STOP_REASONS, Limits, StopReason
+    from airw._base.arrays import Floats as Floats, NDArray as NDArray
+    from airw.values.analysers import (
+        LANGUAGES as LANGUAGES,
+        Analyser as Analyser,
+        Language as Language,
+        check_language as check_language,
+    )
+    from airw.values.artifacts import (
+        Artifact as Artifact,
+        ArtifactChange as ArtifactChange,
+        IndexPlan as IndexPlan,
+        ItemProblem as ItemProblem,
+        LedgerEntry as LedgerEntry,
+        Record as Record,
+        Surface as Surface,
+    )
+    from airw.values.hit_batches import HitBatch as HitBatch
+    from airw.values.hits import Passage as Passage, Ranking as Ranking, SearchHit as SearchHit, check_hit as check_hit
+    from airw.values.limits import STOP_REASONS as STOP_REASONS, Limits as Limits, StopReason as StopReason
     from airw.values.links import (
-        DIRECTIONS,
-        ORIGINS,
-        ArtifactRef,
-        Direction,
-        Edge,
-        Extraction,
-        Link,
-        LinkCount,
-        LinkFilter,
-        LinkState,
-        NodeId,
-        NodeIdLike,
-        UnresolvedLink,
-        canonical_node_id,
-        fold_name,
-        round_weight,
+        DIRECTIONS as DIRECTIONS,
+        ORIGINS as ORIGINS,
+        ArtifactRef as ArtifactRef,
+        Direction as Direction,
+        Edge as Edge,
+        Extraction as Extraction,
+        Link as Link,
+        LinkCount as LinkCount,
+        LinkFilter as LinkFilter,
+        LinkState as LinkState,
+        NodeId as NodeId,
+        NodeIdLike as NodeIdLike,
+        UnresolvedLink as UnresolvedLink,
+        canonical_node_id as canonical_node_id,
+        fold_name as fold_name,
+        round_weight as round_weight,
     )
-    from airw.values.term_counts import TermCounts, check_term_counts, formula_of, weigh_word
+    from airw.values.term_counts import (
+        TermCounts as TermCounts,
+        check_term_counts as check_term_counts,
+        formula_of as formula_of,
+        weigh_word as weigh_word,
+    )
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "airw._base.arrays": ["Floats", "NDArray"],
-            "analysers": ["LANGUAGES", "Analyser", "Language", "check_language"],
-            "artifacts": ["Artifact", "ArtifactChange", "IndexPlan", "ItemProblem", "LedgerEntry", "Record", "Surface"],
-            "hit_batches": ["HitBatch"],
-            "hits": ["Passage", "Ranking", "SearchHit", "check_hit"],
-            "limits": ["Limits", "STOP_REASONS", "StopReason"],
-            "links": [
-                "DIRECTIONS",
-                "ORIGINS",
-                "ArtifactRef",
-                "Direction",
-                "Edge",
-                "Extraction",
-                "Link",
-                "LinkCount",
-                "LinkFilter",
-                "LinkState",
-                "NodeId",
-                "NodeIdLike",
-                "UnresolvedLink",
-                "canonical_node_id",
-                "fold_name",
-                "round_weight",
-            ],
-            "term_counts": ["TermCounts", "check_term_counts", "formula_of", "weigh_word"],
-        },
-    )
-
-__all__ = [
-    "DIRECTIONS",
-    "LANGUAGES",
-    "ORIGINS",
-    "STOP_REASONS",
-    "Analyser",
-    "Artifact",
-    "ArtifactChange",
-    "ArtifactRef",
-    "Direction",
-    "Edge",
-    "Extraction",
-    "Floats",
-    "HitBatch",
-    "IndexPlan",
-    "ItemProblem",
-    "Language",
-    "LedgerEntry",
-    "Limits",
-    "Link",
-    "LinkCount",
-    "LinkFilter",
-    "LinkState",
-    "NDArray",
-    "NodeId",
-    "NodeIdLike",
-    "Passage",
-    "Ranking",
-    "Record",
-    "SearchHit",
-    "StopReason",
-    "Surface",
-    "TermCounts",
-    "UnresolvedLink",
-    "canonical_node_id",
-    "check_hit",
-    "check_language",
-    "check_term_counts",
-    "fold_name",
-    "formula_of",
-    "round_weight",
-    "weigh_word",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

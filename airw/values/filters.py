@@ -21,8 +21,7 @@ A filter nests at most 50 levels deep, its values included. It has at most 5,000
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 

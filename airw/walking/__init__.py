@@ -5,72 +5,33 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.walking.batches import WalkBatches
-    from airw.walking.columns import Columns
-    from airw.walking.committed import CommittedNode, CommittedNodes
-    from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
+    from airw.walking.batches import WalkBatches as WalkBatches
+    from airw.walking.columns import Columns as Columns
+    from airw.walking.committed import CommittedNode as CommittedNode, CommittedNodes as CommittedNodes
+    from airw.walking.events import (
+        EdgeFound as EdgeFound,
+        NodeCommitted as NodeCommitted,
+        StepDone as StepDone,
+        WalkEnded as WalkEnded,
+        WalkEvent as WalkEvent,
+    )
     from airw.walking.policy import (
-        ColumnView,
-        Frontier,
-        LazyNeighbors,
-        Neighbors,
-        Policy,
-        WalkPolicy,
-        WalkState,
+        ColumnView as ColumnView,
+        Frontier as Frontier,
+        LazyNeighbors as LazyNeighbors,
+        Neighbors as Neighbors,
+        Policy as Policy,
+        WalkPolicy as WalkPolicy,
+        WalkState as WalkState,
     )
-    from airw.walking.record import WalkRecord
-    from airw.walking.streams import merge, prefetch, top_k
-    from airw.walking.summary import LossyCorpus, LostCorpus, WalkCounts, WalkSummary
-    from airw.walking.walk import Walk, start_walk
+    from airw.walking.record import WalkRecord as WalkRecord
+    from airw.walking.streams import merge as merge, prefetch as prefetch, top_k as top_k
+    from airw.walking.summary import (
+        LossyCorpus as LossyCorpus,
+        LostCorpus as LostCorpus,
+        WalkCounts as WalkCounts,
+        WalkSummary as WalkSummary,
+    )
+    from airw.walking.walk import Walk as Walk, start_walk as start_walk
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "batches": ["WalkBatches"],
-            "columns": ["Columns"],
-            "committed": ["CommittedNode", "CommittedNodes"],
-            "events": ["NodeCommitted", "EdgeFound", "WalkEnded", "StepDone", "WalkEvent"],
-            "policy": [
-                "LazyNeighbors",
-                "ColumnView",
-                "Frontier",
-                "Neighbors",
-                "Policy",
-                "WalkPolicy",
-                "WalkState",
-            ],
-            "record": ["WalkRecord"],
-            "streams": ["merge", "prefetch", "top_k"],
-            "summary": ["LossyCorpus", "LostCorpus", "WalkCounts", "WalkSummary"],
-            "walk": ["Walk", "start_walk"],
-        },
-    )
-
-__all__ = [
-    "ColumnView",
-    "Columns",
-    "CommittedNode",
-    "CommittedNodes",
-    "EdgeFound",
-    "Frontier",
-    "LazyNeighbors",
-    "LossyCorpus",
-    "LostCorpus",
-    "Neighbors",
-    "NodeCommitted",
-    "Policy",
-    "StepDone",
-    "Walk",
-    "WalkBatches",
-    "WalkCounts",
-    "WalkEnded",
-    "WalkEvent",
-    "WalkPolicy",
-    "WalkRecord",
-    "WalkState",
-    "WalkSummary",
-    "merge",
-    "prefetch",
-    "start_walk",
-    "top_k",
-]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -4,7 +4,6 @@
 link that leads out of `docs` leads to a page that shows the file. The reference is generated from `__all__`.
 """
 
-import ast
 import posixpath
 import re
 from collections.abc import Iterator
@@ -112,8 +111,8 @@ def fence(path: Path) -> str:
 
 
 def reference_pages() -> Iterator[tuple[str, str]]:
-    """Yield the pages of the reference: the sections of `airw.__all__`, then a page for each public package."""
-    contents = ["# Reference\n\nWhat `import airw` offers, in the sections of `airw.__all__`.\n"]
+    """Yield the pages of the reference: what `airw` itself has, then a page for each public package."""
+    contents = ["# Reference\n\nWhat `import airw` offers.\n"]
     for title, names in sections():
         file = f"{title.lower().replace(' ', '-')}.md"
         contents.append(f"- [{title}]({file}): {link_names(names)}")
@@ -136,13 +135,13 @@ def public_names() -> Iterator[str]:
 
 
 def sections() -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections of `airw.__all__`: their comments, and the names below."""
-    source = (ROOT / "airw" / "__init__.py").read_text(encoding="utf-8")
-    [listing] = [node for node in ast.parse(source).body if isinstance(node, ast.Assign)]
-    lines = source.splitlines()[listing.lineno : listing.end_lineno]
-    for section in "\n".join(lines).split("    # ")[1:]:
-        title, _, names = section.partition("\n")
-        yield title.partition(";")[0], re.findall(r'"(\w+)"', names)
+    """Yield the names of `airw`, in sections."""
+    kinds = {name: getattr(airw, name) for name in airw.__all__}
+    verbs = [name for name, kind in kinds.items() if not isinstance(kind, type)]
+    contracts = [name for name, kind in kinds.items() if getattr(kind, "_is_protocol", False) or kind is airw.Policy]
+    yield "Verbs", verbs
+    yield "The values they give and take", [name for name in kinds if name not in {*verbs, *contracts}]
+    yield "What one implements", contracts
 
 
 def public_modules() -> Iterator[str]:

@@ -4,8 +4,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw._base.json import dump_json
 from airw._base.messages import error_text, escape_controls, one_line, short_repr

@@ -11,8 +11,7 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.chat import ChatClient, ChatModel, resolve_chat
 from airw.chat.questions import ChatPrompt, fill_template, list_items, strip_bullet

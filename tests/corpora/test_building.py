@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import BuildProgress, build
 from airw.corpora.source_pages import SourcePages

@@ -5,8 +5,7 @@ from dataclasses import replace
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build, finish_ingest, ingest_partition, open_corpus, prepare_ingest
 from airw.corpora.floors import BuiltFloor, load_built_floor, measure_floors

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Artifact, Corpus
 from airw.corpora import build, open_corpus

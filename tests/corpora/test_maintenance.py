@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.corpora import Definition, Maintenance, build_corpus, corpus_names, maintain, open_corpus, register
 from airw.errors import ArgumentError, SourceError, StoreCorrupt

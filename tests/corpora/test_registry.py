@@ -8,8 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw._base.file_lock import hold_file
 from airw.corpora import (

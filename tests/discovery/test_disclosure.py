@@ -14,8 +14,7 @@ import anyio.lowlevel
 import ir
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import build, embedder_from, from_mapping
 from airw.corpora import Corpus, corpus_path, records_for_artifact

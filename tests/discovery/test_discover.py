@@ -6,8 +6,7 @@ from functools import partial
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import airw
 from airw.discovery import FederatedCorpus, WholeArtifact, discover

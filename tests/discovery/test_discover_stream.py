@@ -7,8 +7,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.discovery import DiscoveryResult, SourceAnswered, discover, discover_stream
 from airw.errors import ArgumentError, DiscoveryError, StoreError

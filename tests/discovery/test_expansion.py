@@ -6,8 +6,7 @@ import anyio
 import ir
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ir.store import CorpusStore
 
 from airw import build, embedder_from, from_mapping

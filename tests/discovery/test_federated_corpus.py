@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Limits, embedder_from, open_corpus, search, traverse
 from airw.discovery import FederatedCorpus

@@ -7,8 +7,7 @@ from dataclasses import replace
 import anyio
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import FederatedCorpus, discover, traverse
 from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError

@@ -15,8 +15,7 @@ from contextlib import AsyncExitStack
 import anyio
 import ir
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ir.store import CorpusStore
 
 from airw import build, embedder_from, from_mapping

@@ -11,8 +11,7 @@ import anyio.lowlevel
 import ir
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.discovery import STRATEGIES, make_llm_selector, select
 from airw.discovery.llm_selection import parse_labels

@@ -5,8 +5,7 @@ from itertools import count, permutations
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.discovery import discover
 from airw.errors import ArgumentError, DiscoveryError, StoreError, UnknownFieldWarning

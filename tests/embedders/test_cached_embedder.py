@@ -17,8 +17,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.embedders import CachedEmbedder, HashingEmbedder, cached, embedder_from
 from airw.errors import ArgumentError, EmbedderError, StoreBusy, StoreCorrupt, StoreError

@@ -11,8 +11,7 @@ import anyio
 import anyio.lowlevel
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, EmbedderError

@@ -8,8 +8,7 @@ from fractions import Fraction
 import anyio
 import ir.eval
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import build, from_mapping, search
 from airw.discovery import discover

@@ -7,8 +7,7 @@ catalogue has one artifact, or all of them.
 import math
 
 import pytest
-from ir import eval as their_eval
-from ir import eval_gen as their_generator
+from ir import eval as their_eval, eval_gen as their_generator
 from ir.sources import CorpusSource
 
 from airw import evaluation, from_mapping

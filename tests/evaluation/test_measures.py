@@ -4,8 +4,7 @@ import math
 
 import pytest
 from ef import evaluation as ef
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.evaluation import MEASURES, Measure, parse_measures

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked, Notes, WholeText

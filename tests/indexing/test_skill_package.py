@@ -4,10 +4,8 @@ They equal those of `ir`, except for its documented faults.
 """
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from ir.strategy import Package as IrPackage
-from ir.strategy import Skill as IrSkill
+from hypothesis import assume, given, strategies as st
+from ir.strategy import Package as IrPackage, Skill as IrSkill
 
 from airw.corpora import build
 from airw.errors import ArgumentError, SourceError

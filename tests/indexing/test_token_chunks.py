@@ -6,8 +6,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.indexing import Chunked, Notes, Package, strategy_spec, token_offsets

@@ -2,8 +2,7 @@
 
 import ir
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from ir import graph as ir_graph
 
 from airw import links

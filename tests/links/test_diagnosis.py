@@ -11,8 +11,7 @@ from random import Random
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import build, from_mapping, from_notes
 from airw.discovery import FederatedCorpus

@@ -3,8 +3,7 @@
 import tarfile
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import build, from_mapping, from_notes
 from airw.links import CorpusGraph, MarkdownLinks, TitleMentions

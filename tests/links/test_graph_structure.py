@@ -6,8 +6,7 @@ from random import Random
 import anyio
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError
 from airw.links import CorpusGraph, LinkCycle

@@ -1,8 +1,7 @@
 """The names of typed edges when they are walked against their direction."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses

@@ -9,8 +9,7 @@ from random import Random
 import anyio
 import networkx as nx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import INVERSES, CorpusGraph, Inverses, LinkPath

@@ -14,8 +14,7 @@ from base64 import b85encode
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build, finish_ingest, ingest_partition, open_corpus, prepare_ingest
 from airw.embedders import HashingEmbedder, embedder_from

@@ -6,8 +6,7 @@ import tracemalloc
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build
 from airw.embedders import HashingEmbedder

@@ -7,8 +7,7 @@ from random import Random
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import build, embedder_from, from_mapping, open_corpus, top_k, traverse
 from airw.errors import ArgumentError

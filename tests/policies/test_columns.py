@@ -4,8 +4,7 @@ import re
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import build, from_mapping, traverse
 from airw.embedders import HashingEmbedder

@@ -17,8 +17,7 @@ from random import Random
 import anyio
 import ir
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.policies import per_node
 from airw.traversal import traverse

@@ -21,8 +21,7 @@ from random import Random
 import anyio
 import ir
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from ir.store import CorpusStore
 
 from airw import build, embedder_from, from_mapping, traverse

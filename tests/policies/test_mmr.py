@@ -5,8 +5,7 @@ from itertools import chain
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import open_corpus
 from airw.errors import ArgumentError

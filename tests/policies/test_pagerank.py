@@ -12,8 +12,7 @@ import anyio
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 # `networkx.pagerank` itself needs scipy, which only the models bring.
 from networkx.algorithms.link_analysis.pagerank_alg import _pagerank_python as networkx_pagerank

@@ -8,8 +8,7 @@ from itertools import chain
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import open_corpus, traverse
 from airw.errors import ArgumentError, PolicyError

@@ -1,8 +1,7 @@
 """Walks are the same, whether or not the store reads a whole step in one call."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.drawn_walks import compare_with_and_without_steps
 

@@ -25,8 +25,7 @@ from tests.support.graph_retriever_oracle import (
     ranking_of,
     their_bounds,
 )
-from tests.support.ring import QUERY as RING_QUERY
-from tests.support.ring import corpus as ring
+from tests.support.ring import QUERY as RING_QUERY, corpus as ring
 from tests.support.strategies import (
     BODIES,
     LINE,

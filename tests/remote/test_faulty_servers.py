@@ -24,8 +24,7 @@ from airw.errors import (
 )
 from airw.policies import LinkWalk
 from airw.protocols.wire import pack_array
-from airw.remote import RemoteCorpus, Timeouts
-from airw.remote import corpus as corpus_module
+from airw.remote import RemoteCorpus, Timeouts, corpus as corpus_module
 from airw.serving import app
 from airw.stores import MemoryStore
 from airw.testing.changes import put

@@ -7,8 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Corpus, build, discover, from_mapping, search, traverse
 from airw.discovery import FederatedCorpus

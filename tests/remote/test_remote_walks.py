@@ -4,8 +4,7 @@ import re
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from starlette.applications import Starlette
 from starlette.routing import Route
 

@@ -15,8 +15,7 @@ import anyio.lowlevel
 import ir
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import airw
 from airw import SearchHit

@@ -4,8 +4,7 @@ import math
 
 import ir
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.retrieval import fuse_hits, tag_source

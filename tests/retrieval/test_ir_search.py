@@ -24,8 +24,7 @@ import anyio
 import ir
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 from ir import retrieve as their_own
 from ir.store import CorpusStore
 

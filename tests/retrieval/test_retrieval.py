@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build
 from airw.embedders import embedder_from

@@ -9,8 +9,7 @@ from random import Random
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build
 from airw.embedders import embedder_from

@@ -4,8 +4,7 @@ import hmac
 from contextlib import nullcontext, suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.serving import Token, app

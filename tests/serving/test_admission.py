@@ -3,8 +3,7 @@
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.serving import ServingLimits, app
 from airw.serving.access import Caller, client_of

@@ -4,8 +4,7 @@ import json
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.serving.bodies import BodyTooLarge, check_fields, parse_object, parse_query, read_body

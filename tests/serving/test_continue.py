@@ -5,8 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Corpus, build, from_notes
 from airw.embedders import HashingEmbedder

@@ -2,8 +2,7 @@
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from starlette.applications import Starlette
 from starlette.responses import StreamingResponse
 from starlette.routing import Mount, Route

@@ -4,8 +4,7 @@ import re
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import build, from_mapping
 from airw.serving import Token, app

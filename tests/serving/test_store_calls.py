@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Corpus
 from airw.embedders import HashingEmbedder

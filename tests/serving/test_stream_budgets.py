@@ -1,8 +1,7 @@
 """Budgets of a stream: its hits are the first ones of the walk that fit, without a gap."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError
 from airw.serving import sse

@@ -8,8 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from ir.sources import CorpusSource as IrSource
 
 from airw._base.requirements import distribution_name, requirement_name

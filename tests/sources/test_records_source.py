@@ -9,8 +9,7 @@ from contextlib import aclosing
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build
 from airw.errors import ArgumentError, ArgumentKindError, SourceError

@@ -9,8 +9,7 @@ from pathlib import Path
 import anyio.lowlevel
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.corpora import build
 from airw.discovery import disclose, select

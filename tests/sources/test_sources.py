@@ -14,8 +14,7 @@ from datetime import date
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import build
 from airw.errors import ArgumentError, SourceError

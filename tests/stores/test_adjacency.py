@@ -8,8 +8,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError
 from airw.protocols import AdjacencyReader

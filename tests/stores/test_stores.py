@@ -5,8 +5,7 @@ import asyncio
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError, ArgumentKindError, StoreError
 from airw.protocols import ChangeFinder, RunKeeper, SchemaReader

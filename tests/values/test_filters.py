@@ -4,8 +4,7 @@ import datetime
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import AirwError, FilterError
 from airw.values.filters import MISSING, And, Compare, Not, Or, get_field, matches, parse_filter

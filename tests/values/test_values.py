@@ -11,8 +11,7 @@ from types import MappingProxyType
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw import Selection, disclose, select
 from airw._base.json import json_clean

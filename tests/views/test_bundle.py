@@ -6,8 +6,7 @@ import re
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import build, from_mapping, traverse
 from airw._base.frontmatter import note_title, read_frontmatter

@@ -5,8 +5,7 @@ import re
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError
 from airw.links import LinkPath

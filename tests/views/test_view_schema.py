@@ -5,8 +5,7 @@ import json
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import FederatedCorpus
 from airw.links import LinkPath

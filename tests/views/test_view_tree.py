@@ -4,8 +4,7 @@ from collections import deque
 
 import anyio
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from airw import FederatedCorpus, traverse
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError, PolicyError
 from airw.values import Edge, HitBatch, Limits, SearchHit

@@ -7,8 +7,7 @@ from random import Random
 
 import anyio
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw import Corpus, Limits, merge, prefetch, traverse
 from airw.errors import AirwError, ArgumentError, WalkNotExtendable

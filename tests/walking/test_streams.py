@@ -8,8 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 import trio
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError, PolicyError
 from airw.traversal import traverse

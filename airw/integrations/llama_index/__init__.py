@@ -5,24 +5,12 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.integrations.llama_index.link_postprocessor import LinkPostprocessor
-    from airw.integrations.llama_index.node_retriever import AirwNodeRetriever
-    from airw.integrations.llama_index.retrievers import discover_retriever, search_retriever, walk_retriever
-else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "link_postprocessor": ["LinkPostprocessor"],
-            "node_retriever": ["AirwNodeRetriever"],
-            "retrievers": ["discover_retriever", "search_retriever", "walk_retriever"],
-        },
-        extra="llama-index",
+    from airw.integrations.llama_index.link_postprocessor import LinkPostprocessor as LinkPostprocessor
+    from airw.integrations.llama_index.node_retriever import AirwNodeRetriever as AirwNodeRetriever
+    from airw.integrations.llama_index.retrievers import (
+        discover_retriever as discover_retriever,
+        search_retriever as search_retriever,
+        walk_retriever as walk_retriever,
     )
-
-__all__ = [
-    "AirwNodeRetriever",
-    "LinkPostprocessor",
-    "discover_retriever",
-    "search_retriever",
-    "walk_retriever",
-]
+else:
+    __getattr__, __dir__, __all__ = lazy_names(__name__, extra="llama-index")

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.serving.page.routes import page_routes
+    from airw.serving.page.routes import page_routes as page_routes
 else:
-    __getattr__, __dir__ = lazy_names(__name__, {"routes": ["page_routes"]})
-
-__all__ = ["page_routes"]
+    __getattr__, __dir__, __all__ = lazy_names(__name__)

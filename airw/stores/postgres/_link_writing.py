@@ -1,7 +1,6 @@
 """Writes links and names on a PostgreSQL server, and resolves the links at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 

@@ -3,8 +3,7 @@
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.discovery import _federated_store
 from airw.values import Edge

@@ -1,8 +1,7 @@
 """A hit that is marked final keeps its place, whatever the pending sources return."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.discovery._rank_bounds import final_places
 from airw.retrieval.fusion import fuse_entries

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
 from tests.support.drawing import examples

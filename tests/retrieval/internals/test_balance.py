@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.retrieval.balance import find_spread, rank_shares, weigh_channels
 from airw.retrieval.merging import ChannelRankings, merge_rankings

@@ -1,8 +1,7 @@
 """The best rows are found without scoring all rows, with the same scores to the last bit."""
 
 import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
 from tests.support.drawing import examples

@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores._indexes.dense_index import DenseIndex

@@ -5,8 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.stores._changes import metadata_json
 from airw.stores.sqlite._filter_sql import compile_field, compile_filter, register_functions

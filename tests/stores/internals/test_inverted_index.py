@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw._base.unspaced import space_query, space_text
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores._indexes import best_rows, word_tables
-from airw.stores._indexes import inverted_index as inverted_index_module
+from airw.stores._indexes import best_rows, inverted_index as inverted_index_module, word_tables
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import (
     RECORD_TABLES,

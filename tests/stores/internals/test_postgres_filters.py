@@ -4,8 +4,7 @@ import asyncio
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.stores._changes import metadata_json
 from airw.stores.postgres._field_json import to_fields

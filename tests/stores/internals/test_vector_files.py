@@ -14,8 +14,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from airw.stores import MemoryStore, SqliteStore, check_file, copy_file
 from airw.stores._indexes.dense_index import DenseIndex

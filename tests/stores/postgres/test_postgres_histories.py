@@ -3,8 +3,7 @@
 import anyio
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from airw.stores import MemoryStore
 from airw.testing.changes import put, vector_of
