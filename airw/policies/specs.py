@@ -27,7 +27,7 @@ def list_policies() -> dict[str, type[WalkPolicy]]:
         >>> ", ".join(list_policies())
         'beam, collapsed-tree, eager, link-walk, mmr, path-coverage, personalized-page-rank, reverse-dependency, scored'
     """
-    kinds = {name: getattr(policies, name) for name in policies.__all__ if name not in ("PerNode", "Strategy")}
+    kinds = {name: getattr(policies, name) for name in dir(policies) if name not in ("PerNode", "Strategy")}
     return {_name_of(kind): kind for kind in kinds.values() if hasattr(kind, "to_hits")}
 
 

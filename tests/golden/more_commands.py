@@ -76,7 +76,6 @@ write notes/latin.md
 build notes -v
 delete notes/latin.md
 build notes --force
-build notes --repair
 rm second
 rm second
 rm shelf
@@ -158,7 +157,7 @@ TEXTS = [
 
 COMMANDS = """
 build register maintain coverage ls info copy restore rm search traverse discover expand calibrate eval compare
-eval-select sweep-select eval-gen link:tree link:path link:list link:check context serve mcp model:export completion
+eval-select sweep-select eval-gen link:tree link:path link:list link:check context serve mcp completion
 """
 
 WRONG = [
@@ -225,8 +224,6 @@ WRONG = [
     ("mcp notes --port 8001", "--port"),
     ("mcp notes --http --host 0.0.0.0", "--host"),
     ("completion powershell", "powershell"),
-    ("model export", "FOLDER"),
-    ("model export nowhere", "nowhere"),
 ]
 
 PROCESSES = [

@@ -20,7 +20,7 @@ import airw
 
 PARTS = ["library"]
 WAYS = ["python"]
-DOORS = ("airw.serving", "airw.mcp", "airw.cli", "airw.integrations", "airw.compat")
+DOORS = ("airw.serving", "airw.mcp", "airw.cli", "airw.integrations")
 """Packages that import other large libraries; `names_doors` has their rows."""
 
 SPECIAL = ["__aenter__", "__aiter__", "__await__", "__call__", "__enter__", "__getitem__", "__iter__", "__len__"]

@@ -1,4 +1,4 @@
-"""The public names of servers, integrations, the command line and `compat`.
+"""The public names of servers, integrations and the command line.
 
 They import other large libraries, so they are compared in the slow run.
 """
