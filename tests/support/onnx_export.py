@@ -1,4 +1,4 @@
-"""Writes the files that `OnnxEmbedder` reads, from a model folder of sentence-transformers.
+"""Writes the files that `OnnxEmbedder` reads, from a folder of sentence-transformers.
 
 `export_model` does so in a process of its own: tracing leaves torch in memory, and would never end if usearch was
 loaded before torch.

@@ -258,7 +258,7 @@ class Connection:
                 await in_thread(self._remove_stale_log)
 
     def _remove_stale_log(self) -> None:
-        """Remove the log of this file if another file is at the path: SQLite would apply it to that one."""
+        """Remove the log of this file, which SQLite would apply to another file at the path."""
         with suppress(OSError):
             log, index = log_paths(self._path)
             if file_key(self._path) != self.key and self._log_key and _read_key(log) == self._log_key:

@@ -173,7 +173,10 @@ def transaction(connection: "sqlite3.Connection", kind: str = "DEFERRED") -> Ite
 
 @contextmanager
 def write_transaction(connection: "sqlite3.Connection") -> Iterator[None]:
-    """Run the block in one transaction that writes; a file of an older format gets the current one."""
+    """Run the block in one transaction that writes.
+
+    A file of an older format gets the current one.
+    """
     with transaction(connection, "IMMEDIATE"):
         if _read_version(connection) < VERSION:
             for statement in (*_UPGRADE, f"PRAGMA user_version = {VERSION}"):
@@ -256,7 +259,7 @@ def file_key(path: Path) -> tuple[int, int]:
 
 
 def log_paths(path: Path) -> tuple[Path, Path]:
-    """Return the paths of the log of a file, which SQLite applies to it, and of the index of the log."""
+    """Return the paths of the log that SQLite applies to a file, and of its index."""
     return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
 
 
