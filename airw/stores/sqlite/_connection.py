@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 import anyio
 
@@ -47,6 +47,14 @@ class FileReplaced(StoreError):
     """The file at the path is no longer the one that was opened."""
 
 
+class _OpenFile(NamedTuple):
+    """A raw connection, and the keys of the file and the log that it has open."""
+
+    raw: "sqlite3.Connection"
+    key: tuple[int, int]
+    log_key: tuple[int, int] | None
+
+
 class Connection:
     """An SQLite connection with its own thread.
 
@@ -54,15 +62,11 @@ class Connection:
     Python values are made from rows without blocking the event loop.
     """
 
-    def __init__(
-        self, path: Path, key: tuple[int, int], raw: "sqlite3.Connection", thread: "aiosqlite.Connection"
-    ) -> None:
+    def __init__(self, path: Path, opened: _OpenFile, thread: "aiosqlite.Connection") -> None:
         self._path = path
-        self.key = key
-        self._raw = raw
+        self._raw, self.key, self._log_key = opened
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
-        self._log_key = _read_key(log_paths(path)[0])
         self._lock = anyio.Lock()
         self._is_cancelled = False
         self.is_open = True
@@ -102,19 +106,18 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-            # Its key is read first: a file that takes its place meanwhile is then noticed.
-            key = _read_key(path)
-            raw = await in_thread(
-                lambda: connect(path, create=create, writable=writable, durability=durability, language=language)
+            open_raw = partial(
+                connect, path, create=create, writable=writable, durability=durability, language=language
             )
+            opened = await in_thread(_open_file, path, open_raw)
             if cache is not None:
-                raw.execute(f"PRAGMA cache_size = -{cache}")
-            thread = aiosqlite.Connection(lambda: raw, iter_chunk_size=64)
+                opened.raw.execute(f"PRAGMA cache_size = -{cache}")
+            thread = aiosqlite.Connection(lambda: opened.raw, iter_chunk_size=64)
             # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
             # is the thread itself.
             cast("Thread", getattr(thread, "_thread", thread)).daemon = True
             await thread
-        return cls(path, key or file_key(path), raw, thread)
+        return cls(path, opened, thread)
 
     async def run(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -253,15 +256,16 @@ class Connection:
                 if not self.is_open:
                     return
                 self.is_open = False
+                # While the log is open: afterwards, another file could have its inode.
+                await in_thread(self._remove_stale_log)
                 with translate_errors(self._path):
                     await self._thread.close()
-                await in_thread(self._remove_stale_log)
 
     def _remove_stale_log(self) -> None:
         """Remove the log of this file, which SQLite would apply to another file at the path."""
+        log, index = log_paths(self._path)
         with suppress(OSError):
-            log, index = log_paths(self._path)
-            if file_key(self._path) != self.key and self._log_key and _read_key(log) == self._log_key:
+            if not self._immutable_state and file_key(self._path) != self.key and _read_key(log) == self._log_key:
                 index.unlink(missing_ok=True)
                 log.unlink()
 
@@ -277,6 +281,16 @@ class Connection:
             stopping.join()
             # Once its thread has ended, aiosqlite does not warn a second time.
             cast("Thread", getattr(self._thread, "_thread", self._thread)).join(_STOP_WITHIN)
+
+
+def _open_file(path: Path, open_raw: "Callable[[], sqlite3.Connection]") -> _OpenFile:
+    """Open a file, and open it again if another one takes its place meanwhile."""
+    while True:
+        before, raw = _read_key(path), open_raw()
+        log_key, key = _read_key(log_paths(path)[0]), _read_key(path)
+        if key is not None and before in (None, key):
+            return _OpenFile(raw, key, log_key)
+        raw.close()
 
 
 def _read_key(path: Path) -> tuple[int, int] | None:
