@@ -82,7 +82,7 @@ async def test_a_password_in_an_address_is_used_and_never_shown(server, roles, c
     name = fresh_name()
     dsn = server.tcp_dsn("owner", password=QUOTED)
     caplog.set_level(logging.DEBUG)
-    async with PostgresStore(dsn, name, replicas=[dsn]) as store:
+    async with PostgresStore(dsn, name) as store:
         assert await store.counts()
         assert "hunter2" not in f"{store!r} {store} {store.address} {vars(store)} {store._database.place}"
     with pytest.raises(StoreError) as closed:
