@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from airw._base.coalescing import Coalescer
+from tests.support.waiting import PATIENCE
 
 
 class Oracle:
@@ -109,7 +110,7 @@ async def test_every_question_is_answered_whatever_others_do(seed):
                 if error.args[0] != [number]:
                     wrong.append(number)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             for number in range(-5, 80):
                 patience = draw.choice([60, 60, 0.002])

@@ -10,6 +10,7 @@ import anyio.to_thread
 import pytest
 
 from airw._base.concurrency import Pacer, call_user_function, first_error, in_thread, map_bounded, take_turn
+from tests.support.waiting import PATIENCE, wait_for
 
 
 class TestMapBounded:
@@ -39,10 +40,10 @@ class TestMapBounded:
         async def work(item):
             if item == 1:
                 raise KeyError(item)
-            await anyio.sleep(60)
+            await anyio.sleep_forever()
             finished.append(item)
 
-        with anyio.fail_after(20), pytest.raises(KeyError):
+        with anyio.fail_after(PATIENCE), pytest.raises(KeyError):
             await map_bounded(work, range(5), limit=5)
         assert finished == []
 
@@ -75,19 +76,23 @@ class TestInThread:
             await in_thread(divmod, 1, 0)
 
     async def test_a_cancelled_call_waits_for_its_thread(self):
-        done = threading.Event()
-        with anyio.move_on_after(0.01):
-            await in_thread(lambda: (time.sleep(0.1), done.set()))
+        began, done = threading.Event(), threading.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(in_thread, lambda: (began.set(), time.sleep(0.1), done.set()))
+            await wait_for(began.is_set)
+            group.cancel_scope.cancel()
         assert done.is_set()
 
     @pytest.mark.asyncio_only
     async def test_a_call_that_asyncio_cancels_twice_waits_for_its_thread(self):
-        done = threading.Event()
-        call = asyncio.ensure_future(in_thread(lambda: (time.sleep(0.15), done.set())))
-        await asyncio.sleep(0.03)
-        call.cancel()
-        await asyncio.sleep(0.03)
-        call.cancel()
+        began, may_end, done = threading.Event(), threading.Event(), threading.Event()
+        call = asyncio.ensure_future(in_thread(lambda: (began.set(), may_end.wait(PATIENCE), done.set())))
+        await wait_for(began.is_set)
+        for _ in range(2):
+            call.cancel()
+            await asyncio.sleep(0.03)
+            assert not call.done()
+        may_end.set()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert done.is_set()
@@ -98,11 +103,11 @@ async def test_functions_of_users_leave_worker_threads_for_the_calls_that_they_m
     all_are_busy = threading.Barrier(4)
 
     async def use_thread():
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             return await in_thread(int)
 
     def call_back(_):
-        all_are_busy.wait(20)
+        all_are_busy.wait(PATIENCE)
         return anyio.from_thread.run(use_thread)
 
     assert await map_bounded(lambda item: call_user_function(call_back, item), range(4), limit=4) == [0] * 4
@@ -117,7 +122,7 @@ async def test_turns_of_coroutines_that_are_dropped_are_left_to_others():
             coroutine.send(None)
         for coroutine in first + queued if drop_first else queued + first:
             coroutine.close()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         await map_bounded(lambda _: take_turn(), range(100), limit=50)
 
 
@@ -132,7 +137,7 @@ async def test_a_paced_loop_lets_other_tasks_run():
     pacer = Pacer(seconds=0.002)
     async with anyio.create_task_group() as group:
         group.start_soon(ticker)
-        end = time.perf_counter() + 20
+        end = time.perf_counter() + PATIENCE
         while len(seen) <= 5 and time.perf_counter() < end:
             await pacer.pace()
         group.cancel_scope.cancel()

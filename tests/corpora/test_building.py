@@ -20,6 +20,7 @@ from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
 from tests.support.corpora import at_each_page
 from tests.support.drawing import examples
+from tests.support.waiting import wait_for
 
 TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
 
@@ -443,7 +444,7 @@ async def test_the_total_and_the_counts_are_known_before_the_first_page_is_embed
 
     async def embed(texts):
         if len(texts) > 1:  # a text alone is a question that the floor is measured with
-            await anyio.sleep(0.05)  # as a model would; the source is counted in the meantime
+            await wait_for(lambda: seen and seen[-1].total)  # the source is counted while a model works
             at_first_call.append(seen[-1])
         return [[1.0, 0.0]] * len(texts)
 

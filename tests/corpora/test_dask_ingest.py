@@ -6,7 +6,6 @@ Dask runs three worker processes, one of which is killed midway.
 import logging
 import os
 import signal
-import time
 from contextlib import contextmanager
 
 import anyio
@@ -16,6 +15,7 @@ import pytest
 from airw.corpora import build, finish_ingest, prepare_ingest
 from airw.stores import MemoryStore, SqliteStore
 from tests.support import partitions_work as work
+from tests.support.waiting import wait_until
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
@@ -58,11 +58,12 @@ def test_dask_with_one_of_three_workers_killed_midway_leaves_the_corpus_of_one_b
     with cluster(tmp_path / "dask") as client:
         workers = client.run(os.getpid)
         assert len({*workers.values(), os.getpid()}) == 4
-        parts = client.map(work.ingest_slowly, [plan] * work.PARTS, range(work.PARTS), pure=False)
-        while len(before := anyio.run(read_partitions, plan)) < 6:
-            time.sleep(0.01)
+        go_on = tmp_path / "go on"
+        calls = zip(*[(plan, number, go_on) for number in range(work.PARTS)], strict=True)
+        parts = client.map(work.ingest_in_halves, *calls, pure=False)
+        wait_until(lambda: len(anyio.run(read_partitions, plan)) >= 6)
         os.kill(next(iter(workers.values())), signal.SIGKILL)
-        assert len(before) < work.PARTS - 6
+        go_on.touch()
         reports = client.gather(parts)
         later = client.run(os.getpid)
         assert len({*workers.values(), *later.values()}) == 4  # Dask started another one in its place

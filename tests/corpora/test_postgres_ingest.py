@@ -9,7 +9,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from airw.errors import PartitionsMissing, SourceError
 from airw.stores import MemoryStore, PostgresStore
 from tests.support import partitions_work as work
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name, get_server, server_dsn
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -91,11 +91,12 @@ def test_workers_of_other_machines_with_one_killed_midway_leave_the_corpus_of_on
         client.wait_for_workers(3, timeout=60)
         folders = client.run(Path.cwd)
         assert len({*folders.values(), Path.cwd()}) == 4
-        parts = client.map(work.ingest_slowly, [plan] * work.PARTS, range(work.PARTS), pure=False)
-        while len(before := anyio.run(read_partitions, plan)) < 6:
-            time.sleep(0.01)
+        go_on = tmp_path / "go on"
+        calls = zip(*[(plan, number, go_on) for number in range(work.PARTS)], strict=True)
+        parts = client.map(work.ingest_in_halves, *calls, pure=False)
+        wait_until(lambda: len(anyio.run(read_partitions, plan)) >= 6)
         workers[0].send_signal(signal.SIGKILL)
-        assert len(before) < work.PARTS - 6
+        go_on.touch()
         reports = client.gather(parts)
     assert [report.number for report in reports] == list(range(work.PARTS))
     assert sum(report.added for report in reports) == work.PARTS * work.SIZE

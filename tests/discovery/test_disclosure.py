@@ -395,7 +395,7 @@ async def test_bodies_are_loaded_concurrently_and_off_the_event_loop():
     barrier = threading.Barrier(4)
 
     def loader(metadata):
-        barrier.wait(timeout=5)
+        barrier.wait(timeout=60)
         return metadata["path"]
 
     found = await disclose(select_paths("/a", "/b", "/c", "/d"), loader=loader)

@@ -17,6 +17,7 @@ from airw.reranking import calibration_key
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, FOOD, KEYS, Counting, corpora
 from tests.support.drawing import examples
+from tests.support.virtual_time import on_virtual_clock
 
 
 def per_source(result):
@@ -197,6 +198,7 @@ async def test_if_all_fail_the_error_contains_every_cause():
     assert caught.value.__cause__.exceptions == (broken, busy)
 
 
+@on_virtual_clock
 async def test_a_single_corpus_raises_its_own_error_or_a_discovery_error_if_it_hangs():
     async with corpora({"keys": KEYS}, failures={"keys": {"search_text": StoreError("broken")}}) as (keys,):
         with pytest.raises(StoreError, match="broken"):
@@ -214,6 +216,7 @@ async def test_a_mistake_of_the_caller_is_raised_at_once_however_many_corpora_th
             await discover(many, "keys", boost=lambda hit: math.nan)
 
 
+@on_virtual_clock
 async def test_leaving_cancels_all_sources():
     async with corpora(ALL, delays=dict.fromkeys(ALL, math.inf)) as many:
         with anyio.move_on_after(0.02) as scope:

@@ -14,6 +14,7 @@ from airw.errors import ArgumentError, DiscoveryError, StoreError
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, KEYS, corpora
 from tests.support.drawing import examples
+from tests.support.virtual_time import on_virtual_clock
 
 THREE = {name: {f"{name}{at}": "keys " * (4 - at) for at in (1, 2, 3)} for name in "ABC"}
 
@@ -123,6 +124,7 @@ async def test_leaving_early_stops_the_sources_that_have_not_answered():
         assert [corpus.store.running for corpus in many] == [0, 0, 0]
 
 
+@on_virtual_clock
 async def test_a_cancelled_stream_leaves_nothing_running():
     async with corpora(THREE, delays=dict.fromkeys("ABC", math.inf)) as many:
         with anyio.move_on_after(0.02) as scope:

@@ -9,6 +9,7 @@ from airw.errors import DiscoveryError, StoreError
 from airw.policies import Eager
 from tests.support.discoveries import ALL, corpora
 from tests.support.spans import is_inside_a_span
+from tests.support.virtual_time import on_virtual_clock
 
 
 async def test_a_search_is_a_span(recorder):
@@ -54,6 +55,7 @@ async def test_each_source_is_a_span_inside_that_of_the_discovery(recorder):
     assert "secret" not in "".join(span.to_json() for span in recorder.spans)
 
 
+@on_virtual_clock
 async def test_a_source_that_is_late_is_reported_by_its_span(recorder):
     async with corpora(ALL, delays={"food": 5.0}) as sources:
         await discover(sources, "signing keys", source_timeout=0.1)

@@ -19,6 +19,7 @@ from tests.support.artifact_corpora import walk_all
 from tests.support.drawing import examples
 from tests.support.federated_walks import POLICIES, keys, notes, parts_story, policy_of
 from tests.support.federations import Federation, split_of
+from tests.support.virtual_time import on_virtual_clock
 
 QUERY = "8 0 0 0 0 0 0 0"
 CALLED = ["search_vectors", "search_text", "best_of", "get_records", "neighbors", "referrers", "ledger", "records_of"]
@@ -194,14 +195,15 @@ def test_a_walk_waits_longer_while_no_corpus_has_answered():
     assert (count, summary.lost, summary.seconds) == (5, (), 12)
 
 
+@on_virtual_clock
 async def test_the_deadline_of_a_walk_ends_it_while_a_corpus_hangs():
     async with three() as corpus:
         failing, _ = with_failing(corpus, methods=["neighbors"], member_timeout=None)
-        with anyio.fail_after(30):
-            hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY, timeout=0.1)
+        hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY, timeout=0.1)
     assert (len(hits), walk.summary.stop, walk.summary.lost) == (5, "timeout", ())
 
 
+@on_virtual_clock
 async def test_leaving_a_walk_cancels_the_call_that_hangs():
     async with three() as corpus:
         failing, _ = with_failing(corpus, methods=["neighbors"])
@@ -214,6 +216,7 @@ async def test_leaving_a_walk_cancels_the_call_that_hangs():
 
 
 @pytest.mark.parametrize("options", [{"on_error": "raise"}, {"on_error": "raise", "member_timeout": None}], ids=str)
+@on_virtual_clock
 async def test_the_error_of_a_corpus_ends_the_walk_if_that_is_wanted(options):
     async with three() as corpus:
         failing, _ = with_failing(corpus, error=GONE, **options)

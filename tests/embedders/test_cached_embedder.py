@@ -78,7 +78,7 @@ def documents(texts, id="recorder-v1"):
 
 
 def sql(path, statement, *values):
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=10)) as raw:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as raw:
         return raw.execute(statement, values).fetchall()
 
 

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import sys
-import time
+import threading
 from pathlib import Path
 
 import anyio
@@ -21,6 +21,7 @@ from airw.embedders import SentenceTransformerEmbedder, check_embedder, embedder
 from airw.errors import EmbedderMismatch, EmbedderUnavailable, RerankerUnavailable
 from airw.reranking import CrossEncoderReranker, resolve_reranker
 from tests.support.embedding_server import alone
+from tests.support.waiting import PATIENCE, cancel_once
 
 NAME = "all-MiniLM-L6-v2"
 REPOSITORY = f"models--sentence-transformers--{NAME}"
@@ -191,12 +192,9 @@ def ask(request, has_library):
 async def test_a_hub_that_refuses_is_an_error_at_once(ask, monkeypatch):
     call, error = ask
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    start = time.monotonic()
-    with pytest.raises(
-        error, match=r"'org/model' cannot be downloaded: the hub 'http://127.0.0.1:9' is not reached"
-    ) as caught:
+    said = r"'org/model' cannot be downloaded: the hub 'http://127.0.0.1:9' is not reached"
+    with anyio.fail_after(PATIENCE), pytest.raises(error, match=said) as caught:
         await call("text")
-    assert time.monotonic() - start < 4
     assert "\n" not in str(caught.value)
 
 
@@ -205,21 +203,19 @@ async def test_a_hub_that_hangs_is_an_error_within_seconds(ask, monkeypatch):
     monkeypatch.setattr(hub, "PATIENCE", 0.2)
     with hanging_hub() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        start = time.monotonic()
-        with pytest.raises(error, match=r"is not reached .*0\.2 s|is not reached .*Timeout"):
+        said = r"is not reached .*0\.2 s|is not reached .*Timeout"
+        with anyio.fail_after(PATIENCE), pytest.raises(error, match=said):
             await call("text")
-    assert time.monotonic() - start < 4
 
 
 async def test_waiting_for_a_hub_can_be_cancelled(ask, monkeypatch):
     call, _ = ask
+    monkeypatch.setattr(hub, "PATIENCE", 600)
     with hanging_hub() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
-        start = time.monotonic()
-        with anyio.move_on_after(0.1) as scope:
+        with anyio.fail_after(PATIENCE), anyio.move_on_after(0.1) as scope:
             await call("text")
     assert scope.cancelled_caught
-    assert time.monotonic() - start < 2
 
 
 async def test_offline_a_model_that_is_not_in_the_cache_is_an_error_at_once(ask, monkeypatch):
@@ -230,18 +226,9 @@ async def test_offline_a_model_that_is_not_in_the_cache_is_an_error_at_once(ask,
 
 
 async def test_a_download_can_be_cancelled_and_left_behind():
-    end = []
-
-    def download():
-        while not end:
-            time.sleep(0.005)
-
-    start = time.monotonic()
-    with anyio.move_on_after(0.05) as scope:
-        await hub.run_abandonable(download)
-    end.append(True)
-    assert scope.cancelled_caught
-    assert time.monotonic() - start < 2
+    began, may_end = threading.Event(), threading.Event()
+    await cancel_once(began.is_set, hub.run_abandonable, lambda: (began.set(), may_end.wait(PATIENCE)))
+    may_end.set()
 
 
 async def test_a_result_or_an_error_of_a_download_arrives():

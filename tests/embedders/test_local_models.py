@@ -77,12 +77,17 @@ async def test_cancelling_takes_effect_between_batches(model, monkeypatch):
 
 async def test_waiting_queries_occupy_no_worker_threads(model):
     await model.embed_query("loads the model")
-    used = []
+    used, answered = [], []
+
+    async def ask(number):
+        await model.embed_query(f"query {number}")
+        answered.append(number)
+
     async with anyio.create_task_group() as group:
         for number in range(50):
-            group.start_soon(model.embed_query, f"query {number}")
-        for _ in range(10):
-            await anyio.sleep(0.005)
+            group.start_soon(ask, number)
+        while len(answered) < 50:
+            await anyio.sleep(0.001)
             used.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
     assert max(used) == 1
 

@@ -9,6 +9,7 @@ from airw.errors import ArgumentError, SourceError
 from airw.links import MarkdownLinks, extractor_from
 from airw.protocols import EdgeExtractor
 from airw.values import Artifact, Link
+from tests.support.waiting import PATIENCE
 
 
 def extract(text, *, id="folder/note.md", **settings):
@@ -356,7 +357,7 @@ def test_links_of_any_text_stay_in_the_root_and_in_the_file(text):
 def test_a_hostile_paragraph_loses_at_most_its_own_links_and_takes_no_time(hostile):
     began = time.process_time()
     extraction = extract(f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)")
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < PATIENCE
     found = [link.target_ref for link in extraction.links]
     assert (found[0], found[-1]) == ("folder/before.md", "folder/after.md")
 
@@ -367,7 +368,7 @@ def test_ten_thousand_links_in_one_note_are_read_in_any_arrangement(gap):
     text = gap.join(f"[t]({number}.md) [[n{number}]]" for number in range(5_000))
     began = time.process_time()
     extraction = extract(text)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < PATIENCE
     assert (len(extraction.links), extraction.problems) == (10_000, [])
     last = text.count("\n") + 1
     assert [(link.target_ref, link.line) for link in extraction.links[-2:]] == [
@@ -387,7 +388,7 @@ def test_forty_thousand_links_in_the_frontmatter_are_read_in_seconds():
     yaml = "".join(f"- 'n{number}'\n" for number in range(40_000))
     began = time.process_time()
     links = extract(f"---\nlinks:\n{yaml}---\n").links
-    assert time.process_time() - began < 30
+    assert time.process_time() - began < PATIENCE
     assert [(link.target_ref, link.line) for link in links[::39_999]] == [("n0", 3), ("n39999", 40_002)]
 
 
@@ -467,7 +468,7 @@ def test_names_of_a_deep_path_and_many_aliases_take_linear_time():
     aliases, links = (", ".join(f"{word}{number}" for number in range(20_000)) for word in ("alias", "link"))
     found = extract(f"---\naliases: [{aliases}]\nlinks: [{links}]\n---\n")
     assert (len(found.links), len(found.names[3])) == (20_000, 20_000 + 2)
-    assert time.process_time() - began < 20
+    assert time.process_time() - began < PATIENCE
 
 
 def test_a_number_of_thousands_of_digits_is_no_name():

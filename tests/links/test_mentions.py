@@ -34,6 +34,7 @@ from airw.sources import from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Link
 from tests.support.drawing import examples
+from tests.support.waiting import PATIENCE
 
 TITLES = ("Merge sort", "Sort", "Graph walk", "Café Noir", "C++", "walk", "x_y", "Straße")
 
@@ -378,7 +379,7 @@ def test_a_title_of_more_than_500_characters_is_none():
 def test_a_run_of_underscores_takes_linear_time():
     began = time.process_time()
     assert find_mentions("a" + "_" * 200_000 + "b __sort__ _sort_", "sort") == [("sort", 1)]
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < PATIENCE
 
 
 @pytest.mark.slow
@@ -388,7 +389,7 @@ def test_a_note_that_mentions_thousands_of_others_takes_linear_time():
     text = "\n\n".join(titles)
     began = time.process_time()
     assert len(notes.extract(Artifact("all", text), {}).links) == 8_000
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < PATIENCE
 
 
 def test_its_id_changes_only_with_the_titles_and_the_settings():

@@ -10,6 +10,7 @@ from airw.corpora import Corpus
 from airw.serving import app
 from airw.serving.problems import describe_problem, status_of
 from tests.support.served import client, notes, serve_notes
+from tests.support.virtual_time import on_virtual_clock
 
 OF_NO_REQUEST = {"AirwError", "ChatBudgetSpent", "ChatError", "ChatUnavailable", "UnknownFieldWarning"}
 
@@ -80,6 +81,7 @@ class Waiting:
     ("method", "path", "fields"),
     [("POST", "/search", {"query": "keys", "mode": "lexical"}), ("GET", "/artifact", {"id": "a"})],
 )
+@on_virtual_clock
 async def test_a_deadline_stops_the_work_and_is_answered_504(method, path, fields):
     store = Waiting()
     async with notes() as one, client(app([Corpus("slow", store, one.embedder)])) as asking:

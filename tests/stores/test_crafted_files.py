@@ -15,6 +15,7 @@ import airw
 from airw.corpora import build, open_corpus
 from airw.errors import AirwError, StoreCorrupt
 from airw.sources import from_mapping
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -159,7 +160,7 @@ CALLS = {
 async def fail_typed(call):
     """Await a call, and return its error if it is one of the library."""
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             await call
     except AirwError as error:
         caught = error

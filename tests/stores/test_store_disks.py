@@ -20,6 +20,7 @@ from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from tests.support.corpora import run, source
 from tests.support.stored import change, fill
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -173,7 +174,7 @@ async def test_a_lock_that_fails_is_reported_at_once_and_not_as_another_builder(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(file_lock, "_try_lock", fail)
-    with anyio.fail_after(5), pytest.raises(StoreError) as caught:
+    with anyio.fail_after(PATIENCE), pytest.raises(StoreError) as caught:
         async with SqliteStore(tmp_path / "notes.airw").writing():
             pass
     assert not isinstance(caught.value, StoreBusy)

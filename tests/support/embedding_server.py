@@ -55,6 +55,7 @@ class EmbeddingServer:
         self.faults = []
         self.requests: list[ServerRequest] = []
         self.connections = 0
+        self.drips = 0  # bytes of answers that arrive slowly
         self.busy = self.most_busy = 0
         self.arrived = threading.Semaphore(0)  # incremented by each request
         self.hung_up = threading.Event()
@@ -149,6 +150,7 @@ def dripping(seconds: float) -> Fault:
         handler.start(200, 1_000_000)
         while handler.waits(seconds):
             handler.wfile.write(b" ")
+            handler.owner.drips += 1
 
     return send
 

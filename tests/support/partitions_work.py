@@ -4,7 +4,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from airw.corpora import ingest_partition
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
 from airw.sources import from_mapping
+from tests.support.waiting import wait_until
 
 PARTS, SIZE = 30, 20
 ROOT = Path(__file__).parents[2]
@@ -47,9 +47,10 @@ def ingest(plan, number):
     return anyio.run(ingest_partition, plan, number, part(number))
 
 
-def ingest_slowly(plan, number):
-    """Ingest a partition with a delay, as with a real model."""
-    time.sleep(0.1)
+def ingest_in_halves(plan, number, go_on):
+    """Ingest a partition; those of the second half wait until the file `go_on` exists."""
+    if number >= PARTS // 2:
+        wait_until(Path(go_on).exists)
     return ingest(plan, number)
 
 
@@ -88,17 +89,18 @@ class Waiting(Counting):
 
 
 @contextmanager
-def start_workers(plan, workers=2):
-    """Start processes that each ingest all partitions of a pickled plan; kill them at the end.
+def start_workers(plan, first, workers=2):
+    """Start processes that each ingest three partitions of a pickled plan; kill them at the end.
 
-    Each process begins with another partition.
+    They begin with the partition `first` and others far from it, and never end by themselves.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
         running = []
         for number in range(workers):
-            command = [sys.executable, __file__, str(plan), str(number * PARTS // workers)]
-            worker = stack.enter_context(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE))
+            command = [sys.executable, __file__, str(plan), str(first + number * PARTS // workers)]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            worker = stack.enter_context(subprocess.Popen(command, env=environment, text=True, **pipes))
             stack.callback(worker.kill)
             running.append(worker)
         yield running
@@ -106,6 +108,7 @@ def start_workers(plan, workers=2):
 
 if __name__ == "__main__":
     PLAN = pickle.loads(Path(sys.argv[1]).read_bytes())
-    for step in range(PARTS):
+    for step in range(3):
         ingest(PLAN, (int(sys.argv[2]) + step) % PARTS)
         print(step, flush=True)
+    sys.stdin.read()

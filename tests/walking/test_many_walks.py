@@ -8,6 +8,7 @@ import pytest
 from airw.traversal import traverse
 from airw.values import SearchHit
 from airw.walking import Policy
+from tests.support.waiting import PATIENCE
 
 WALKS, NODES = 60, 5
 READ = {"hits": lambda walk: walk, "batches": lambda walk: walk.batches(), "events": lambda walk: walk.events()}
@@ -70,5 +71,5 @@ async def test_walks_cancelled_while_they_wait_for_their_turn_leave_it_to_others
             await anyio.lowlevel.checkpoint()
         walking.cancel_scope.cancel()
     assert policy.steps < WALKS * NODES
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         assert await read_to_end(policy) == "node_budget"

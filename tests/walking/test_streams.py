@@ -14,6 +14,8 @@ from airw.errors import ArgumentError, PolicyError
 from airw.traversal import traverse
 from airw.values import Limits, SearchHit
 from airw.walking import Policy, merge, prefetch
+from tests.support.virtual_time import on_virtual_clock
+from tests.support.waiting import PATIENCE
 
 
 class Boom(Exception):
@@ -107,7 +109,7 @@ def tasks():
 async def nothing_left(*sources):
     """Check that a block leaves no task and no open source, and ends in time."""
     before = tasks()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         yield
     assert tasks() <= before
     assert [source.closed for source in sources] == [source.opened for source in sources]
@@ -319,6 +321,7 @@ async def test_a_prefetched_walk_has_the_hits_the_summary_and_the_ranking_of_a_p
     assert ahead.ranking == alone.ranking
 
 
+@on_virtual_clock
 async def test_a_deadline_ends_a_prefetched_walk_after_its_finished_items():
     walk = walk_of(Chain(hangs_at=2), timeout=0.2)
     async with nothing_left(), prefetch(walk) as hits:
@@ -575,6 +578,7 @@ async def test_a_cancelled_consumer_stops_even_when_items_wait(block_of):
         assert plain(await anext(items)) == "0"
 
 
+@on_virtual_clock
 async def test_a_timeout_round_the_block_closes_the_sources(block_of):
     source = Source(hangs_at=1)
     async with nothing_left(source):
@@ -601,6 +605,7 @@ async def test_a_cancellation_by_asyncio_closes_the_sources(block_of):
         assert source.closed
 
 
+@on_virtual_clock
 async def test_a_request_that_timed_out_loses_no_item(block_of):
     source = Source(size=40, delays=[0.001] * 40)
     seen = []
@@ -636,6 +641,7 @@ async def test_a_request_that_asyncio_cancels_as_its_item_comes_loses_no_item(bl
     assert [plain(item) for item in seen] == [1, 2]
 
 
+@on_virtual_clock
 async def test_a_source_at_rest_may_finish_its_cleanup_however_the_block_ends(block_of):
     sources = [Source(closing=lambda: anyio.sleep(0.01)) for _ in range(2)]
     async with nothing_left(*sources):

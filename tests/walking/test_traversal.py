@@ -16,10 +16,12 @@ import trio
 
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import per_node
+from airw.testing import run_on_virtual_clock
 from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
 from airw.walking import Policy, Walk, top_k
 from tests.support.ids import plain
+from tests.support.virtual_time import on_virtual_clock
 
 
 class Net(Policy):
@@ -171,6 +173,7 @@ async def test_a_step_costs_one_call_of_each_method_however_many_nodes_it_has():
     assert policy.calls == {"seed": 1, "score": 3, "expand": 2, "to_hits": 3}
 
 
+@on_virtual_clock
 async def test_a_cancelled_request_closes_the_walk_and_propagates():
     async def never(state, nodes, store):
         await anyio.sleep(60)
@@ -183,6 +186,7 @@ async def test_a_cancelled_request_closes_the_walk_and_propagates():
     assert await anext(walk, None) is None
 
 
+@on_virtual_clock
 async def test_a_cancelled_group_inside_a_policy_closes_the_walk():
     async def never(state, nodes, store):
         async with anyio.create_task_group() as group:
@@ -210,7 +214,7 @@ def test_a_cancelled_nursery_of_trio_inside_a_policy_closes_the_walk():
             await anext(walk)
         return scope.cancelled_caught, walk.summary.stop
 
-    assert trio.run(main) == (True, "closed")
+    assert run_on_virtual_clock(main, backend="trio") == (True, "closed")
 
 
 async def test_closing_from_another_task_ends_the_loop_normally():
@@ -264,6 +268,7 @@ async def test_closing_from_another_task_waits_for_a_step_that_cannot_be_cancell
     assert "expand" not in policy.calls
 
 
+@on_virtual_clock
 async def test_two_tasks_may_not_take_hits_at_once():
     async def slow(state, nodes, store):
         await anyio.sleep(0.03)

@@ -30,6 +30,7 @@ from tests.support.adversaries import (
     running,
     walk_of,
 )
+from tests.support.virtual_time import on_virtual_clock
 
 STAGES = [
     "seed",
@@ -198,7 +199,7 @@ async def test_a_policy_that_raises_while_it_is_interrupted_fails_the_walk(form,
     assert at.left == 1
 
 
-@pytest.mark.slow
+@on_virtual_clock
 async def test_iterables_that_never_close_delay_a_walk_by_one_second_at_most():
     """Ten of them are read side by side."""
     closing = []
@@ -208,9 +209,9 @@ async def test_iterables_that_never_close_delay_a_walk_by_one_second_at_most():
             closing.append(self)
             await anyio.sleep_forever()
 
-    with anyio.fail_after(8):  # one after the other would take ten
-        policy = Batched(lambda node: Stuck(count(node * 10)), seeds=range(10))
-        ids, _ = await run_walk(policy, node_budget=12, limits={"max_fanout": 5})
+    policy = Batched(lambda node: Stuck(count(node * 10)), seeds=range(10))
+    ids, _ = await run_walk(policy, node_budget=12, limits={"max_fanout": 5})
+    assert anyio.current_time() <= 1
     assert len(ids) == 12
     assert len(closing) == 10
 
@@ -265,6 +266,7 @@ async def test_sources_are_closed_even_when_the_policy_swallows_the_cancellation
     assert walk.summary.emitted == len(seen)
 
 
+@on_virtual_clock
 async def test_tasks_that_a_policy_starts_end_with_its_method():
     began, ended = [], []
 
@@ -361,7 +363,7 @@ async def test_a_policy_that_closes_its_own_walk_in_a_shield_does_not_wait_for_i
     waited = []
 
     async def act(walk):
-        with anyio.move_on_after(5, shield=True) as scope:
+        with anyio.move_on_after(PATIENCE / 2, shield=True) as scope:
             try:
                 await walk.aclose()
             finally:

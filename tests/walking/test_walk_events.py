@@ -11,6 +11,8 @@ from airw.errors import PolicyError
 from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
 from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, prefetch
+from tests.support.virtual_time import on_virtual_clock
+from tests.support.waiting import PATIENCE
 
 
 class Net(Policy):
@@ -256,7 +258,7 @@ async def test_closing_from_another_task_ends_the_reader_normally():
     async def read():
         seen.extend([summarize(event) async for event in walk.events()])
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             group.start_soon(read)
             await asleep.wait()
@@ -265,6 +267,7 @@ async def test_closing_from_another_task_ends_the_reader_normally():
     assert walk.summary.stop == "closed"
 
 
+@on_virtual_clock
 async def test_a_deadline_ends_the_events_with_their_summary():
     async def sleeps(state, committed, store):
         await anyio.sleep_forever()

@@ -11,6 +11,7 @@ from airw.errors import StoreError
 from airw.values import SearchHit
 from airw.walking import Policy, merge, prefetch
 from tests.support.spans import is_inside_a_span
+from tests.support.virtual_time import on_virtual_clock
 
 TREE = {0: [1, 2], 1: [3, 4], 2: [5, 6], 3: [], 4: [], 5: [], 6: []}
 
@@ -135,6 +136,7 @@ async def test_closing_ends_the_span(recorder):
     assert recorder.names.count("walk tree") == 1
 
 
+@on_virtual_clock
 async def test_a_deadline_ends_the_span_without_an_error(recorder):
     async for _ in walk_tree(recorder, wait_at=1, timeout=0.02):
         pass
@@ -155,6 +157,7 @@ async def test_a_failure_is_in_the_span_without_the_text_that_it_quotes(recorder
     assert not is_inside_a_span()
 
 
+@on_virtual_clock
 async def test_a_cancelled_request_ends_the_span_as_closed(recorder):
     with anyio.move_on_after(0.02):
         async for _ in walk_tree(recorder, wait_at=1):

@@ -13,6 +13,7 @@ from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.fixed_rows import RowCollector
 from tests.support.drawing import examples
+from tests.support.waiting import PATIENCE
 
 
 def unit(rows):
@@ -294,10 +295,10 @@ def test_twenty_thousand_ties_at_the_cut_are_cut_quickly():
     names = [f"a{(at * 7919) % count:05}" for at in range(count)]
     ids, zeros = [f"{name}#0" for name in names], [0] * count
     index.put(ids, range(count), names, ["chunk"] * count, zeros, vectors=np.zeros((count, 8), np.float32))
-    started = time.perf_counter()
+    started = time.process_time()
     [ranking] = index.search(np.ones((1, 8), np.float32), 3, per_artifact=True)
     assert list(ranking.artifact_ids) == ["a00000", "a00001", "a00002"]
-    assert time.perf_counter() - started < 10.0
+    assert time.process_time() - started < PATIENCE
 
 
 def test_putting_row_after_row_does_not_copy_the_matrix_each_time():

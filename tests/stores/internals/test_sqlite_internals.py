@@ -5,6 +5,7 @@ import sqlite3
 import sys
 import threading
 from contextlib import closing
+from types import SimpleNamespace
 
 import anyio
 import numpy as np
@@ -21,6 +22,7 @@ from airw.stores.sqlite._writing import apply_changes
 from airw.values import Record
 from airw.values.filters import parse_filter
 from tests.support.stored import change, everything, fill
+from tests.support.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -239,7 +241,7 @@ async def test_each_call_reads_one_snapshot(store, path):
 
 async def test_cancelling_a_long_statement_stops_it_and_the_connection_works(store):
     await store.apply([change("a")])
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         with anyio.move_on_after(0.1):
             await store._read(lambda raw: raw.execute(FOREVER).fetchall())
         with pytest.raises(TimeoutError):
@@ -258,7 +260,7 @@ async def test_a_cancelled_write_is_undone_and_blocks_no_other_writer(store, pat
     with anyio.move_on_after(0.1):
         await store._write(slow)
     async with SqliteStore(path) as other:
-        with anyio.fail_after(20):
+        with anyio.fail_after(PATIENCE):
             await other.apply([change("b")])
     await store.apply([change("c")])
     assert await store.artifact_ids() == ["a", "b", "c"]
@@ -269,7 +271,7 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
 
     def wait():
         begun.set()
-        return released.wait(60)
+        return released.wait(PATIENCE)
 
     def ask(raw):
         raw.create_function("wait", 0, wait)
@@ -288,20 +290,23 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
 
 async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store, monkeypatch):
     """Short calls share two connections; each long one has its own, up to eight."""
-    monkeypatch.setattr(_readers, "_SHORT", 0.05)  # on a busy machine, a short call may take 5 ms
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)  # on which all calls are short, at first
+    monkeypatch.setattr(_readers, "time", clock)
     await store.apply([change("a")])
     released = threading.Event()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             for long_calls in range(7):
                 await map_bounded(lambda _: store.artifact_ids(), range(50), limit=50)
                 assert len(store._reader._all) <= max(2, long_calls + 2)
-                group.start_soon(store._read, lambda raw: released.wait(60))
-                await anyio.sleep(0.06)
+                begun = threading.Event()
+                group.start_soon(store._read, lambda raw, begun=begun: (begun.set(), released.wait(PATIENCE)))
+                await wait_for(begun.is_set)
+                clock.now += 1
             assert await store.artifact_ids() == ["a"]
             assert len(store._reader._all) == 8
             with anyio.move_on_after(0.1) as scope:
-                group.start_soon(store._read, lambda raw: released.wait(60))
+                group.start_soon(store._read, lambda raw: released.wait(PATIENCE))
                 await anyio.sleep(0.01)
                 await store.artifact_ids()
             assert scope.cancelled_caught
@@ -314,7 +319,7 @@ async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
 
     def hold(raw):
         begun.set()
-        released.wait(60)
+        released.wait(PATIENCE)
         return lambda: None
 
     async with anyio.create_task_group() as group:
@@ -352,7 +357,7 @@ async def test_a_write_waits_for_another_writer_and_then_gives_up(store, path, m
             await anyio.sleep(0.1)
             writer.execute("ROLLBACK")
         writer.execute("BEGIN IMMEDIATE")
-        with anyio.fail_after(20), anyio.move_on_after(0.05):
+        with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05):
             await store.apply([change("d")])
     assert await store.artifact_ids() == ["a", "c"]
 
