@@ -288,7 +288,7 @@ class TestProgram:
 
     def test_a_misspelt_flag_is_an_error_without_a_traceback(self, error):
         said = error("search", "x", "--modus", "dense")
-        assert said == "airw: unrecognized arguments: --modus dense; see `airw --help`\n"
+        assert "--modus dense; see `airw --help`\n" in said
 
     @pytest.mark.slow
     def test_a_build_shows_progress_on_a_terminal_only(self, notes):

@@ -251,7 +251,7 @@ class TestExpand:
             (["cake.md"], "no document 'cake.md'"),
             (["bread.md", "--surface-index", "9"], "'bread.md' has no surface 9; its surfaces: 0, 1"),
             (["bread.md", "--window", "-1"], "--window must be"),
-            (["bread.md", "--window", "2", "--parent"], "not allowed with"),
+            (["bread.md", "--window", "2", "--parent"], "--window"),
             (["a", "b", "c"], "[CORPUS] ARTIFACT_ID"),
         ],
     )

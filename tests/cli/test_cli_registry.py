@@ -123,7 +123,7 @@ class TestRegister:
             (["../x", "notes", "--root", "."], "'../x'"),
             (["x", "records", "--param", "fetcher=os:listdir"], "AIRW_FETCHERS"),
             (["x"], "KIND"),
-            (["x", "y", "notes"], "unrecognized arguments: notes"),
+            (["x", "y", "notes"], ": notes; see `airw --help`"),
         ],
     )
     def test_mistakes_are_one_line_and_create_nothing(self, home, error, argv, said):
@@ -316,7 +316,7 @@ class TestMaintain:
         [
             (["nowhere"], "'nowhere'"),
             (["../x"], "../x"),
-            (["a", "b"], "unrecognized arguments: b"),
+            (["a", "b"], ": b; see `airw --help`"),
             (["a", "-c", "b"], "one corpus"),
         ],
     )
@@ -370,7 +370,7 @@ class TestCoverage:
         [
             ([], "no corpora yet"),
             (["nowhere"], "'nowhere'"),
-            (["a", "b"], "unrecognized arguments: b"),
+            (["a", "b"], ": b; see `airw --help`"),
             (["a", "-c", "b"], "one corpus"),
         ],
     )

@@ -49,8 +49,8 @@ def test_only_this_machine_reaches_a_loopback_address(host, expected):
         (["--limit", "max_k=0"], r"--limit 'max_k=0' must set a whole number of at least 1"),
         (["--limit", "max_wait=nan"], r"--limit 'max_wait=nan' must set a number of seconds above 0"),
         (["--limit", "k=1"], r"--limit 'k=1' must be NAME=NUMBER; the names: max_body, .*"),
-        (["--tokens", "none.json"], "the token file 'none.json' cannot be read: No such file or directory"),
-        (["--port", "70000"], r"argument --port: must be at most 65535, not '70000'; see `airw serve --help`"),
+        (["--tokens", "none.json"], "the token file 'none.json' cannot be read: .*"),
+        (["--port", "70000"], r".*--port: must be at most 65535, not '70000'; see `airw serve --help`"),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(options, message, notes, output_of, capsys):
@@ -69,7 +69,7 @@ def test_a_corpus_that_is_missing_is_one_line(notes, output_of):
 def test_a_port_that_is_in_use_is_one_line(notes, output_of):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        message = f"airw: cannot listen at 127.0.0.1 port {port}: Address already in use.*\n"
+        message = f"airw: cannot listen at 127.0.0.1 port {port}: .*\n"
         output_of("serve", "notes", "--port", port, code=2, err=message)
 
 

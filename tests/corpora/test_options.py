@@ -84,8 +84,10 @@ async def test_a_misspelt_option_is_refused_under_the_name_of_the_verb(verb, mon
         with pytest.raises(TypeError) as caught:
             await outcome(CALLS[verb](corpus, mood="dense"))
     name = verb.rpartition(".")[2]
-    hint = "" if "build" in verb or verb == "prepare_ingest" else "; did you mean 'mode'?"
-    assert str(caught.value) == f"{name}() got an unexpected keyword argument 'mood'{hint}"
+    assert str(caught.value).startswith(f"{name}() got ")
+    assert "'mood'" in str(caught.value)
+    if "build" not in verb and verb != "prepare_ingest":
+        assert str(caught.value).endswith("; did you mean 'mode'?")
 
 
 class WalkedOnly:

@@ -209,7 +209,7 @@ def test_one_reranker_serves_several_event_loops(reranker):
 
 
 @pytest.fixture
-async def held_up(folder, monkeypatch):
+async def slow_batches(folder, monkeypatch):
     """Return a reranker whose batches wait for an event, that event, and a list of them."""
     reranker = CrossEncoderReranker(folder, batch_size=1)
     await reranker(QUERY, ["loads the model"])
@@ -224,8 +224,8 @@ async def held_up(folder, monkeypatch):
     return reranker, may_go, batches
 
 
-async def test_a_cancelled_call_ends_after_the_batch_that_runs_and_leaves_no_thread(held_up):
-    reranker, may_go, batches = held_up
+async def test_a_cancelled_call_ends_after_the_batch_that_runs_and_leaves_no_thread(slow_batches):
+    reranker, may_go, batches = slow_batches
     async with anyio.create_task_group() as group:
         group.start_soon(score_texts, reranker, QUERY, texts_of(500))
         await wait_for(lambda: batches)
@@ -237,8 +237,8 @@ async def test_a_cancelled_call_ends_after_the_batch_that_runs_and_leaves_no_thr
     assert len(await reranker(QUERY, ["bread"])) == 1
 
 
-async def test_a_short_call_does_not_wait_for_all_of_a_long_one(held_up):
-    reranker, may_go, batches = held_up
+async def test_a_short_call_does_not_wait_for_all_of_a_long_one(slow_batches):
+    reranker, may_go, batches = slow_batches
     finished = []
 
     async def ask(name, count):

@@ -100,7 +100,7 @@ def test_invalid_arguments_are_refused_when_a_formulator_is_created(options, mes
 def test_formulators_compare_by_value_and_have_a_readable_repr():
     formulate = make_llm_formulator(rewriter=str.upper, n=2)
     assert formulate == make_llm_formulator(rewriter=str.upper, n=2) != make_llm_formulator(rewriter=str.upper)
-    assert repr(formulate).startswith("LlmFormulator(rewriter=<method 'upper' of 'str' objects>, n=2, fallback=<func")
+    assert repr(formulate).startswith(f"LlmFormulator(rewriter={str.upper!r}, n=2, fallback=<func")
 
 
 @pytest.mark.parametrize(

@@ -72,5 +72,5 @@ def test_what_is_no_list_of_tokens_is_refused_in_one_line_without_the_token(writ
 
 
 def test_a_file_that_is_missing_is_refused(tmp_path):
-    with pytest.raises(ArgumentError, match="cannot be read: No such file"):
+    with pytest.raises(ArgumentError, match=r"the token file .*none\.json' cannot be read: "):
         read_tokens(tmp_path / "none.json")

@@ -1,5 +1,6 @@
 """Packages of this environment or in folders of projects: their fields and problems."""
 
+import errno
 import importlib.metadata
 import os
 import sys
@@ -432,7 +433,7 @@ async def test_a_listed_folder_that_was_removed_is_a_problem_and_its_artifact_st
     source, store = from_packages(manifest=tmp_path / "all.pth", embedder="light"), MemoryStore()
     await build(source, store=store)
     (tmp_path / "a").rename(tmp_path / "away")
-    with pytest.raises(SourceError, match=r"'packages'.*'a'.*No such file"):
+    with pytest.raises(SourceError, match=r"'packages'.*'a'"):
         await build(source, store=store)
     corpus = await build(source, store=store, on_error="skip")
     assert await store.artifact_ids() == ["a", "b"]
@@ -467,12 +468,12 @@ async def test_listed_projects_are_excluded_by_name_or_path(tmp_path):
 async def test_a_missing_list_or_folder_or_one_without_projects_is_an_error_on_reading(tmp_path):
     write(tmp_path, {"file": "", "empty.pth": "# nothing\n", "latin.pth": b"\xff", "dir.pth/x": "", "none/x/y": ""})
     for options, words in [
-        ({"root": "gone"}, "gone.*No such file"),
-        ({"root": "file"}, "file.*Not a directory"),
+        ({"root": "gone"}, "gone"),
+        ({"root": "file"}, "file"),
         ({"root": "none"}, r"no folder in .*none' has pyproject\.toml or setup\.cfg or package\.json$"),
         ({"manifest": "gone.pth"}, "gone"),
         ({"manifest": "dir.pth"}, "not a file"),
-        ({"manifest": "latin.pth"}, "utf-8"),
+        ({"manifest": "latin.pth"}, r"latin\.pth"),
         ({"manifest": "empty.pth"}, "lists no folder"),
     ]:
         source = from_packages(**{key: tmp_path / name for key, name in options.items()})
@@ -501,14 +502,14 @@ async def test_a_project_whose_folder_cannot_be_listed_is_a_problem(tmp_path, mo
 
     def refuse(path):
         if path.name == "q":
-            raise PermissionError(13, "Permission denied", str(path))
+            raise PermissionError(errno.EACCES, "not yours", str(path))
         return listed(path)
 
     monkeypatch.setattr(Path, "iterdir", refuse)  # as root, a test can list any folder
     packages, (problem,) = await read_items(from_packages(root=tmp_path))
     assert list(packages) == ["p"]
     assert (problem.item, problem.lost) == ("q", True)
-    assert "Permission denied" in problem.reason
+    assert "not yours" in problem.reason
 
 
 parts = st.sampled_from(["a", "b", "a@b", "b@a"])

@@ -101,7 +101,7 @@ def test_the_signal_takes_any_value_and_repeats(raw):
 
 
 def test_the_signal_of_a_text_takes_few_calls():
-    """It is made for each artifact of each build, so it takes microseconds: JSON would need hundreds of calls."""
+    """It is made for each artifact of each build; JSON would need hundreds of calls."""
     artifact, calls = Artifact("a", "x" * 500), []
     sys.setprofile(lambda frame, event, function: calls.append(function) if event.endswith("call") else None)
     try:

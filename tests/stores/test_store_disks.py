@@ -111,7 +111,7 @@ async def test_a_disk_that_fails_to_read_is_no_damage_and_no_reason_to_remove_th
     assert len(said) == 4
     for line in said[:3]:
         assert line.startswith("StoreError '")
-        assert "Input/output error" in line
+        assert os.strerror(errno.EIO) in line
         assert "check its disk, cable or network" in line
         assert "remove" not in line
         assert "again" not in line

@@ -90,9 +90,9 @@ class Waiting(Counting):
 
 @contextmanager
 def start_workers(plan, first, workers=2):
-    """Start processes that each ingest three partitions of a pickled plan; kill them at the end.
+    """Start processes that each ingest three partitions of a pickled plan.
 
-    They begin with the partition `first` and others far from it, and never end by themselves.
+    They are killed at the end. They begin with the partition `first` and others far from it, and never end by themselves.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:

@@ -32,7 +32,10 @@ async def wait_for(is_true):
 
 
 async def cancel_once(is_true, function, *arguments):
-    """Call an async function, cancel it once a condition holds, and check that it ends by that."""
+    """Call an async function, and cancel it once a condition holds.
+
+    It must not end before, and must end by that.
+    """
     ended = []
 
     async def call():
@@ -47,10 +50,10 @@ async def cancel_once(is_true, function, *arguments):
 
 
 def skip_time(seconds):
-    """Move the clock of the running event loop forward, past all deadlines within that time.
+    """Move the clock of the running event loop forward.
 
-    Sockets, threads and other processes do not notice. So a test can wait for answers without haste, and then end the
-    patience with what never answers.
+    All deadlines within that time have passed then. Sockets, threads and other processes do not notice. So a test can
+    wait for answers without haste, and then end the patience with what never answers.
     """
     if sniffio.current_async_library() == "trio":
         import trio

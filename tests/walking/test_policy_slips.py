@@ -203,7 +203,6 @@ async def test_a_plain_method_is_told_not_to_wait(method, replacement):
 async def test_a_method_with_other_parameters_is_named(method):
     message = await error_of(broken(Sound, method, lambda self: None))
     assert message.startswith(f"Broken.{method} cannot be called, or its answer cannot be used: ")
-    assert "takes 1 positional argument" in message
 
 
 @pytest.mark.parametrize("method", ["score", "expand", "to_hit"])
@@ -222,7 +221,7 @@ async def test_a_switch_of_a_policy_is_a_bool(name, value):
 @pytest.mark.parametrize("method", ["node_id", "edge_of"])
 async def test_a_method_that_yields_is_named(method):
     message = await error_of(broken(Sound, method, yield_one))
-    assert message.startswith(f"Broken.{method} returned <generator object yield_one at ")
+    assert message.startswith(f"Broken.{method} returned <generator object ")
 
 
 async def test_rank_may_yield_the_hits():

@@ -3,6 +3,7 @@
 The limits are lowered for these tests.
 """
 
+import errno
 import math
 import os
 import random
@@ -424,13 +425,13 @@ async def test_without_the_extra_search_is_exact_and_writing_warns_with_the_inst
 
 async def test_if_an_index_cannot_be_written_the_write_succeeds_and_the_next_one_builds_it(path, monkeypatch):
     def fail_to_save(self, *_):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "no room")
 
     async with SqliteStore(path) as store:
         await fill(store, 3_000)
         with monkeypatch.context() as patch:
             patch.setattr(_segments.SegmentMaker, "save", fail_to_save)
-            with pytest.warns(RuntimeWarning, match="No space left"):
+            with pytest.warns(RuntimeWarning, match="no room"):
                 await store.apply(changes(3_000, 4_000))
         assert len(await store.artifact_ids()) == 4_000
         await store.set_config({})

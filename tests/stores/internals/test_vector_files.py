@@ -3,6 +3,7 @@
 The limits are lowered for these tests.
 """
 
+import errno
 import os
 import random
 import shutil
@@ -251,12 +252,12 @@ async def test_files_of_another_database_are_not_used_and_go_away(path, tmp_path
 
 async def test_a_full_disk_is_a_warning_and_the_next_write_saves_the_vectors(path, monkeypatch):
     def fail(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(errno.ENOSPC, "no room")
 
     async with SqliteStore(path) as store:
         with monkeypatch.context() as patch:
             patch.setattr(_vector_file, "append_vectors", fail)
-            with pytest.warns(RuntimeWarning, match="cannot be saved beside it.*No space left"):
+            with pytest.warns(RuntimeWarning, match="cannot be saved beside it.*no room"):
                 await store.apply([change(number) for number in range(10)])
         assert len(await store.artifact_ids()) == 10
         assert list_saved(path, "columns") == []

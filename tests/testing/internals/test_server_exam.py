@@ -22,7 +22,7 @@ def schemas():
         (["postgresql://ada:s3cret@db.example/kb"], "write 'postgresql://ada:$PASSWORD@db.example/kb'"),
         (["postgresql://127.0.0.1:1/kb"], "postgresql://127.0.0.1:1/kb cannot be reached"),
         (["notes.airw"], "must be an address"),
-        ([], "the following arguments are required: ADDRESS"),
+        ([], ": ADDRESS"),
         (["postgresql://ada:s3cret@db/kb", "--read-only"], "--read-only is for a store in FILE.py"),
         (["postgresql://db/kb", "--capabilities", "graph"], "--capabilities is for a store in FILE.py"),
     ],
