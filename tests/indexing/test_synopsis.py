@@ -30,6 +30,7 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, IndexPlan
 from tests.support.chat_server import ChatServer
 from tests.support.embedding_server import alone, later, status
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -488,16 +489,14 @@ async def test_a_budget_spent_midway_is_reported_and_a_later_build_completes_the
 
 
 async def test_cancelling_a_build_closes_its_connections_to_the_server(server, chat):
-    server.always = later(30)
+    server.always = later(600)
     store = MemoryStore()
     async with chat, anyio.create_task_group() as group:
         group.start_soon(build_synopses, DOCS, chat, store)
         for _ in range(8):
-            assert await anyio.to_thread.run_sync(lambda: server.arrived.acquire(timeout=30))
-        start = anyio.current_time()
+            assert await anyio.to_thread.run_sync(lambda: server.arrived.acquire(timeout=PATIENCE))
         group.cancel_scope.cancel()
-    assert anyio.current_time() - start < 2
-    assert await anyio.to_thread.run_sync(server.hung_up.wait, 5)
+    assert await anyio.to_thread.run_sync(server.hung_up.wait, PATIENCE)
     assert len(server.requests) == 8
     server.always = None
     assert await build_synopses(DOCS, chat, store) == (20, 0, 0, [])

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from anyio import to_thread
+from anyio import create_task_group, sleep, to_thread
 
 from airw import build, from_mapping
 from airw.errors import RemoteError
@@ -22,7 +22,7 @@ from tests.support.adversaries import leaving_nothing
 from tests.support.serve_command import refuses, run_serve
 from tests.support.served_corpora import make_chain, name_at
 from tests.support.serving import files_of, serve, serve_in_process
-from tests.support.waiting import wait_for, wait_until
+from tests.support.waiting import skip_time, wait_for, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
@@ -69,10 +69,14 @@ async def test_a_walk_whose_server_falls_silent_is_given_up_and_ends_there_too()
     """Heartbeats stop: the silence lasts longer than `read`."""
     plan = {**HANGING, "limits": {"heartbeat": 0.05}}
     with serve_in_process("tests.support.served_corpora:chain_app", plan) as server:
-        async with walk_at(server.url, read=2) as walk:
+        async with walk_at(server.url, read=30) as walk:
             hits = [await anext(walk) for _ in range(HITS)]
             server.pause()
-            await check_lost(walk, hits, server.url, "ReadTimeout")
+            async with create_task_group() as group:
+                group.start_soon(check_lost, walk, hits, server.url, "ReadTimeout")
+                for _ in range(40):  # what had come before the silence is read first
+                    await sleep(0.005)
+                skip_time(31)
         server.resume()
         wait_until(lambda: 'walks_total{stop="disconnected"} 1' in httpx.get(f"{server.url}/metrics").text)
 

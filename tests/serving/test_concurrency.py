@@ -41,9 +41,12 @@ def test_many_walks_at_once_are_each_the_same_as_one_alone(count):
 
 @pytest.mark.slow
 def test_more_walks_than_a_server_takes_are_refused_and_the_others_are_whole():
-    corpus = make_chain(100, seconds=0.005)
+    def pause():  # so no walk ends before another one is refused
+        return 0.0 if "airw_refused_total{" in application.state.service.metrics.to_text() else 1.0
+
     limits = ServingLimits(max_streams=20, max_streams_per_client=20)
-    with serve(app([corpus], limits=limits)) as server:
+    application = app([make_chain(100, seconds={"neighbors": pause})], limits=limits)
+    with serve(application) as server:
         _, readings = read_streams(server.port, WALK, 60, at_once=60)
         counts = Counter(reading.status for reading in readings)
         assert set(counts) == {200, 429}

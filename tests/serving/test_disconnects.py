@@ -15,7 +15,6 @@ from tests.support.served_corpora import CALLS_A_STEP, CHAIN_WALK, calls_of, mak
 from tests.support.serving import MEGABYTE, Wire, exchange, files_of, memory_of, request_bytes, serve
 from tests.support.waiting import wait_until
 
-CALL = 0.02  # seconds
 SEARCH = request_bytes("POST", "/search", {"corpus": "chain", "query": "keys", "k": 1})
 WALK = request_bytes("POST", "/traverse", CHAIN_WALK)
 
@@ -56,7 +55,7 @@ def finish(wire):
     "go", [leave, pytest.param(reset, marks=pytest.mark.slow), pytest.param(finish, marks=pytest.mark.slow)]
 )
 def test_a_client_that_leaves_stops_the_walk_within_one_step(go):
-    corpus = make_chain(100, seconds=CALL)
+    corpus = make_chain(100, seconds={"neighbors": math.inf})  # it hangs after the first hit
     with serve(app([corpus])) as server, Wire(server.port) as wire:
         calls = Calls(corpus, server)
         wire.send(WALK)
@@ -68,7 +67,7 @@ def test_a_client_that_leaves_stops_the_walk_within_one_step(go):
 
 @pytest.mark.slow
 def test_a_client_that_leaves_before_the_first_event_stops_the_walk():
-    corpus = make_chain(100, seconds=CALL)
+    corpus = make_chain(100, seconds=math.inf)
     with serve(app([corpus])) as server, Wire(server.port) as wire:
         calls = Calls(corpus, server)
         wire.send(WALK)
@@ -92,7 +91,7 @@ def test_a_client_that_leaves_stops_its_search():
 
 @pytest.mark.slow
 def test_the_end_of_a_server_ends_its_walks():
-    corpus = make_chain(1_000, seconds=CALL)
+    corpus = make_chain(1_000, seconds=0.02)
     with serve(app([corpus]), timeout_graceful_shutdown=0.1) as server, Wire(server.port) as wire:
         wire.send(WALK)
         wire.read_until(b"event: hit")

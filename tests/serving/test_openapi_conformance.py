@@ -14,6 +14,7 @@ from airw.serving import app
 from airw.serving.openapi import OPERATIONS
 from tests.support.served import NOTES, notes
 from tests.support.serving import serve
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::airw.errors.UnknownFieldWarning")]
 
@@ -67,9 +68,9 @@ def choose(document, names, values, of=("get", "post", "put", "delete")):
 
 
 def is_short(seconds):
-    """Return whether a client asks for an answer in no time; it may then get part of one."""
+    """Return whether a client asks for an answer in less time than a busy machine may need."""
     with suppress(TypeError, ValueError):
-        return seconds is not None and float(seconds) < 1
+        return seconds is not None and float(seconds) < PATIENCE
     return False
 
 

@@ -588,7 +588,7 @@ def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(br
 
         return silent
 
-    with page_of(browser, make_notes(seconds=0.02), wrap=wrap, limits=ServingLimits(heartbeat=0.2)) as address:
+    with page_of(browser, make_notes(seconds=0.02), wrap=wrap, limits=ServingLimits(heartbeat=1.0)) as address:
         start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=5))
         await_end(browser)
         assert "the connection was lost: nothing came for" in browser.find_element(By.ID, "problem").text
@@ -602,7 +602,7 @@ def test_a_server_that_falls_silent_is_reported_and_the_walk_can_be_run_again(br
 
 
 def test_heartbeats_keep_a_walk_that_takes_its_time(browser):
-    with page_of(browser, make_notes(3, seconds=2.0), limits=ServingLimits(heartbeat=0.5)) as address:
+    with page_of(browser, make_notes(3, seconds=4.0), limits=ServingLimits(heartbeat=1.0)) as address:
         start(browser, link_to(address, policy="link-walk", params='{"roots": ["n0"]}', max_depth=1))
         await_end(browser)
         assert text_of(browser, "#status").startswith("Ended")

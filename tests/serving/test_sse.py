@@ -1,6 +1,7 @@
 """`sse(walk)` sends a walk at the pace of its client, and stops when the client goes."""
 
 import json
+import math
 from dataclasses import replace
 
 import anyio
@@ -364,12 +365,14 @@ async def test_an_endpoint_of_fastapi_returns_a_walk_in_one_line():
     async def find():
         return sse(walk_chain(corpus))
 
-    async with open_chain(delays=0.05) as corpus:
+    hangs = []
+    async with open_chain(delays={"neighbors": lambda: math.inf if hangs else 0.0}) as corpus:
         with serve(api) as server:
             idle = server.tasks()
             async with httpx.AsyncClient() as asking:
                 whole = await asking.get(f"{server.url}/find")
                 calls = corpus.store.calls.total()
+                hangs.append("after the first hit")
                 async with asking.stream("GET", f"{server.url}/find") as answer:
                     async for line in answer.aiter_lines():
                         if line == "event: hit":

@@ -92,7 +92,7 @@ class Waiting(Counting):
 def start_workers(plan, first, workers=2):
     """Start processes that each ingest three partitions of a pickled plan.
 
-    They are killed at the end. They begin with the partition `first` and others far from it, and never end by themselves.
+    They begin with the partition `first` and others far from it. They never end by themselves, and are killed.
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with ExitStack() as stack:
@@ -100,7 +100,8 @@ def start_workers(plan, first, workers=2):
         for number in range(workers):
             command = [sys.executable, __file__, str(plan), str(first + number * PARTS // workers)]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            worker = stack.enter_context(subprocess.Popen(command, env=environment, text=True, **pipes))
+            worker = subprocess.Popen(command, env=environment, text=True, **pipes)
+            stack.enter_context(worker)
             stack.callback(worker.kill)
             running.append(worker)
         yield running

@@ -103,7 +103,7 @@ def serve(application, *, max_stall=60, **settings):
         server.connections_left = len(server._uvicorn.server_state.connections)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         if tasks:  # uvicorn does not wait for those that it has cancelled
-            _, tasks = await asyncio.wait(tasks, timeout=1)
+            _, tasks = await asyncio.wait(tasks, timeout=PATIENCE)
         server.tasks_left = [str(task) for task in tasks]
 
     def run():

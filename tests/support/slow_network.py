@@ -28,7 +28,7 @@ def slow_port(server_socket, *, seconds):
             yield int(process.stdout.readline())
         finally:
             process.stdin.close()  # it ends when nobody can write to it any more
-            process.wait(5)
+            process.wait(60)
 
 
 def _pass_on(source, target, seconds):

@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import time
 from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import combinations, count, pairwise
@@ -451,9 +450,7 @@ def test_labels_of_a_small_tree_are_all_visible_and_do_not_overlap(look, size, i
 
 
 def test_a_thousand_artifacts_are_drawn_with_labels_that_thin_out(look):
-    start = time.monotonic()
     page = look(tree_page(large_tree(1_000)))
-    assert time.monotonic() - start < 20
     assert len(texts(page, ".node")) == 1_000
     assert not one(page, "#undrawn").is_displayed()
     few = boxes(page)
