@@ -17,11 +17,11 @@ READY := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format docs bench quality dist clean
+.PHONY: help demo test test-all lint format docs bench bench-editions quality dist clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: export AIRW_HOME := .demo
 demo: $(READY)-airw ## build a corpus of 233 linked documents and walk it
@@ -56,6 +56,9 @@ format: $(READY)-dev ## rewrite the code in the one style
 
 bench: $(READY)-bench ## run the benchmarks, print their tables and write benchmarks.json
 	AIRW_BENCH_RESULTS=benchmarks.json $(BIN)/python -m pytest tests/benchmarks -o python_files='bench_*.py' --timeout=0 -q -s $(ARGS)
+
+bench-editions: $(READY)-bench ## run this edition beside the first one, and print the ratios
+	$(BIN)/python -m tests.benchmarks.editions $(ARGS)
 
 QUALITY := $(BIN)/python -m tests.benchmarks.quality
 
