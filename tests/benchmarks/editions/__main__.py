@@ -1,10 +1,10 @@
-"""The command that runs this edition of the library beside the first one, in turn, and prints the ratios.
+"""The command that measures this edition of the library beside the first one.
 
     python -m tests.benchmarks.editions
     python -m tests.benchmarks.editions --rows search ir --rounds 21
 
-A ratio is the median over the rounds; below it is faster or smaller than the first edition. The middle half of the
-rounds says how sure it is: run again, on an idle machine, if it is wide.
+A ratio is the median over the rounds; below 1, this edition is faster or smaller. The middle half of the ratios says
+how sure that is: run again, on an idle machine, if it is wide.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What both editions build and walk: made-up notes, questions about them, and a random graph."""
+"""What both editions build and walk: made-up notes, questions, and a random graph."""
 
 import itertools
 import random
@@ -33,7 +33,7 @@ def make_links(ids: list[str]) -> dict[str, list[str]]:
 
 
 def question_of(turn: int) -> str:
-    """Return the question of a turn: no two turns ask the same, as nobody asks one thing all day."""
+    """Return the question of a turn; no two turns ask the same."""
     return " ".join(random.Random(f"question {turn}").choices(VOCABULARY, cum_weights=FREQUENCIES, k=6))
 
 
@@ -44,6 +44,6 @@ class Digraph:
         draw = np.random.default_rng(7)
         vectors = draw.standard_normal((size, DIM), dtype=np.float32)
         self.vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        self.query = self.vectors[0] + self.vectors[1]
+        self.query = 2 * self.vectors[0] + self.vectors[1]
         self.neighbours = draw.integers(0, size, (size, DEGREE)).tolist()
         self.seeds = draw.choice(size, SEEDS, replace=False).tolist()

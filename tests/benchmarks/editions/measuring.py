@@ -1,8 +1,7 @@
-"""Editions side by side: a living process each, and rounds that run each row in one after the other."""
+"""Editions side by side: a process each, which run every row in turn, round by round."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -28,7 +27,7 @@ class EditionError(Exception):
 
 
 def unpack_edition(commit: str = COMMIT, root: Path = ROOT) -> Path:
-    """Return the folder of the library of a commit, which is taken from the history of the clone.
+    """Return the folder with the library of a commit, taken from the history of the clone.
 
     Raises:
         EditionError: If the history does not have the commit.
@@ -44,11 +43,10 @@ def unpack_edition(commit: str = COMMIT, root: Path = ROOT) -> Path:
             "in a shallow clone, fetch the whole history: git fetch --unshallow"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
-        with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-            archive.extractall(made, filter="data")
-        shutil.copytree(made, folder)
-    return folder
+    made = tempfile.mkdtemp(dir=folder.parent)
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(made, filter="data")
+    return Path(made).rename(folder)  # only what is complete gets the name
 
 
 class Worker:

@@ -1,7 +1,7 @@
-"""The programs that both editions run, in public verbs only: each prepares corpora and yields rows.
+"""The programs that both editions run: each prepares corpora and yields rows.
 
-An edition builds its own corpora. Where a call differs between the editions, it is made by a function under "Calls that
-may differ", which learns the edition from its `Setting`.
+They use public verbs only, and each edition builds its own corpora. Where a call differs between the editions, it is
+made by a function under "Calls that may differ", which learns the edition from its `Setting`.
 """
 
 import gzip
@@ -52,7 +52,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing to measure: `run` takes the number of a turn, and returns ids, or what it measured itself."""
+    """One thing to measure.
+
+    `run` takes the number of a turn. It returns ids, or `Measured` if it has measured itself.
+    """
 
     name: str
     run: Callable[[int], Awaitable[Any]]
@@ -116,7 +119,7 @@ async def read_link_tree(setting: Setting, corpus: Any, root: str, count: int) -
 
 
 def list_policy(setting: Setting, graph: Digraph, width: int) -> Any:
-    """Return a policy of lists that commits the `width` best nodes a step, with one matrix product a step."""
+    """Return a policy of lists, with one matrix product a step, that commits the `width` best."""
 
     class Batched(airw.Policy):
         async def seed(self, state, store):
@@ -211,7 +214,7 @@ async def walk(setting: Setting) -> AsyncIterator[list[Row]]:
 
 @asynccontextmanager
 async def build(setting: Setting) -> AsyncIterator[list[Row]]:
-    """Build notes; in memory up to the first answer, for work that a build leaves to that is no gain."""
+    """Build notes; in memory up to the first answer, to which a build might leave work."""
     size, source = setting.size(10_000), notes(setting)
 
     async def build_in_memory(turn: int) -> list[str]:
@@ -266,7 +269,7 @@ anyio.run(main, *sys.argv[1:])
 
 
 def ask_new_process(program: str, *arguments: object) -> tuple[float, Any]:
-    """Return the seconds from the start of a process to the line that it prints, and what it printed."""
+    """Return the seconds from the start of a process to its line, and what that line holds."""
     command, start = [sys.executable, "-c", program, *map(str, arguments)], time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
@@ -290,7 +293,7 @@ async def first_answer(setting: Setting) -> AsyncIterator[list[Row]]:
 
 @asynccontextmanager
 async def memory(setting: Setting) -> AsyncIterator[list[Row]]:
-    """Measure by how much a process grows that opens notes, or builds them in memory, and searches."""
+    """Measure how much a process grows that opens notes, or builds them, and searches."""
     await file_of_notes(setting)
 
     async def measure(place: str, turn: int) -> Measured:
@@ -342,7 +345,7 @@ async def tree(setting: Setting) -> AsyncIterator[list[Row]]:
 
 @asynccontextmanager
 async def hub(setting: Setting) -> AsyncIterator[list[Row]]:
-    """Walk from a note with 20,000 neighbours: within the default fan-out, and through all of them."""
+    """Walk from a note with 20,000 neighbours: within the default fan-out, and all."""
     ids = make_ids(setting.size(20_000) + 1)
     links = {id: ids[1:] if id == ids[0] else [] for id in ids}
     texts = make_notes(len(ids), words=4)
@@ -402,7 +405,7 @@ async def beside_ir(setting: Setting) -> AsyncIterator[list[Row]]:
 
 
 async def walk_of_lists(setting: Setting, graph: Digraph, budget: int, turn: int) -> list[str]:
-    """Return the ids of a walk of airw, sorted, for `ir` commits the same nodes in another order."""
+    """Return the ids of a walk of airw, sorted: the order of `ir` may be another one."""
     options = {"policy": list_policy(setting, graph, 64), "max_depth": None, "node_budget": budget}
     return sorted([hit.artifact_id async for hit in airw.traverse("query", None, **options)])
 
