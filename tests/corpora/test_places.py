@@ -45,11 +45,6 @@ async def test_a_registered_store_is_where_the_name_leads(tmp_path):
     assert corpus_names() == []
 
 
-async def test_a_registry_without_stores_is_as_before(tmp_path):
-    await register("vault", "notes", root=tmp_path)
-    assert "store" not in json.loads((home() / "registry.json").read_bytes())["corpora"]["vault"]
-
-
 @pytest.mark.parametrize(
     ("store", "message"),
     [
