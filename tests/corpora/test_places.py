@@ -1,6 +1,5 @@
 """Where a corpus is: a name, a path or an address; no server is needed to know it."""
 
-import json
 import pickle
 from pathlib import Path
 
