@@ -18,8 +18,8 @@ R = TypeVar("R")
 Args = TypeVarTuple("Args")
 
 # A jump must not overtake a thread that is about to wake the event loop. These are the real seconds to wait for one:
-_CALL_PATIENCE = 1.0  # while an anyio worker thread runs a call
-_THREAD_PATIENCE = 0.02  # while another thread lives; it cannot be seen whether that one works or is idle
+_CALL_PATIENCE = 5.0  # while an anyio worker thread runs a call
+_THREAD_PATIENCE = 0.1  # while another thread lives; it cannot be seen whether that one works or is idle
 _POOL_THREADS = ("AnyIO worker thread", "Trio thread")  # names of worker threads; their limiter counts running calls
 
 
@@ -32,10 +32,10 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
 
     Threads take no virtual time, with these limits:
 
-    - While a call of `anyio.to_thread.run_sync` runs, the clock waits for it up to 1 second of real time. Then it
+    - While a call of `anyio.to_thread.run_sync` runs, the clock waits for it up to 5 seconds of real time. Then it
       jumps, since the thread may itself wait for the event loop.
     - The work of other threads, such as those of aiosqlite, cannot be seen. While such a thread lives that was started
-      during the run, the clock jumps after 20 ms of real time without an event.
+      during the run, the clock jumps after 0.1 seconds of real time without an event.
     - A thread that takes longer, or a call with its own limiter, may see timers fire too early.
     - The clock does not wait for sockets and other processes.
 

@@ -18,7 +18,7 @@ from airw.protocols import Embedder
 from airw.testing.exam import Case, Exam, case, expect, expect_equal, expect_error
 
 _LENGTH_TOLERANCE = 1e-4
-_ATTEMPTS = 3  # measurements of time, since other programs may keep the machine busy
+_ATTEMPTS = 6  # measurements of time, since other programs may keep the machine busy
 _SAMPLE = 40  # texts of a large batch that are compared with their vectors alone
 
 _TEXTS = [
@@ -328,7 +328,7 @@ class EmbedderSuite(Exam[EmbedderFixture]):
             embedder and closes it if it is an async context manager. The suite then also checks that two embedders are
             equal. Pass an embedder if its model is slow to load.
         tolerance: Maximum difference of a number in the vector of a text, in another batch or another call.
-        max_gap: Maximum time in seconds for which a batch may keep other tasks from running, in the best of three
+        max_gap: Maximum time in seconds for which a batch may keep other tasks from running, in the best of six
             attempts. `None` leaves this case out.
 
     Raises:

@@ -196,7 +196,7 @@ async def leaving_nothing():
     before = running()
     with anyio.fail_after(PATIENCE):
         yield
-    for turn in range(5_000):  # a task disappears one turn after its end, a thread some time after
+    for turn in range(60_000):  # a task disappears one turn after its end, a thread some time after
         if running() <= before:
             break
         await anyio.sleep(0.001 * (turn > 10))

@@ -537,7 +537,7 @@ class LeavesATask(Eager):
     tasks = []  # noqa: RUF012 - or it would be collected as garbage
 
     async def seed(self, state, store):
-        self.tasks.append(asyncio.create_task(asyncio.sleep(0.05)))
+        self.tasks.append(asyncio.create_task(asyncio.sleep(3600)))
         return await super().seed(state, store)
 
 

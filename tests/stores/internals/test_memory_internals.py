@@ -3,12 +3,12 @@
 import gc
 import sqlite3
 
-import anyio
 import pytest
 
 from airw.stores import MemoryStore
 from airw.stores._indexes import value_index
 from airw.testing.changes import put
+from tests.support.waiting import wait_for
 
 
 async def test_a_forgotten_store_closes_its_database():
@@ -17,10 +17,7 @@ async def test_a_forgotten_store_closes_its_database():
     database, closing = store._texts._connection, store._finalizer
     del store
     gc.collect()
-    for _ in range(100):  # the worker thread may keep the last reference for a moment, and closes then
-        await anyio.sleep(0.05)
-        if not closing.alive:
-            break
+    await wait_for(lambda: not closing.alive)  # the worker thread may keep the last reference for a moment
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         database.execute("SELECT 1")
 

@@ -14,6 +14,7 @@ from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreCorrupt, 
 from airw.stores import PostgresStore
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, get_server, server_dsn
 from tests.support.relay import PostgresRelay
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.asyncio_only]
 
@@ -21,7 +22,7 @@ ACTIVE = "SELECT query FROM pg_stat_activity WHERE application_name = 'airw' AND
 
 
 async def _sleep(connection):
-    await connection.execute("SELECT pg_sleep(30) AS long_call")
+    await connection.execute("SELECT pg_sleep(120) AS long_call")
 
 
 async def _doze(started, connection):
@@ -37,7 +38,7 @@ async def _is_asleep():
     return bool(await get_server().fetch(ACTIVE, "%long_call%"))
 
 
-async def _until(condition, within=5.0):
+async def _until(condition, within=PATIENCE):
     deadline = anyio.current_time() + within
     while not await condition():
         assert anyio.current_time() < deadline
@@ -174,7 +175,7 @@ async def test_a_closed_store_ends_its_calls_and_those_that_wait_and_writes_no_m
         waiting = [group.create_task(_error_of(store.set_config({"a": 1}))) for _ in range(3)]
         await anyio.sleep(0.05)
         await store.aclose()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             errors = [await running, *[await task for task in waiting]]
         assert all(str(error).endswith("is closed; open it again") for error in errors)
         async with store:
@@ -284,7 +285,7 @@ async def test_a_long_call_does_not_hold_up_a_short_one():
         await store.counts()
         group.start_soon(store._database.read, _sleep)
         await _until(_is_asleep)
-        with anyio.fail_after(1):
+        with anyio.fail_after(PATIENCE):
             await store.counts()
         group.cancel_scope.cancel()
 
@@ -365,7 +366,7 @@ async def test_calls_cancelled_at_any_moment_never_lose_a_connection():
         for step in range(60):
             with anyio.move_on_after(step * 0.0002):
                 await store.set_config({"step": step})
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             for step in range(5):
                 await store.set_config({"last": step})
         assert await store.config() == {"last": 4}

@@ -19,6 +19,7 @@ from airw.stores import PostgresStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.postgres import PostgresServer, fresh_name
 from tests.support.relay import PostgresRelay
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
@@ -66,7 +67,7 @@ async def test_reads_go_on_over_a_restart(server, store):
     for call in (store.counts, partial(store.set_config, {"a": 1})):
         server.kill()
         await anyio.sleep(0.05)  # the connections notice
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as group:
                 group.start_soon(call)  # it waits a little for the server
                 await anyio.sleep(0.3)
@@ -171,7 +172,7 @@ async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, w
             if len(saved) > 30:
                 enough.set()
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             for first in (0, 10_000, 20_000):
                 group.start_soon(write, first)
@@ -198,7 +199,7 @@ async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store
             assert [hit async for hit in traverse("text 7", Opened(far), policy=Beam())]
             relay.refuses = True
             relay.cut()
-            with anyio.fail_after(15), pytest.raises(StoreError, match=r"cannot be reached|was lost") as caught:
+            with anyio.fail_after(PATIENCE), pytest.raises(StoreError, match=r"cannot be reached|was lost") as caught:
                 async for _ in traverse("text 7", Opened(far), policy=Beam()):
                     pass
             assert is_one_line(caught.value)
@@ -246,7 +247,7 @@ async def test_a_server_that_hangs_holds_up_no_cancelled_caller_for_long(server,
         await connection.fetchval("SELECT 1")
 
     try:
-        with anyio.fail_after(4), anyio.move_on_after(0.2):
+        with anyio.fail_after(PATIENCE), anyio.move_on_after(0.2):
             await store._database.read(hang)
         assert (await store.counts())["artifacts"] == 0  # on another connection
     finally:
