@@ -50,9 +50,9 @@ async def answer(question: str, corpus: airw.Corpus, *, seconds: float, budget: 
 async def main(question: str) -> None:
     """Ask without limits, with a budget of three nodes, and with a model that is too slow."""
     async with airw.build(airw.from_notes(NOTES, embedder="light"), store=airw.stores.MemoryStore()) as corpus:
-        await answer(question, corpus, seconds=10, budget=64, thinking=0)
-        await answer(question, corpus, seconds=10, budget=3, thinking=0)
-        await answer(question, corpus, seconds=0.5, budget=64, thinking=0.6)
+        await answer(question, corpus, seconds=60, budget=64, thinking=0)
+        await answer(question, corpus, seconds=60, budget=3, thinking=0)
+        await answer(question, corpus, seconds=3, budget=64, thinking=3.5)
 
 
 if __name__ == "__main__":

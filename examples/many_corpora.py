@@ -45,7 +45,7 @@ async def main(question: str) -> None:
     async with AsyncExitStack() as stack:
         builds = [airw.build(source, store=airw.stores.MemoryStore()) for source in sources]
         corpora = [await stack.enter_async_context(build) for build in builds]
-        async with airw.discover_stream(corpora, question, source_timeout=2) as updates:
+        async with airw.discover_stream(corpora, question, source_timeout=30) as updates:
             async for update in updates:
                 if isinstance(update, airw.discovery.SourceAnswered):
                     final = [hit.artifact_id for hit in update.final]

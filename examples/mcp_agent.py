@@ -34,7 +34,7 @@ async def ask(client: Client, question: str) -> None:
     """Find a document, follow links in parts until there is enough, and read the best one."""
     found = await call(client, "discover", query=question, k=1)
     print("discovered", *(hit["title"] for hit in found["hits"]))
-    part = await call(client, "traverse", query=question, k=3, node_budget=3, timeout=5)
+    part = await call(client, "traverse", query=question, k=3, node_budget=3, timeout=30)
     documents: list[dict[str, Any]] = part["hits"]
     while part["continue"] and not knows_enough(documents):
         part = await call(client, "traverse", **{"continue": part["continue"], "k": 3, "node_budget": 3})

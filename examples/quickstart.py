@@ -15,7 +15,7 @@ async def main(question: str) -> None:
     source = airw.from_notes(NOTES, embedder="light")
     async with (
         airw.build(source, store=airw.stores.MemoryStore()) as corpus,
-        airw.traverse(question, corpus, node_budget=8, timeout=10) as walk,
+        airw.traverse(question, corpus, node_budget=8, timeout=30) as walk,
     ):
         async for hit in walk:
             print(f"{hit.score:.3f}  {' > '.join(hit.metadata['walk_path'])}  {hit.metadata['title']}")

@@ -36,7 +36,7 @@ async def page() -> FileResponse:
 @app.get("/walk")
 async def walk(question: str) -> Response:
     """Answer with the events of one walk; a browser that goes away stops it."""
-    return sse(airw.traverse(question, app.state.corpus, node_budget=12, timeout=10))
+    return sse(airw.traverse(question, app.state.corpus, node_budget=12, timeout=30))
 
 
 if __name__ == "__main__":
