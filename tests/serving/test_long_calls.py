@@ -6,7 +6,6 @@ import pytest
 
 from airw import build, from_mapping
 from airw.serving import app
-from airw.stores.sqlite import _filter_sql
 from tests.support.serving import serve
 from tests.support.waiting import wait_until
 
@@ -25,7 +24,9 @@ async def test_short_searches_are_answered_while_a_slow_scan_runs(tmp_path, monk
     short = {"corpus": "notes", "query": "keys", "k": 5}
     short_answers, long_answers = [], []
     # The scan begins, and goes on only once others were answered.
-    monkeypatch.setattr(_filter_sql, "hand_over", lambda: wait_until(lambda: len(short_answers) >= 10))
+    monkeypatch.setattr(
+        "airw.stores.sqlite._filter_sql.hand_over", lambda: wait_until(lambda: len(short_answers) >= 10)
+    )
     with serve(app({"notes": file})) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as asking:
 

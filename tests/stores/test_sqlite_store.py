@@ -14,7 +14,6 @@ import pytest
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
 from airw.protocols import FirstSurfaceReader, FirstSurfaces
 from airw.stores import MemoryStore, SqliteStore
-from airw.stores.sqlite import _filter_sql
 from airw.testing.changes import put
 from airw.values import Edge
 from airw.values.filters import matches, parse_filter
@@ -408,7 +407,7 @@ async def test_cancelling_a_long_search_stops_it(store, monkeypatch):
     """Python checks the filter for a thousand records one by one, which takes minutes here."""
     await store.apply([change("a", "word", records=1_000, metadata={"tags": ["x"] * 50})])
     hard, checks = parse_filter({"$or": [{"tags": {"$in": [f"{each}"]}} for each in range(100)]}), []
-    monkeypatch.setattr(_filter_sql, "hand_over", lambda: (checks.append(1), time.sleep(0.2)))
+    monkeypatch.setattr("airw.stores.sqlite._filter_sql.hand_over", lambda: (checks.append(1), time.sleep(0.2)))
     with anyio.fail_after(PATIENCE):
         await cancel_once(lambda: checks, lambda: store.search_text(["word"], 5, filter=hard))
     assert len(checks) < 1_000
