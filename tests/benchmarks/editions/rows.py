@@ -20,6 +20,7 @@ from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import airw
@@ -222,13 +223,11 @@ async def build(setting: Setting) -> AsyncIterator[list[Row]]:
             return await search_ids(corpus, "hybrid", turn)
 
     async def build_on_file(turn: int) -> Measured:
-        file = setting.folder / f"built {turn}.airw"
-        start = time.perf_counter()
-        async with airw.build(source, store=file) as corpus:
-            seconds = time.perf_counter() - start
-            ids = await search_ids(corpus, "hybrid", turn)
-        file.unlink()
-        return Measured(seconds, ids)
+        with TemporaryDirectory(dir=setting.folder) as folder:
+            start = time.perf_counter()
+            async with airw.build(source, store=Path(folder) / "built.airw") as corpus:
+                seconds = time.perf_counter() - start
+                return Measured(seconds, await search_ids(corpus, "hybrid", turn))
 
     yield [
         Row(f"build and first search, {size:,} in memory", build_in_memory),
