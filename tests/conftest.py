@@ -1,9 +1,9 @@
 """Shared fixtures and rules of all tests: event loops, home, data folder, no silent skips.
 
-- Async tests run on asyncio and on trio; `@pytest.mark.asyncio_only` (also as a module's `pytestmark`) keeps a test
-  to asyncio: its trio variant is not collected.
+- Async tests run on asyncio and on trio. Those of the packages in `PASSIVE` run on asyncio alone, as does a test with
+  `@pytest.mark.asyncio_only` (also as a module's `pytestmark`): its trio variant is not collected.
 - A quick run (`-m "not slow"`) is a sample: of the parameters of a test, the event loop is one, it tries each value,
-  not each combination; and in the packages in `PASSIVE`, it is on asyncio only.
+  not each combination; and in the packages in `SERVING`, it is on asyncio only.
 - `AIRW_HOME` is a new path for each test; the folder does not exist yet.
 - The `data` fixture is the folder in `AIRW_DATA`; if it is not set, the test is skipped.
 - A test marked `pairwise` runs on some combinations of its parameters and the event loop: each two values of any two
@@ -27,24 +27,23 @@ from tests.support.pairwise import select_items, select_values
 pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parent
-# Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run. What
-# serves runs on asyncio, as uvicorn does. Exams have hundreds of cases, and each store has them on its own loops.
+# Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run, and the
+# golden rows have each policy and verb on both.
 PASSIVE = {
     "chat",
     "embedders",
     "evaluation",
     "indexing",
     "links",
-    "mcp",
     "policies",
-    "remote",
     "reranking",
     "retrieval",
-    "serving",
     "sources",
-    "testing",
     "views",
 }
+
+# What serves runs on asyncio, as uvicorn does. Exams have hundreds of cases, and each store has them on its own loops.
+SERVING = {"mcp", "remote", "serving", "testing"}
 
 # In CI the examples are the same each time. `tests/support/drawing.py` sets their number.
 common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
@@ -62,9 +61,10 @@ def pytest_xdist_auto_num_workers(config):
 
 def pytest_generate_tests(metafunc):
     if "anyio_backend" in metafunc.fixturenames:
-        asyncio_only = metafunc.definition.get_closest_marker("asyncio_only")
-        if _is_quick(metafunc.config):  # thousands need not be made, to be deselected
-            asyncio_only = asyncio_only or _package_of(metafunc.definition) in PASSIVE
+        package = _package_of(metafunc.definition)
+        asyncio_only = metafunc.definition.get_closest_marker("asyncio_only") or package in PASSIVE
+        if _is_quick(metafunc.config):  # need not be made, to be deselected
+            asyncio_only = asyncio_only or package in SERVING
         backends = ["asyncio"] if asyncio_only else ["asyncio", "trio"]
         metafunc.parametrize("anyio_backend", backends, indirect=True, scope="module")
 
@@ -110,7 +110,7 @@ def pytest_collection_modifyitems(items):
         if "data" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
         callspec = getattr(item, "callspec", None)
-        if callspec is not None and callspec.params.get("anyio_backend") == "trio" and _package_of(item) in PASSIVE:
+        if callspec is not None and callspec.params.get("anyio_backend") == "trio" and _package_of(item) in SERVING:
             item.add_marker("slow")
 
 
