@@ -84,7 +84,7 @@ def eips(name="eips", pattern=r".*\.md$"):
     Their paths, which are a part of bundles, do not depend on where the checkout is.
     """
     source = airw.from_notes(EIPS, name=name, pattern=pattern, embedder="light")
-    return replace(source, metadata_of=lambda id, _: {"path": f"eips/{id}"})
+    return replace(source, metadata_of=lambda name, _: {"path": f"eips/{name}"})
 
 
 EIP_THIRDS = {"early": r"eip-\d{1,3}\.md", "middle": r"eip-[1-4]\d{3}\.md", "late": r"eip-[5-9]\d{3}\.md"}
