@@ -10,18 +10,28 @@ from airw._base import fairness
 from airw._base.fairness import give_way, hand_over, note_work, without_pause
 
 
+class Clock:
+    """Time that passes only if a test says so, for the processor as for the wall; pauses are noted, and take none."""
+
+    def __init__(self):
+        self.now, self.pauses = 100.0, []
+
+    def monotonic(self):
+        return self.now
+
+    thread_time = monotonic
+
+    def sleep(self, seconds):
+        self.pauses.append(seconds)
+
+
 @pytest.fixture
-def pauses(monkeypatch):
-    seconds = []
+def clock(monkeypatch):
+    clock = Clock()
     monkeypatch.setattr(fairness, "_begun", {})
-    monkeypatch.setattr(fairness.time, "sleep", seconds.append)
-    return seconds
-
-
-def work(seconds=0.002):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
+    monkeypatch.setattr(fairness, "_work", fairness._Work())
+    monkeypatch.setattr(fairness, "time", clock)
+    return clock
 
 
 def begin_elsewhere():
@@ -36,44 +46,44 @@ def begin_elsewhere():
     thread.join()
 
 
-def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work(pauses):
+def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work(clock):
     with note_work():
-        work(0.03)
+        clock.now += 0.03
         give_way()
-        assert not pauses  # nobody else
+        assert not clock.pauses  # nobody else
         begin_elsewhere()
-        work()
+        clock.now += 0.002
         give_way()
         give_way()  # too early
-        assert len(pauses) == 1
-        assert 0.004 < pauses[0] < 0.1
+        assert len(clock.pauses) == 1
+        assert 0.004 < clock.pauses[0] < 0.1
         with without_pause():
-            work()
+            clock.now += 0.002
             give_way()
-        assert len(pauses) == 1
+        assert len(clock.pauses) == 1
 
 
-def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(pauses):
+def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(clock):
     begin_elsewhere()
     with note_work():
-        work(0.03)
+        clock.now += 0.03
         give_way()
-    assert not pauses
+    assert not clock.pauses
 
 
-def test_steps_that_begin_together_never_wait_for_each_other(pauses):
+def test_steps_that_begin_together_never_wait_for_each_other(clock):
     with note_work():
         begin_elsewhere()
-        work(0.03)
+        clock.now += 0.03
         give_way()
-    assert not pauses
+    assert not clock.pauses
 
 
-def test_the_event_loop_never_pauses(pauses):
+def test_the_event_loop_never_pauses(clock):
     begin_elsewhere()
-    work()
+    clock.now += 0.002
     give_way()
-    assert not pauses
+    assert not clock.pauses
 
 
 def test_a_function_that_a_database_calls_often_lets_another_thread_have_its_turn():
@@ -86,7 +96,9 @@ def test_a_function_that_a_database_calls_often_lets_another_thread_have_its_tur
 
     def matches():
         hand_over()
-        work(0.0003)
+        end = time.thread_time() + 0.0003
+        while time.thread_time() < end:
+            pass
 
     connection = sqlite3.connect(":memory:")
     connection.create_function("matches", 0, matches)

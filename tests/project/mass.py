@@ -1,13 +1,14 @@
-"""Count what a reader of a package has to hold: `python -m tests.project.mass PACKAGE... [--rooms]`.
+"""Count packages: `python -m tests.project.mass PACKAGE... [--rooms]`.
 
-code      lines with something besides comments, docstrings and blanks
-nodes     nodes of the syntax tree without docstrings, imports and annotations: a line that packs three statements
-          counts as three
-text      characters in strings other than docstrings, and bytes of files that are not Python
-once      private functions and classes that are named once besides their definition: helpers with one caller
-protocols classes derived from Protocol or ABC
-any       uses of Any and cast
-ignored   comments that switch a checker off
+It counts what a reader has to hold:
+
+- code: lines with something besides comments, docstrings and blanks.
+- nodes: nodes of the syntax tree without docstrings, imports and annotations. So a line of three statements is three.
+- text: characters in strings other than docstrings, and bytes of files that are not Python.
+- once: private functions and classes that are named once besides their definition. They are helpers with one caller.
+- protocols: classes derived from Protocol or ABC.
+- any: uses of Any and cast.
+- ignored: comments that switch a checker off.
 
 A room is a folder or a file at the top of a package. `python -m tests.project.mass --lower` lowers the budgets of
 `budgets.toml` to what the rooms of airw need now; a budget never rises by it.
