@@ -219,6 +219,7 @@ async def record_odd(way, folder):
     cases += [(policy, few, {"node_budget": 7}) for policy, few in FEW.items()]
     cases += [("Eager", {"start_k": 2, **route}, {"node_budget": 7}) for route in ROUTES]
     cases += [(*REACHED, bounds) for bounds in LIMITS]
+    cases += [("LinkWalk", {"roots": ["note-200.md"], "max_depth": None}, {})]
     async with open_new(way, folder, odd()) as corpus:
         rows = await record_walks(corpus, ODD_QUERY, cases)
         rows |= await record_provenance(corpus, ODD_QUERY)
