@@ -190,13 +190,12 @@ async def record_one(way, folder):
 
 
 async def updates_of(corpora, query, **options):
-    """Return the updates of a stream: those of sources, then the result."""
+    """Return the updates of a stream, without what depends on which answers first."""
     rows = []
     async with airw.discover_stream(corpora, query, **options) as updates:
         async for update in updates:
             if isinstance(update, SourceAnswered):
-                final = [[f"{hit.source} {hit.artifact_id}", hit.metadata["rank_final"]] for hit in update.ranking]
-                rows.append([f"answer of {update.source}", signals_of(update.report), list(update.pending), final])
+                rows.append([f"answer of {update.source}", signals_of(update.report), len(update.hits)])
             else:
                 rows.append(["result", result_row(update)])
     return rows
@@ -394,27 +393,36 @@ def refuse(query, k):
 
 
 async def record_gated(corpora, embedders, order, options):
-    """Return the updates of a stream; with a `k`, the second corpus to answer fails."""
+    """Return the updates of a stream; with a `k`, the second corpus to answer fails.
+
+    A partial ranking depends on how far the other corpora have counted the words of the query. So of each update only
+    those hits are told that can no longer change, and they must be the first of the last ranking.
+    """
     for embedder in embedders:
         embedder.gate, embedder.error = anyio.Event(), None
     turns = [embedders[int(at)] for at in order]
     if "k" in options:
         turns[1].error = airw.errors.EmbedderError("gone")
     turns.pop(0).gate.set()
-    rows = {}
+    answers, result = [], None
     async with airw.discover_stream(corpora, "tide of the hub", **options) as updates:
         async for update in updates:
-            name = f"stream, answers {order}, {options}: "
-            if isinstance(update, SourceAnswered):
-                final = [hit.artifact_id for hit in update.final]
-                ranking = [[f"{hit.source} {hit.artifact_id}", hit.score] for hit in update.ranking]
-                facts = [list(update.pending), update.report["status"], len(update.hits)]
-                rows[f"{name}{update.source}"] = [*facts, final, ranking]
-                if turns:
-                    turns.pop(0).gate.set()
-            else:
-                rows[f"{name}result"] = result_row(update)
-    return rows
+            if not isinstance(update, SourceAnswered):
+                result = update
+                continue
+            answers.append(update)
+            if turns:
+                turns.pop(0).gate.set()
+    last = [[f"{hit.source} {hit.artifact_id}", hit.score] for hit in answers[-1].ranking]
+    final = [[f"{hit.source} {hit.artifact_id}" for hit in update.final] for update in answers]
+    facts = [[each.source, list(each.pending), each.report["status"], len(each.hits)] for each in answers]
+    name = f"stream, answers {order}, {options}: "
+    return {
+        f"{name}answers": facts,
+        f"{name}final hits stay": all(found == [id for id, _ in last[: len(found)]] for found in final),
+        f"{name}last ranking": [len(final[-1]), last],
+        f"{name}result": result_row(result),
+    }
 
 
 SCORES = {
