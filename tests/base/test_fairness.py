@@ -11,7 +11,7 @@ from airw._base.fairness import give_way, hand_over, note_work, without_pause
 
 
 class Clock:
-    """Time that passes only if a test says so, for the processor as for the wall; pauses are noted, and take none."""
+    """Time that passes only if a test says so; pauses are noted, and take none."""
 
     def __init__(self):
         self.now, self.pauses = 100.0, []
