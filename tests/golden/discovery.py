@@ -20,6 +20,7 @@ from tests.support.golden_corpora import (
     MEMORY,
     SQLITE,
     eip_thirds,
+    eips,
     odd,
     odd_documents,
     odd_thirds,
@@ -27,15 +28,16 @@ from tests.support.golden_corpora import (
     open_new,
     run,
 )
-from tests.support.golden_rows import brief, id_text, make, outcome, present, walk_row
+from tests.support.golden_rows import brief, id_text, make, outcome, present, provenance_of, walk_row
 
-PARTS = ("one", "three-eips", "three-odd", "three-odd-options", "adapted", "choice", "disclosure")
+PARTS = ("one", "three-eips", "three-odd", "three-odd-options", "floors", "adapted", "choice", "disclosure")
 WAYS = EACH_WAY
 QUICK = {
     "one": [],
     "three-eips": [],
     "three-odd": [MEMORY],
     "three-odd-options": [],
+    "floors": [MEMORY],
     "adapted": [MEMORY],
     "choice": [MEMORY],
     "disclosure": [SQLITE],
@@ -133,6 +135,7 @@ def record(part, way, folder):
         "three-eips": record_three_eips,
         "three-odd": record_three_odd,
         "three-odd-options": record_options,
+        "floors": record_floors,
         "adapted": record_adapted,
         "choice": record_choice,
         "disclosure": record_disclosure,
@@ -225,8 +228,8 @@ def floors_of(corpora):
 
 async def record_three_odd(way, folder):
     cases = [(query, {}) for query in ODD_QUERIES]
-    cases += [(ODD_QUERIES[0], options) for options in MERGES]
-    cases += [("tide", options) for options in CHOICES[::5]]
+    cases += [(ODD_QUERIES[0], options) for options in MERGES[::2]]
+    cases += [("tide", options) for options in CHOICES[::7]]
     async with AsyncExitStack() as stack:
         corpora = await open_all(stack, way, folder, odd_thirds())
         rows = await record_all(corpora, cases)
@@ -242,6 +245,23 @@ async def record_three_odd(way, folder):
         walk = airw.traverse("tide", strict, policy=make("Eager", {"start_k": 2}), node_budget=6)
         rows["federated walk, one of three closed, on_error='raise'"] = await outcome(walk_row(walk))
     return rows
+
+
+async def record_floors(way, folder):
+    """Return what the floors of two builds let pass, and the evidence of each query."""
+    sources = [eips("short", r"^eip-[1-9]\d?\d?\.md$"), eips("signed", r"^eip-1[0-5]\d\d\.md$")]
+    queries = ["replay protection by chain id", "token standard", "typed structured data", *EIP_QUERIES[3:]]
+    cases = [(query, {"mode": mode}) for query in queries for mode in ("dense", "lexical", "hybrid")]
+    cases += [(queries[0], options) for options in CHOICES[::4] + EIP_CHOICES]
+    cases += [(queries[2], {"min_score": floors}) for floors in ({"short": "auto"}, {"short": None, "signed": "auto"})]
+    async with AsyncExitStack() as stack:
+        corpora = await open_all(stack, way, folder, sources)
+        rows = await record_all(corpora, cases)
+        alone = await record_all(corpora[0], cases[: len(cases) - 2])
+        rows |= {f"short alone: {name}": row for name, row in alone.items()}
+        other = {"x": corpora[1], "y": corpora[0]}
+        rows["by other names"] = result_row(await airw.discover(other, queries[2], strategy="top_k"))
+        return rows | floors_of(corpora)
 
 
 async def record_options(way, folder):
@@ -302,6 +322,17 @@ async def record_federated(corpora):
     whole = airw.links.CorpusGraph(graph)
     path = await whole.path(("left", "blank-0.md"), ("right", "blank-5.md"), direction="out")
     rows["path across corpora"] = [[id_text(node) for node in path.nodes], path.cost, path.left_out]
+    hits = await airw.top_k(airw.traverse("tide at the quay", graph, node_budget=9), 4)
+    rows["federated provenance"] = [[id_text((hit.source, hit.artifact_id)), provenance_of(hit)] for hit in hits]
+    names = ["hub", "blank-0.md", ("left", "hub"), ("centre", "hub"), ("right", "hub.md"), "nothing"]
+    rows["resolve across corpora"] = [id_text(found) for found in await whole.resolve(names)]
+    rows["fan in across corpora"] = await whole.fan_in([("centre", "hub.md"), ("left", "hub.md"), ("right", "hub.md")])
+    rows["counts across corpora"] = sorted(
+        [each.type, each.origin, each.state, each.count] for each in await whole.link_counts()
+    )
+    rows["parts across corpora"] = [len(part) for part in await whole.components()][:6]
+    unresolved = [[id_text(each.source), each.state, each.link.target_ref] for each in await whole.unresolved_links()]
+    rows["unresolved across corpora"] = unresolved[:10]
     ids = [(corpus.name, sorted(await corpus.store.artifact_ids())[5]) for corpus in corpora]
     edges = await whole.neighbors(ids, direction="both")
     rows["neighbors across corpora"] = [

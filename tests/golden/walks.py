@@ -9,7 +9,7 @@ import airw
 from airw import policies
 from airw.walking import EdgeFound, NodeCommitted, StepDone, WalkEnded
 from tests.support.golden_corpora import EACH_WAY, MEMORY, odd, open_eips, open_new, run
-from tests.support.golden_rows import first_of, id_text, make, outcome, steps_of, summary_of, walk_row
+from tests.support.golden_rows import first_of, id_text, make, outcome, provenance_of, steps_of, summary_of, walk_row
 
 PARTS = ("eips", "odd", "routes", "own", "adapted")
 WAYS = EACH_WAY
@@ -205,6 +205,18 @@ async def record_eips(way, folder):
     return rows
 
 
+NAMED_QUERY = "Which tide has Merge of Tides, and which road has Atlas or bridge.md?"
+NAMED_WALKS = [
+    ("PathCoverage", {}),
+    ("PathCoverage", {"seed_k": 4}),
+    ("PathCoverage", {"seed_k": 6, "coverage": 1.0, "lead_k": 2}),
+    ("PathCoverage", {"seed_k": 4, "names": 0.0, "max_depth": 2}),
+    ("PathCoverage", {"seed_k": 3, "roots": ["hub.md"], "direction": "in"}),
+    ("Eager", {"start_k": 3, "seeding": "titles"}),
+    ("LinkWalk", {"start_k": 2, "seeding": ("titles", "lexical"), "max_depth": 1}),
+]
+
+
 async def record_routes(way, folder):
     """Return walks of each policy by each route, and of some within each bound."""
     cases = [(policy, {**few, **route}, {"node_budget": 9}) for policy, few in FEW.items() for route in ROUTES]
@@ -222,6 +234,8 @@ async def record_odd(way, folder):
     cases += [("LinkWalk", {"roots": ["note-200.md"], "max_depth": None}, {})]
     async with open_new(way, folder, odd()) as corpus:
         rows = await record_walks(corpus, ODD_QUERY, cases)
+        named = await record_walks(corpus, NAMED_QUERY, [(*walk, {"node_budget": 12}) for walk in NAMED_WALKS])
+        rows |= {f"{name}, by names": row for name, row in named.items()}
         rows |= await record_provenance(corpus, ODD_QUERY)
         rows |= await record_extensions(corpus)
         rows |= await record_readings(corpus)
@@ -238,17 +252,8 @@ async def record_provenance(corpus, query):
     """Return what the metadata of hits say of the walk, for each policy."""
     rows = {}
     for policy, options in FEW.items():
-        walk = begin(query, corpus, make(policy, options), {"node_budget": 6})
-        async with walk:
-            hits = [hit async for hit in walk]
-        for order, found in (("stream", hits[-1]), ("ranking", walk.ranking[0])):
-            known = {"walk_depth", "walk_parent", "walk_path", "walk_edge", "seed"}
-            added = {
-                key: value
-                for key, value in sorted(found.metadata.items())
-                if key in known or key.startswith(("path_", "ppr_", "rank_", "source_", "mmr", "beam"))
-            }
-            rows[f"provenance in the {order} of {policy}"] = [found.artifact_id, found.surface_kind, added]
+        walk = begin(query, corpus, make(policy, options), {"node_budget": 7})
+        rows[f"provenance by {policy}"] = [[hit.artifact_id, provenance_of(hit)] for hit in await airw.top_k(walk, 5)]
     return rows
 
 

@@ -84,3 +84,10 @@ async def walk_row(walk):
     is_final = ranking == [[id_text(walk.path(hit)[-1]), hit.score] for hit in hits]
     order = "same" if is_final else first_of(ranking, 10)
     return {"hits": first_of(steps_of(walk, hits), 14), "ranking": order, "end": summary_of(walk)}
+
+
+def provenance_of(hit):
+    """Return what the metadata of a hit say of the walk that found it."""
+    known = {"walk_depth", "walk_parent", "walk_edge", "seed"}
+    added = ("path_", "ppr_", "rank_", "source_")
+    return {name: value for name, value in sorted(hit.metadata.items()) if name in known or name.startswith(added)}
