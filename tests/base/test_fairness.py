@@ -11,18 +11,19 @@ from airw._base.fairness import give_way, hand_over, note_work, without_pause
 
 
 class Clock:
-    """Time that passes only if a test says so; pauses are noted, and take none."""
+    """The time of the machine and of each thread, in which only work takes time."""
 
     def __init__(self):
-        self.now, self.pauses = 100.0, []
+        self.now, self.pauses = 0.0, []
+        self.sleep = self.pauses.append
 
     def monotonic(self):
         return self.now
 
     thread_time = monotonic
 
-    def sleep(self, seconds):
-        self.pauses.append(seconds)
+    def work(self, seconds=0.002):
+        self.now += seconds
 
 
 @pytest.fixture
@@ -48,17 +49,17 @@ def begin_elsewhere():
 
 def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work(clock):
     with note_work():
-        clock.now += 0.03
+        clock.work(0.03)
         give_way()
         assert not clock.pauses  # nobody else
         begin_elsewhere()
-        clock.now += 0.002
+        clock.work()
         give_way()
         give_way()  # too early
         assert len(clock.pauses) == 1
         assert 0.004 < clock.pauses[0] < 0.1
         with without_pause():
-            clock.now += 0.002
+            clock.work()
             give_way()
         assert len(clock.pauses) == 1
 
@@ -66,7 +67,7 @@ def test_long_work_pauses_for_longer_than_it_worked_while_others_have_short_work
 def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(clock):
     begin_elsewhere()
     with note_work():
-        clock.now += 0.03
+        clock.work(0.03)
         give_way()
     assert not clock.pauses
 
@@ -74,14 +75,14 @@ def test_work_of_others_that_began_long_ago_is_no_reason_to_pause(clock):
 def test_steps_that_begin_together_never_wait_for_each_other(clock):
     with note_work():
         begin_elsewhere()
-        clock.now += 0.03
+        clock.work(0.01)
         give_way()
     assert not clock.pauses
 
 
 def test_the_event_loop_never_pauses(clock):
     begin_elsewhere()
-    clock.now += 0.002
+    clock.work()
     give_way()
     assert not clock.pauses
 

@@ -159,7 +159,7 @@ async def test_a_long_answer_leaves_the_loop_free():
             client = await JsonClient("/search", request).call(application)
             assert len(client.body) > 5 * MEGABYTE
 
-        goal = slow_down(0.02)
+        goal = slow_down(0.06)
         assert await least_lag(ask, goal) <= goal
 
 
