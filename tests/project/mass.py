@@ -55,9 +55,12 @@ def is_docstring(node) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def uncounted(tree):
-    """Yield the nodes of docstrings, imports and annotations."""
-    for node in ast.walk(tree):
+def uncounted(nodes):
+    """Yield the nodes of docstrings, imports and annotations.
+
+    Python shares the node of an operator: one that an annotation has, such as `|`, does not count in its file.
+    """
+    for node in nodes:
         if is_docstring(node) or isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from ast.walk(node)
         for name in ("annotation", "returns"):
@@ -76,7 +79,7 @@ def count_file(path) -> FileMass:
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
-    aside = {id(node) for node in uncounted(tree)}
+    aside = {id(node) for node in uncounted(nodes)}
     docstrings = {n for node in nodes if is_docstring(node) for n in range(node.lineno, node.end_lineno + 1)}
     lines, ignored = set(), 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -106,7 +109,9 @@ def count_file(path) -> FileMass:
 def count_rooms(package) -> dict[str, Counter]:
     """Return the counts of each room of a package, the largest first."""
     files = {path: count_file(path) for path in sorted(package.rglob("*.py"))}
-    words = sum((mass.words for mass in files.values()), Counter())
+    words = Counter()
+    for mass in files.values():
+        words.update(mass.words)
     rooms = defaultdict(Counter)
     for path, mass in files.items():
         room = rooms[path.relative_to(package).parts[0]]
