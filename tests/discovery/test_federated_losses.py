@@ -117,7 +117,7 @@ QUICK = ("Eager", "Beam", "PersonalizedPageRank-fields", "LinkWalk-weighted", "R
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES]
 )
 @given(number=st.integers(0, 2**32))
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 def test_a_corpus_that_never_answers_is_as_if_it_were_not_there(name, number):
     split = split_of(number)
     lost_one = sorted(split.parts)[number % len(split.parts)]

@@ -74,15 +74,16 @@ async def test_a_step_equals_the_calls_that_it_replaces(number):
 
 @pytest.mark.slow
 @given(number=NUMBERS)
-@settings(max_examples=400)
+@settings(max_examples=100)
 async def test_a_step_equals_the_calls_that_it_replaces_in_many_cases(number):
     await compare_steps(number)
 
 
 @pytest.mark.slow
+@pytest.mark.asyncio_only  # what a step asks does not depend on the loop
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "Strategy"])
 @given(number=NUMBERS)
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(15))
 async def test_walks_are_those_of_stores_that_read_no_steps(name, number):
     split = split_of(number)
     plain = sorted(split.parts)[1:] if number % 3 == 0 else ()

@@ -256,16 +256,15 @@ def test_other_prompts_than_those_of_the_export_are_an_error(whole):
         anyio.run(OnnxEmbedder(whole).embed_query, "text")
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json"])
-@pytest.mark.parametrize("fault", ["changed", "cut", "gone"])
+@pytest.mark.parametrize(("name", "fault"), [("model.onnx", "changed"), ("tokenizer.json", "gone")])
 def test_a_file_that_was_not_exported_is_an_error(name, fault, bare, tmp_path):
     path = copy_model(bare, tmp_path / "copy") / "airw-onnx" / name
     content = path.read_bytes()
     middle = len(content) // 2
-    faulty = {"changed": content[:middle] + b"!" + content[middle + 1 :], "cut": content[:-1], "gone": b""}[fault]
-    replace(path, faulty)
     if fault == "gone":
         path.unlink()
+    else:
+        replace(path, content[:middle] + b"!" + content[middle + 1 :])
     with pytest.raises(
         EmbedderUnavailable, match=rf"{name}' is missing or is not the exported file.*export the model, again"
     ):

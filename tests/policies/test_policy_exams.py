@@ -52,7 +52,6 @@ STRATEGIES = {
 
 
 PATHS = {
-    "links": {"seed_k": 4, "lead_k": 3},
     "deep": {"seed_k": 3, "direction": "in", "max_depth": 3},
     "fields": {"seed_k": 4, "edges": [("tags", "tags"), ("next", "$id")]},
     "scope": {**WAYS["scope"], "seed_k": 4, "seeding": ("titles", "hybrid")},
@@ -66,8 +65,10 @@ def maker(strategy, way):
     return lambda: make(**options, **WAYS[way])
 
 
-EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy in STRATEGIES for way in WAYS}
-EXAMINED |= {f"PathCoverage-{way}": maker("PathCoverage", way) for way in PATHS}
+# Each strategy and each way occurs; the ways are options of the one class from which all strategies are derived.
+PAIRS = [("Eager", "links"), ("Eager", "all"), ("Scored-scorer", "scope"), ("Scored", "edges")]
+PAIRS += [("Mmr", "links"), ("Mmr", "all"), *(("PathCoverage", way) for way in PATHS)]
+EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy, way in PAIRS}
 SOONER = ("Eager-links", "Mmr-all")
 
 
@@ -84,7 +85,7 @@ async def test_it_passes_the_exam(name):
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("name", params_of((name for name in EXAMINED if not name.endswith("scope")), "links"))
+@pytest.mark.parametrize("name", ["Eager-all", "PathCoverage-fields"])
 async def test_it_passes_the_exam_over_a_file(name, tmp_path):
     path = tmp_path / "ring.airw"
     async with ring(path):

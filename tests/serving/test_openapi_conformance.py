@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::airw.errors.UnknownFieldWarning")]
 
 LABELS = [(operation.method.upper(), operation.path) for operation in OPERATIONS]
-EXAMPLES = 60
+EXAMPLES = 20
 # All but one of the checks of an answer: a valid request may be refused, because it names what is not there.
 CHECKED = (
     "content_type_conformance",

@@ -88,13 +88,9 @@ class Numbers(Policy):
         return [SearchHit(str(entry.id), "number", entry.score, "") if entry.id != 2 else None for entry in committed]
 
 
+# The tests of each policy take its exam, too.
 OURS = {
-    "eager-to-the-end": PolicySuite(lambda: Eager(select_k=None, adjacent_k=None), corpus, QUERY),
     "eager-narrow": PolicySuite(Eager(select_k=9, start_k=1, adjacent_k=2, direction="both"), corpus, QUERY),
-    "eager-hybrid": PolicySuite(Eager(seeding="hybrid", start_k=1, roots=("03", "09"), max_depth=3), corpus, QUERY),
-    "collapsed-tree": PolicySuite(CollapsedTree, corpus, QUERY),
-    "per-node": PolicySuite(lambda: per_node(Remembering()), corpus, QUERY, max_calls=None),
-    "no-corpus": PolicySuite(Numbers, lambda: nullcontext(None), "", is_corpus=False),
     "lazily": PolicySuite(Numbers(lazily=True), lambda: nullcontext(None), "", is_corpus=False),
 }
 
@@ -105,20 +101,8 @@ def cases(suites):
             yield pytest.param(suite, case, id=f"{name}-{case}")
 
 
-ON_EVERY_LOOP = {name: OURS[name] for name in ("eager-narrow", "lazily")}
-
-
-@pytest.mark.slow  # the tests of a policy take its exam, too
-@pytest.mark.asyncio_only
-@pytest.mark.parametrize(
-    ("suite", "case"), list(cases({name: OURS[name] for name in OURS if name not in ON_EVERY_LOOP}))
-)
+@pytest.mark.parametrize(("suite", "case"), list(cases(OURS)))
 async def test_ours_pass(suite, case):
-    await suite.check(case)
-
-
-@pytest.mark.parametrize(("suite", "case"), list(cases(ON_EVERY_LOOP)))
-async def test_ours_pass_on_every_event_loop(suite, case):
     await suite.check(case)
 
 
