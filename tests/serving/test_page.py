@@ -7,6 +7,7 @@ import json
 import math
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 from urllib.parse import urlencode, urlsplit
 
 import anyio
@@ -399,10 +400,24 @@ def test_a_narrow_window_needs_no_sideways_scrolling(browser):
 
 
 def test_the_final_ranking_replaces_the_order_of_arrival(browser):
-    with page_of(browser, make_notes(seconds=0.05)) as address:
+    is_read = Event()
+
+    def wrap(application):
+        async def hold_summary(scope, receive, send):
+            async def send_later(message):
+                if b"event: summary" in message.get("body", b""):
+                    await anyio.to_thread.run_sync(is_read.wait)
+                await send(message)
+
+            await application(scope, receive, send_later)
+
+        return hold_summary
+
+    with page_of(browser, make_notes(seconds=0.05), wrap=wrap) as address:
         start(browser, link_to(address, policy="personalized-page-rank"))
         await_that(browser, "return document.querySelectorAll('#hits > li').length >= 5")
         arrived = titles(browser)[:5]
+        is_read.set()
         await_end(browser)
         assert sorted(titles(browser)[:5]) == sorted(arrived)
         assert titles(browser)[:5] != arrived
