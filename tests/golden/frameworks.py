@@ -3,7 +3,7 @@
 from airw import from_notes, sync
 from airw.policies import Beam, Eager
 from tests.support.dozen import write_library
-from tests.support.plain_answers import named, plain
+from tests.support.plain_answers import find_name, plain
 
 PARTS = ("langchain", "llama_index")
 WAYS = ("here",)
@@ -57,7 +57,7 @@ def mistakes(module):
         except Exception as error:  # noqa: BLE001 - the class is what is written down
             rows[name_of(kind, options)] = {
                 "error": type(error).__name__,
-                "names": named(culprit, str(error)),
+                "names": find_name(culprit, str(error)),
             }
     return rows
 
@@ -70,7 +70,7 @@ def record_langchain(folder):
     for kind, options, query in RETRIEVERS:
         documents = getattr(langchain, f"{kind}_retriever")("notes", **options).invoke(query)
         found = [{"id": each.id, "text": each.page_content, "metadata": each.metadata} for each in documents]
-        rows[name_of(kind, options, query)] = described(found, folder)
+        rows[name_of(kind, options, query)] = describe_documents(found, folder)
     batch = langchain.search_retriever("notes", k=1).batch([KEYS, "flour and salt"])
     rows["batch of two queries"] = [[each.id for each in found] for found in batch]
     return rows
@@ -83,7 +83,7 @@ def record_llama_index(folder):
     rows = {}
     for kind, options, query in RETRIEVERS:
         nodes = getattr(llama_index, f"{kind}_retriever")("notes", **options).retrieve(query)
-        rows[name_of(kind, options, query)] = described([node_fields(each) for each in nodes], folder)
+        rows[name_of(kind, options, query)] = describe_documents([node_fields(each) for each in nodes], folder)
     found = llama_index.search_retriever("notes", k=1).retrieve(KEYS)
     for options in ({}, {"k": 2}, {"k": 3, "max_depth": 2}):
         both = llama_index.LinkPostprocessor("notes", **options).postprocess_nodes(found, query_str=KEYS)
@@ -102,7 +102,7 @@ def node_fields(scored):
     }
 
 
-def described(found, folder):
+def describe_documents(found, folder):
     """Return the first of what was found whole, and of the others the ids and scores."""
     others = [[each["id"], each.get("score"), each["metadata"]["airw"].get("score")] for each in found[1:]]
     return [*plain(found[:1], folder), *others]

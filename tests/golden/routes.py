@@ -17,7 +17,7 @@ from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore
 from tests.support.dozen import write_library
 from tests.support.event_streams import parse_events
-from tests.support.plain_answers import brief, named, plain
+from tests.support.plain_answers import brief, find_name, plain
 from tests.support.served import client
 from tests.support.served_corpora import make_chain
 from tests.support.serving import serve
@@ -298,9 +298,9 @@ def name_of(line, body, headers=None):
     return re.sub(r"x{20,}", lambda found: f"x*{len(found[0])}", f"{line}{text}{more}")
 
 
-def numbered(name, rows):
+def find_free_name(name, rows):
     """Return the name of a further row of the same request, after `rows`."""
-    return name if name not in rows else numbered(f"{name} again", rows)
+    return name if name not in rows else find_free_name(f"{name} again", rows)
 
 
 def answer_row(answer, folder):
@@ -320,7 +320,7 @@ def problem_row(answer, culprit):
     assert problem["status"] == answer.status_code, problem
     row = {"status": answer.status_code, "type": answer.headers["content-type"], "error": problem["error"]}
     row |= headers_of(answer)
-    return row if culprit is None else {**row, "names": named(culprit, problem["detail"])}
+    return row if culprit is None else {**row, "names": find_name(culprit, problem["detail"])}
 
 
 def headers_of(answer):
@@ -334,7 +334,7 @@ async def record_requests(folder):
     async with serving(folder, writable=["manuals"], roots=[folder / "notes"]) as asking:
         for line, body in REQUESTS:
             answer = await ask(asking, line, body)
-            rows[numbered(name_of(line, body), rows)] = answer_row(answer, folder)
+            rows[find_free_name(name_of(line, body), rows)] = answer_row(answer, folder)
         for line in ("GET /", "GET /page/page.js", "GET /page/page.css", "GET /metrics", "GET /openapi.json"):
             rows[line] = answer_row(await ask(asking, line), folder) | {"json": "not here"}
         for line in ("GET /", "GET /corpora"):
@@ -395,11 +395,11 @@ async def record_held(folder):
     rows = {}
     async with serving(folder) as asking:
         first = await ask(asking, "POST /traverse", {**NOTES, "node_budget": 2, "hold": True})
-        rows["POST /traverse hold, node_budget=2"], token = held_row(first, folder)
+        rows["POST /traverse hold, node_budget=2"], token = row_and_token(first, folder)
         for budget in (1, 4, 100):
             body = {"continue": token, "node_budget": budget}
             answer = await ask(asking, "POST /traverse/continue", body)
-            rows[f"POST /traverse/continue node_budget={budget}"], further = held_row(answer, folder)
+            rows[f"POST /traverse/continue node_budget={budget}"], further = row_and_token(answer, folder)
             token = further or token
         for body, culprit in [({"continue": "none"}, None), ({}, "continue"), ({"continue": token, "k": 1}, "k")]:
             name = f"POST /traverse/continue {sorted(body)}"
@@ -407,7 +407,7 @@ async def record_held(folder):
     return rows
 
 
-def held_row(answer, folder):
+def row_and_token(answer, folder):
     """Return the row of a walk that waits, and its token."""
     row = stream_row(answer, folder)
     if answer.status_code != 200:

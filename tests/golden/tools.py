@@ -13,7 +13,7 @@ from airw.serving import ServingLimits
 from airw.stores import MemoryStore
 from tests.support.agents import connect
 from tests.support.dozen import write_library
-from tests.support.plain_answers import named, plain, short
+from tests.support.plain_answers import find_name, plain, short
 
 PARTS = ("functions", "held", "mcp", "schemas")
 WAYS = ("asyncio", "trio")
@@ -91,7 +91,7 @@ def record(part, way, folder):
 
 
 @asynccontextmanager
-async def opened(folder):
+async def open_corpora(folder):
     """Yield the corpora `notes` and `manuals`, in memory."""
     async with AsyncExitStack() as stack:
         sources = [
@@ -106,12 +106,12 @@ def name_of(tool, arguments):
 
 
 async def record_mcp(folder):
-    async with opened(folder) as corpora, connect(*corpora) as agent:
+    async with open_corpora(folder) as corpora, connect(*corpora) as agent:
         rows = {name_of(*call): await answer_row(agent, *call, folder) for call in MCP}
         for tool, arguments, culprit in MCP_WRONG:
             rows[name_of(tool, arguments)] = await mistake_row(agent, tool, arguments, culprit)
         rows["progress of traverse"] = await progress_row(agent)
-    async with opened(folder) as corpora, connect(corpora[0]) as agent:
+    async with open_corpora(folder) as corpora, connect(corpora[0]) as agent:
         rows["read of the only corpus"] = await answer_row(agent, "read", {"id": "lone.md"}, folder)
     return rows
 
@@ -133,7 +133,7 @@ async def mistake_row(agent, tool, arguments, culprit):
     return {
         "is_error": answer.is_error,
         "lines": len(content.text.splitlines()),
-        "names": named(culprit, content.text),
+        "names": find_name(culprit, content.text),
     }
 
 
@@ -150,7 +150,7 @@ async def progress_row(agent):
 
 async def record_held(folder):
     """Return the rows of a walk that waits for its agent, which `continue` goes on with."""
-    async with opened(folder) as corpora, connect(*corpora) as agent:
+    async with open_corpora(folder) as corpora, connect(*corpora) as agent:
         first = {"query": KEYS, "corpus": "notes", "k": 2, "node_budget": 2}
         answer = (await agent.call_tool("traverse", first)).structured_content
         further = await agent.call_tool("traverse", {"continue": answer["continue"], "node_budget": 5, "k": 5})
@@ -165,10 +165,10 @@ async def record_held(folder):
 async def record_schemas(folder):
     """Return the schemas of all tools, each argument and each field of an answer in a row."""
     rows = {}
-    async with opened(folder) as corpora:
+    async with open_corpora(folder) as corpora:
         async with connect(*corpora, limits=ServingLimits(max_timeout=4)) as agent:
             for tool in (await agent.list_tools()).tools:
-                schema = shown_schema(tool.input_schema)
+                schema = schema_row(tool.input_schema)
                 held = schema["properties"].pop("continue", None)
                 rows[f"mcp {tool.name}"] = {"title": tool.title, **tool.annotations.model_dump(exclude_none=True)}
                 rows[f"mcp {tool.name}: arguments"] = schema
@@ -178,7 +178,7 @@ async def record_schemas(folder):
         for name, tool in make_tools(corpora).items():
             openai, anthropic = tool.to_openai(), tool.to_anthropic()
             rows[f"openai {name}"] = {**openai, "function": {**openai["function"], "parameters": None}}
-            rows[f"openai {name}: parameters"] = shown_schema(openai["function"]["parameters"])
+            rows[f"openai {name}: parameters"] = schema_row(openai["function"]["parameters"])
             rows[f"anthropic {name}"] = [
                 sorted(anthropic),
                 anthropic["input_schema"] == openai["function"]["parameters"],
@@ -186,7 +186,7 @@ async def record_schemas(folder):
     return plain(rows, folder)
 
 
-def shown_schema(schema):
+def schema_row(schema):
     """Return a schema of arguments without its words."""
     properties = {
         name: {key: value for key, value in each.items() if key not in ("description", "examples", "title")}
@@ -208,13 +208,13 @@ def make_tools(corpora):
 
 async def record_functions(folder):
     """Return the texts that the tools of `airw.tools` answer; of an error, its beginning."""
-    async with opened(folder) as corpora:
+    async with open_corpora(folder) as corpora:
         made = make_tools(corpora)
         rows = {}
         for name, arguments, culprit in FUNCTIONS:
             text = await made[name].call(arguments)
             if text.startswith("error:"):
-                rows[name_of(name, arguments)] = {"is_error": True, "names": named(culprit, text)}
+                rows[name_of(name, arguments)] = {"is_error": True, "names": find_name(culprit, text)}
             else:
                 rows[name_of(name, arguments)] = [short(line) for line in text.splitlines()]
     return rows

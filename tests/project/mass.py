@@ -55,7 +55,7 @@ def is_docstring(node) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def uncounted(nodes):
+def walk_uncounted(nodes):
     """Yield the nodes of docstrings, imports and annotations.
 
     Python shares the node of an operator: one that an annotation has, such as `|`, does not count in its file.
@@ -79,7 +79,7 @@ def count_file(path) -> FileMass:
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     nodes = list(ast.walk(tree))
-    aside = {id(node) for node in uncounted(nodes)}
+    aside = {id(node) for node in walk_uncounted(nodes)}
     docstrings = {n for node in nodes if is_docstring(node) for n in range(node.lineno, node.end_lineno + 1)}
     lines, ignored = set(), 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

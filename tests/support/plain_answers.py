@@ -117,10 +117,10 @@ def order_progress(objects):
 def wrong_row(line, culprit):
     """Return the exit code of a wrong command, and the culprit if its one line names it."""
     code, out, err = run_command(line)
-    return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": named(culprit, err)}
+    return {"exit": code, "out": len(out), "err": len(err.splitlines()), "names": find_name(culprit, err)}
 
 
-def named(word, message):
+def find_name(word, message):
     """Return a word if a message has it as a whole word, else None."""
     return word if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", message) else None
 
