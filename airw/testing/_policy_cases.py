@@ -39,7 +39,7 @@ _LARGE_BUDGET = 1_000
 _PATH_DEPTH = 64  # hits below this depth have no `walk_path`
 _HANG = 1.5  # seconds that a call of the store hangs when the walk is cancelled
 _MOST_PARTS = 30  # of a walk that deadlines interrupt
-_PART = 0.005  # seconds of each of them
+_PART = 0.05  # seconds of each of them
 _MAX_DELAY = 1.0  # seconds until the cancelled walk must have ended; long enough for a busy machine
 
 

@@ -610,15 +610,6 @@ class Shields(Eager):
 
 
 @breaks("a_cancelled_walk*")
-class SwallowsCancellation(Eager):
-    async def expand(self, state, committed, store):
-        try:
-            return await super().expand(state, committed, store)
-        except BaseException:  # noqa: BLE001 - that it does so is what is broken
-            return [[] for _ in committed]
-
-
-@breaks("a_cancelled_walk*")
 class LetsCallsRunOn(Eager):
     tasks = []  # noqa: RUF012 - or they would be collected as garbage
 
