@@ -14,7 +14,13 @@ from tests.support.serving import MEGABYTE, exchange, files_of, memory_of, reque
 from tests.support.sse_clients import read_streams
 
 WALK = {**CHAIN_WALK, "node_budget": 12}
-MANY = {"max_streams": 2_000, "max_streams_per_client": 2_000, "max_requests": 64, "max_waiting": 2_000, "max_wait": 600}
+MANY = {
+    "max_streams": 2_000,
+    "max_streams_per_client": 2_000,
+    "max_requests": 64,
+    "max_waiting": 2_000,
+    "max_wait": 600,
+}
 
 
 def content_of(reading):
