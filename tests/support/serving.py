@@ -29,6 +29,7 @@ from tests.support.waiting import PATIENCE
 ROOT = Path(__file__).parents[2]
 MEGABYTE = 1 << 20
 _SETTINGS = {"log_level": "critical", "access_log": False, "lifespan": "on", "timeout_graceful_shutdown": 5}
+_ENDED_BY_THE_LOOP = {"_shutdown_watcher"}  # of sse-starlette, which MCP streams with: one for each event loop
 
 
 class _Server(uvicorn.Server):
@@ -102,8 +103,9 @@ def serve(application, *, max_stall=60, **settings):
         await server._uvicorn.serve(sockets=[listener])
         server.connections_left = len(server._uvicorn.server_state.connections)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        tasks = {task for task in tasks if task.get_coro().__qualname__ not in _ENDED_BY_THE_LOOP}
         if tasks:  # uvicorn does not wait for those that it has cancelled
-            _, tasks = await asyncio.wait(tasks, timeout=PATIENCE)
+            _, tasks = await asyncio.wait(tasks, timeout=PATIENCE / 2)
         server.tasks_left = [str(task) for task in tasks]
 
     def run():
