@@ -1,6 +1,6 @@
 """Combine the answers of all sources into one result: merge, select, disclose."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,7 @@ import anyio
 
 from airw._base.concurrency import call_user_function, offload_if
 from airw._base.messages import error_text, short_repr
+from airw.discovery._hit_evidence import SourceScales, select_by_evidence, weigh_hits
 from airw.discovery._planning import DiscoveryPlan
 from airw.discovery._query_source import SourceRequest, drop_copies
 from airw.discovery._rank_bounds import final_places
@@ -19,8 +20,10 @@ from airw.discovery.selection import Selection, abstain, select
 from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
+from airw.retrieval.query import default_alpha, rank_weights
 from airw.values import SearchHit
 
+_COMPARE_HITS = {"conservative", "rel_threshold", "score_gap"}
 _OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
 
 
@@ -37,8 +40,13 @@ async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer])
     _require_answer(plan, ordered)
     if plan.walk is None and not any(answer.hits or answer.error for answer in ordered):
         await explain_no_hits(plan.search, request.corpora)
-    hits, ordered = await _merge_hits(request, ordered)
-    selection = await _select_hits(plan, hits, ordered)
+    merge: str = "custom" if callable(plan.merge) else plan.merge
+    if plan.searches_union:
+        # A source may still fail while the union is searched.
+        hits, ordered, merge = await _search_union(request, ordered)
+    else:
+        hits = await _merge_sources(plan, ordered)
+    selection = await _select_hits(request, hits, ordered)
     corpora = {source: corpus for member in plan.members for source, corpus in member.corpora.items()}
     results = await disclose(
         selection,
@@ -58,7 +66,7 @@ async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer])
         abstained=selection.abstained,
         reason=_reason(plan, selection, ordered),
         n_retrieved=sum(len(answer.hits) for answer in ordered),
-        signals=_signals(plan, selection, ordered),
+        signals=_signals(plan, selection, ordered, merge),
     )
 
 
@@ -73,33 +81,23 @@ def _require_answer(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
     raise DiscoveryError(f"no source answered: {errors}", causes) from ExceptionGroup("sources", list(causes.values()))
 
 
-async def _merge_hits(
-    request: SourceRequest, answers: Sequence[Answer]
-) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
-    """Return the candidates of all sources, and the answers.
-
-    A source may still fail while the union is searched.
-    """
-    plan = request.plan
-    if plan.searches_union:
-        return await _search_union(request, answers)
-    return await _merge_sources(plan, answers), answers
-
-
 async def _search_union(
     request: SourceRequest, answers: Sequence[Answer]
-) -> tuple[Sequence[SearchHit], Sequence[Answer]]:
-    plan = request.plan
+) -> tuple[Sequence[SearchHit], Sequence[Answer], str]:
+    """Return the candidates of all sources, the answers, and how they were merged."""
+    plan, now = request.plan, anyio.current_time()
     _require_one_embedder(plan, answers)
     union = request.union_search(has_later_stages=True)
-    # A reranker may hang, too.
-    with anyio.CancelScope(deadline=request.last_deadline) as scope:
-        answer = await union.run(_take_part(request, answers))
+    # A source that is late in the union has half the time: the rest is for the union without it.
+    in_time = replace(union, deadline=(now + union.deadline) / 2)
+    with anyio.CancelScope(deadline=union.deadline) as scope:
+        answer = await in_time.run(_take_part(request, answers))
     if scope.cancelled_caught:
-        raise DiscoveryError("the sources answered, but ranking them together took more time than was left")
+        # A reranker may hang, too. What the sources have ranked is here, and is fused without asking anyone.
+        return await _merge_sources(plan, _drop_weak(plan, answers)), answers, "rrf-by-source"
     answers = [_with_failure(item, answer.failures.get(item.source)) for item in answers]
     _require_answer(plan, answers)
-    return _drop_copies(plan, answer.hits), answers
+    return _drop_copies(plan, answer.hits), answers, plan.merge if isinstance(plan.merge, str) else "custom"
 
 
 def _take_part(request: SourceRequest, answers: Iterable[Answer]) -> dict[str, UnionMember]:
@@ -146,7 +144,7 @@ def _require_one_embedder(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Non
 
 async def _merge_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
     if not plan.is_multi_source and plan.walk is None:
-        answers = [replace(item, hits=tuple(filter(plan.search.has_evidence, item.hits))) for item in answers]
+        answers = _drop_weak(plan, answers)
     surviving = {answer.source: answer.survivors for answer in _order_sources(plan, answers) if answer.survivors}
     if callable(plan.merge):
         hits = list(await call_user_function(plan.merge, surviving))
@@ -155,6 +153,11 @@ async def _merge_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list
             raise ArgumentError(f"merge must return SearchHits, not {short_repr(others[0])}")
         return hits
     return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.search.k)
+
+
+def _drop_weak(plan: DiscoveryPlan, answers: Iterable[Answer]) -> list[Answer]:
+    """Return the answers with the hits that have evidence."""
+    return [replace(item, hits=tuple(filter(plan.search.has_evidence, item.hits))) for item in answers]
 
 
 def _order_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Sequence[Answer]:
@@ -168,9 +171,9 @@ def _order_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Sequence[A
     return sorted(answers, key=lambda answer: (-(answer.hits[0].score if answer.hits else 0.0), answer.source))
 
 
-async def _select_hits(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
+async def _select_hits(request: SourceRequest, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
     # Fused scores have no floor: the floors of several sources were applied before the fusion.
-    report = answers[0].report
+    plan, report = request.plan, answers[0].report
     strategy, floor = plan.strategy, None if plan.is_multi_source else report["floor"]
     if "evidence" in report and not plan.is_multi_source:
         # This floor applies to the evidence, not to scores.
@@ -184,7 +187,43 @@ async def _select_hits(plan: DiscoveryPlan, hits: Sequence[SearchHit], answers: 
     if callable(strategy):
         chosen = list(await call_user_function(strategy, hits))
         return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
-    return select(hits, strategy=strategy, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio, min_score=floor)
+    bounds: dict[str, Any] = {"max_k": plan.max_k, "rel": plan.rel, "gap_ratio": plan.gap_ratio}
+    if strategy in _COMPARE_HITS and _sums_ranks(plan, hits):
+        evidence = weigh_hits(hits, _find_scales(request, answers))
+        return select_by_evidence(hits, evidence, strategy=strategy, **bounds)
+    return select(hits, strategy=strategy, min_score=floor, **bounds)
+
+
+def _sums_ranks(plan: DiscoveryPlan, hits: Sequence[SearchHit]) -> bool:
+    """Return whether the scores of the hits are sums of reciprocal ranks, to be weighed.
+
+    With `"rrf-by-source"` they are such sums, but `ir` compares them all the same.
+    """
+    if callable(plan.merge) or plan.merge == "rrf-by-source" or plan.search.rerank is not None:
+        return False
+    if plan.walk is not None:
+        return plan.is_multi_source
+    if plan.union_search.adds_scores and plan.search.formulate is None:
+        return False
+    # The hits of a single ranking keep its scores, and have no others.
+    return any("dense_score" in hit.metadata or "lexical_score" in hit.metadata for hit in hits)
+
+
+def _find_scales(request: SourceRequest, answers: Iterable[Answer]) -> Callable[[SearchHit], SourceScales]:
+    """Return a function that tells on which scales the scores of a hit are."""
+    search, scales = request.plan.search, dict[str | None, SourceScales]()
+    for answer in answers:
+        member = request.members.get(answer.source)
+        counts = None if member is None else member.counts
+        alpha = default_alpha(answer.embedder_id) if search.alpha is None else search.alpha
+        weights = dict(zip(search.channels, rank_weights(search.channels, alpha), strict=True))
+        # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
+        names = {"dense": answer.embedder_id, "lexical": answer.source if counts is None else counts.formula}
+        scales[answer.source] = SourceScales({**names, "own": answer.source}, weights)
+    if not request.plan.is_multi_source:
+        (only,) = scales.values()
+        return lambda _: only
+    return lambda hit: scales.get(hit.source) or SourceScales()
 
 
 def _reason(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]) -> str:
@@ -201,7 +240,7 @@ def _reason(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]
     return "abstain:no_evidence" if "no_evidence" in reasons else selection.reason
 
 
-def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]) -> dict[str, Any]:
+def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer], merge: str) -> dict[str, Any]:
     signals = dict(selection.signals)
     if not plan.is_multi_source:
         report = answers[0].report
@@ -209,10 +248,10 @@ def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer
         if report["floor"] is not None:
             extras |= {"floor": report["floor"], "floor_kind": report["floor_kind"]}
         return signals | {"n_candidates": len(answers[0].hits)} | extras
-    signals["merge"] = "custom" if callable(plan.merge) else plan.merge
+    signals["merge"] = merge
     signals["sources"] = [answer.source for answer in answers]
     signals["per_source"] = {answer.source: dict(answer.report) for answer in answers}
-    if plan.merge in ("rrf", "rrf-by-source"):
+    if merge in ("rrf", "rrf-by-source"):
         signals["merge_rrf_k"] = plan.rrf_k
     return signals
 

@@ -296,7 +296,8 @@ def _concatenate(rankings: Mapping[str, Ranking]) -> Ranking:
     artifacts: list[Any] = [
         ref for source, ranking in rankings.items() for ref in refs_to(source, ranking.artifact_ids)
     ]
-    scores = np.concatenate([np.asarray(ranking.scores) for ranking in rankings.values()])
+    # If the corpora that can rank have all failed, there is no ranking.
+    scores = np.concatenate([np.empty(0), *(np.asarray(ranking.scores) for ranking in rankings.values())])
     return Ranking(records, artifacts, scores)
 
 

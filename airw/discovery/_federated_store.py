@@ -52,6 +52,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_ANSWERED_BY_SOME = {"search_vectors", "search_text", "neighbors", "referrers", "fan_in"}
+_OWN = {"pool_counts", "read_step"}  # put together from other methods
 _OFFLOAD_ABOVE = 1_000  # ids or edges: grouping and merging more of them takes longer than about a millisecond
 
 
@@ -72,6 +74,16 @@ class FederatedStore:
         self.calls = calls
         self._stores, self._call = calls.stores, calls.call
         self._corpus_order = {name: position for position, name in enumerate(self._stores)}
+
+    def offers(self, method: str) -> bool:
+        """Return whether the stores have a method between them.
+
+        A search needs one store that has it, as do links. Whoever asks about given artifacts needs an answer for each.
+        """
+        if getattr(type(self), method, None) is None:
+            return False
+        enough = any if method in _ANSWERED_BY_SOME else all
+        return method in _OWN or enough(offers(store, method) for store in self._stores.values())
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Return the record of each id."""
@@ -273,7 +285,7 @@ class FederatedStore:
         has_foreign_links = any(count["foreign"] for count in counts.values())
         artifacts = await self.artifact_ids() if has_foreign_links else []
         fan_ins = await self.fan_in(artifacts, types=types) if artifacts else []
-        return max([*maxima.values(), *fan_ins])
+        return max([*maxima.values(), *fan_ins], default=0)
 
     async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[ArtifactRef]]:
         """Return the artifacts whose field equals or lists the value of each `(field, value)`.
@@ -389,7 +401,8 @@ class FederatedStore:
         # First the artifacts that link here, then their edges: stores cannot be asked for incoming edges of an
         # artifact that is not theirs.
         types = link_filter["types"]
-        answers = await self._call_able("referrers", lambda store: store.referrers(nodes, types=types))
+        # A store that only follows its own links knows no referrers, and nothing of other corpora.
+        answers = await self._call(self._able("referrers"), lambda store, _: store.referrers(nodes, types=types))
         referrers = {name: sorted({id for ids in id_lists for id in ids}) for name, id_lists in answers.items()}
         requests = {name: own for name, own in referrers.items() if own}
         edges = await self._call(requests, lambda store, own: store.neighbors(own, direction="out", **link_filter))

@@ -69,14 +69,18 @@ class QueryEmbeddings:
     def __init__(self) -> None:
         self._embeddings: dict[tuple[str, bool, str], _SharedEmbedding] = {}
 
-    def wrap(self, corpus: OpenCorpus[Any]) -> OpenCorpus[Any]:
+    def wrap(self, corpus: OpenCorpus[Any], depth: int) -> OpenCorpus[Any]:
         """Return the corpus with an embedder that shares queries and a store that remembers.
 
         A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
+
+        Args:
+            corpus: The corpus.
+            depth: The length of the longest ranking that will be needed.
         """
         if isinstance(corpus, FederatedCorpus):
             return corpus
-        return CorpusView(corpus.name, RememberingStore(corpus.store), _SharingEmbedder(corpus.embedder, self))
+        return CorpusView(corpus.name, RememberingStore(corpus.store, depth), _SharingEmbedder(corpus.embedder, self))
 
     async def embed(self, embedder: Embedder, text: str) -> Floats:
         """Return the embedding of a query: `(dim,) float32`."""
@@ -145,7 +149,8 @@ class SourceRequest:
 
     `members` are the sources that are open and have counted their words, and `pools` contains the sums of these counts.
     `corpora` are all that are open. `waiting` are the sources that have not counted yet, and have not failed. Sources
-    must answer before `deadline`, and the union of them before `last_deadline`.
+    must answer before `deadline`, and the union of them before `last_deadline`. The union has `reserve` seconds even if
+    a source that cannot be interrupted took more than its time.
     """
 
     plan: DiscoveryPlan
@@ -154,6 +159,7 @@ class SourceRequest:
     start: float
     deadline: float
     last_deadline: float
+    reserve: float
     opened: AsyncExitStack
     reranker: Reranker | None
     waiting: set[str]
@@ -166,6 +172,14 @@ class SourceRequest:
     def search(self) -> SearchQuery:
         """Return the search that each source runs."""
         return replace(self.plan.search, rerank=self.reranker)
+
+    @property
+    def union_depth(self) -> int:
+        """Return the length of the rankings that the union asks each source for."""
+        search, plan = self.plan.union_search, self.plan
+        if not plan.searches_union:
+            return 0
+        return search.ranking_depth(len(search.channels) * len(self.queries), has_later_stage=bool(plan.merge_weights))
 
     def union_search(self, *, has_later_stages: bool) -> UnionSearch:
         """Return the search in the union of the sources.
@@ -186,7 +200,7 @@ class SourceRequest:
             queries=self.queries,
             pooled=pooled,
             weights=weights,
-            deadline=self.last_deadline,
+            deadline=max(self.last_deadline, anyio.current_time() + self.reserve),
         )
 
     def _pool_counts(self) -> Mapping[str, TermCounts]:
@@ -233,14 +247,25 @@ async def prepare_request(plan: DiscoveryPlan) -> AsyncIterator[SourceRequest]:
     now = anyio.current_time()
     source_timeout = math.inf if plan.source_timeout is None else plan.source_timeout
     # A source that hangs must not use up the time in which the others are searched as one.
-    reserve = plan.timeout * _RESERVE if plan.searches_union and plan.timeout is not None else 0.0
-    deadline = min(overall_deadline - reserve, now + source_timeout)
+    kept = plan.timeout * _RESERVE if plan.searches_union and plan.timeout is not None else 0.0
+    deadline = min(overall_deadline - kept, now + source_timeout)
     last_deadline = min(overall_deadline, deadline + source_timeout)
     async with AsyncExitStack() as opened:
         rerank = plan.search.rerank
         reranker = None if rerank is None else RememberingReranker(rerank)
         waiting = {member.name for member in plan.members}
-        yield SourceRequest(plan, queries, QueryEmbeddings(), now, deadline, last_deadline, opened, reranker, waiting)
+        yield SourceRequest(
+            plan=plan,
+            queries=queries,
+            embeddings=QueryEmbeddings(),
+            start=now,
+            deadline=deadline,
+            last_deadline=last_deadline,
+            reserve=min(plan.timeout or math.inf, source_timeout) * _RESERVE,
+            opened=opened,
+            reranker=reranker,
+            waiting=waiting,
+        )
 
 
 _CUT = "the walk was cut by the deadline; its hits so far take part"
@@ -302,7 +327,7 @@ class _SourceQuery:
 
     async def _find_hits(self, corpus: OpenCorpus[Any]) -> None:
         plan, name = self.request.plan, self.member.name
-        view = self.request.embeddings.wrap(corpus)
+        view = self.request.embeddings.wrap(corpus, self.request.union_depth)
         self.request.corpora.append(view)
         self.embedder_id = corpus.embedder.id
         search = partial(self._search, view) if plan.walk is None else partial(self._walk, view)

@@ -9,7 +9,6 @@ cosines of another embedder, and the BM25 scores of a store that cannot count wo
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import fmean
 from typing import Any, TypeVar, cast
 
@@ -56,10 +55,14 @@ class RememberingStore:
 
     A discovery asks each source for its own ranking, for the evidence of its best hits, and then for its part of the
     union: most answers are the same. All calls of a discovery have the same filter and surfaces.
+
+    Args:
+        store: The store.
+        depth: The length of the longest ranking that will be needed; a shorter one is read as long at once.
     """
 
-    def __init__(self, store: SearchStore) -> None:
-        self._store = store
+    def __init__(self, store: SearchStore, depth: int = 0) -> None:
+        self._store, self._depth = store, depth
         self._rankings: dict[tuple[object, ...], tuple[int, list[Ranking]]] = {}
         self._records: dict[str, Record | None] = {}
         self._counts: dict[tuple[str, ...], TermCounts] = {}
@@ -90,12 +93,12 @@ class RememberingStore:
     async def search_vectors(self, queries: Floats, k: int, **options: Any) -> list[Ranking]:
         """Return the rankings of the store by cosine."""
         key = (queries.tobytes(), options["per_artifact"])
-        return await self._remember(key, k, partial(self._store.search_vectors, queries, k, **options))
+        return await self._remember(key, k, lambda depth: self._store.search_vectors(queries, depth, **options))
 
     async def search_text(self, queries: Sequence[str], k: int, **options: Any) -> list[Ranking]:
         """Return the rankings of the store by BM25."""
         key = (*queries, options["per_artifact"], id(options.get("statistics")))
-        return await self._remember(key, k, partial(self._store.search_text, queries, k, **options))
+        return await self._remember(key, k, lambda depth: self._store.search_text(queries, depth, **options))
 
     async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
         """Return the record of each id."""
@@ -105,12 +108,13 @@ class RememberingStore:
         return [self._records[id] for id in ids]
 
     async def _remember(
-        self, key: tuple[object, ...], k: int, rank: Callable[[], Awaitable[list[Ranking]]]
+        self, key: tuple[object, ...], k: int, rank: Callable[[int], Awaitable[list[Ranking]]]
     ) -> list[Ranking]:
         depth, rankings = self._rankings.get(key, (-1, []))
         # A longer ranking begins with the shorter one.
         if depth < k:
-            depth, rankings = k, await rank()
+            depth = max(k, self._depth)
+            rankings = await rank(depth)
             self._rankings[key] = depth, rankings
         if depth == k:
             return rankings

@@ -52,8 +52,9 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
         filter: Search only records whose metadata satisfy this filter.
         surfaces: Search only surfaces of these kinds.
         max_k: Select at most this many hits; see `airw.select` for this, `rel` and `gap_ratio`.
-        rel: The ratio to the best score that a hit must reach.
-        gap_ratio: The ratio to the previous score below which there is a gap.
+        rel: The ratio to the first hit that a hit must reach. Sums of ranks have no ratio, so hits of a fusion by rank
+            are compared by their evidence: the shares of the best cosine and of the best BM25 score, added up.
+        gap_ratio: The ratio to the previous hit below which there is a gap.
         min_score: The floor of each corpus: below it, the corpus abstains. `"auto"` (the default) is the floor that
             `calibrate_min_score` stored, or else the one that the build measured. Usually it is for the evidence of the
             query; `signals["explanation"]` says how it compares. `None` is no floor. A number is compared with the best
@@ -81,9 +82,10 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             source by source; of equal ranks, the source with the better first score comes first.
         node_budget: The node budget of each walk.
         source_timeout: The time for the answer of each corpus, in seconds. Searching several as one may take as long
-            once more, after the last answer; usually it takes some milliseconds.
+            once more, after the last answer; usually it takes some milliseconds. If it takes longer, the rankings that
+            are here are fused as `merge="rrf-by-source"` does.
         timeout: The time for all of them and for formulating, in seconds. A tenth of it is kept for searching several
-            corpora as one, so a corpus fails after nine tenths.
+            corpora as one, so a corpus fails after nine tenths. A call that cannot be interrupted is waited for.
         options: Further options of `airw.search`: `fusion` (here `"ranks"` by default), `rrf_k`, `rerank`, `formulate`,
             `surface_weights`, ….
 

@@ -39,25 +39,45 @@ _WALK_FACTS = (
 )
 
 
+class Facts(dict[str, Any]):
+    """What airw knows about an answer, by name.
+
+    Scores, ranks and paths depend on the question. Frameworks compare documents with all their metadata, so facts about
+    one artifact are equal, whatever the question was: a document that two questions find is one document.
+    """
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are about the same artifact; compared with another dict, all counts."""
+        if not isinstance(other, Facts):
+            return dict.__eq__(self, other)
+        return (self.get("id"), self.get("source")) == (other.get("id"), other.get("source"))
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDocument:
     """One answer to a framework: a text, the fields of its document, and the facts of airw.
 
     Args:
         id: The id of the artifact.
+        source: The name of its corpus, if it has one.
         text: The text that matched, or the passage around it.
         score: The score of the hit.
         metadata: The fields of the document and, under `"airw"`, the facts; all are JSON values.
+        surface: The kind and the position of the surface, if each artifact may have several answers.
     """
 
     id: str
+    source: str | None
     text: str
     score: float
     metadata: dict[str, Any] = field(default_factory=dict)
+    surface: str = ""
 
 
-Ask: TypeAlias = Callable[[Any, Any], Awaitable[list[FoundDocument]]]
-"""Asks open corpora a question, which is a query in most cases."""
+Ask: TypeAlias = Callable[..., Awaitable[list[FoundDocument]]]
+"""Asks open corpora a question, which is a query in most cases, with the options of one call."""
 
 
 class Finder:
@@ -85,8 +105,12 @@ class Finder:
     def __repr__(self) -> str:
         return self._label
 
-    def find(self, question: Any) -> list[FoundDocument]:
+    def find(self, question: Any, **options: Any) -> list[FoundDocument]:
         """Ask from sync code, even while an event loop runs in this thread.
+
+        Args:
+            question: The question.
+            options: Options of the verb for this call alone; they replace those of the retriever.
 
         Raises:
             ArgumentError: If a corpus was opened with `await`: it belongs to the event loop that opened it.
@@ -96,16 +120,16 @@ class Finder:
                 f"{self._label} has a corpus that was opened with await, so only its async methods work; "
                 "pass the name of the corpus, or open it with airw.sync"
             )
-        return run(self._answer, question)
+        return run(self._answer, question, options)
 
-    async def find_async(self, question: Any) -> list[FoundDocument]:
+    async def find_async(self, question: Any, **options: Any) -> list[FoundDocument]:
         """Ask from an event loop of asyncio."""
         if self._is_background:
-            return await run_from_loop(self._answer, question)
-        return await self._ask(self._corpora, question)
+            return await run_from_loop(self._answer, question, options)
+        return await self._ask(self._corpora, question, **options)
 
-    async def _answer(self, question: Any) -> list[FoundDocument]:
-        return await self._ask(await self._open(), question)
+    async def _answer(self, question: Any, options: Mapping[str, Any]) -> list[FoundDocument]:
+        return await self._ask(await self._open(), question, **options)
 
     async def _open(self) -> Any:
         if self._opened is None:
@@ -193,7 +217,9 @@ def describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
     noted = {name: hit.metadata[name] for name in names if name in hit.metadata}
     fields = {name: value for name, value in hit.metadata.items() if name not in noted}
     own = {"id": hit.artifact_id, "source": hit.source, "score": hit.score, "rank": rank, **noted, **facts}
-    return FoundDocument(hit.artifact_id, hit.text, float(hit.score), json_clean({**fields, FACTS: own}))
+    # A field of the author's that has this name stays.
+    metadata = {FACTS: Facts(json_clean(own)), **json_clean(fields)}
+    return FoundDocument(hit.artifact_id, hit.source, hit.text, float(hit.score), metadata)
 
 
 def describe_disclosure(disclosure: Disclosure, rank: int, reason: str) -> FoundDocument:

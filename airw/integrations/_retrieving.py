@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import replace
 from types import EllipsisType
 from typing import Any, Unpack
 
@@ -58,16 +59,26 @@ def search_retriever(
     A question raises what `airw.search` raises, and a `TimeoutError` after `timeout` seconds.
     """
     check_single(corpus)
-    seconds = check_timeout(timeout)
-    preset = SearchQuery.preset("search_retriever", options)
-    # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
-    kept: Any = {name: value if value is None else getattr(preset, name) for name, value in options.items()}
     label = f"search_retriever({show_corpora(corpus)})"
 
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
+    def check(options: Mapping[str, Any]) -> tuple[float | None, dict[str, Any]]:
+        names: Any = {name: value for name, value in options.items() if name != "timeout"}
+        preset = SearchQuery.preset("search_retriever", names)
+        # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
+        kept = {name: value if value is None else getattr(preset, name) for name, value in names.items()}
+        return check_timeout(options["timeout"]), kept
+
+    kept = {"timeout": timeout, **check({"timeout": timeout, **options})[1]}
+
+    async def ask(opened: Any, query: str, **changes: Any) -> list[FoundDocument]:
+        seconds, own = check(kept | changes)
         with anyio.move_on_after(seconds):
-            hits = await search(opened, query, **kept)
-            return [describe_hit(hit, rank, surface=hit.surface_kind) for rank, hit in enumerate(hits, 1)]
+            hits = await search(opened, query, **own)
+            found = [describe_hit(hit, rank, surface=hit.surface_kind) for rank, hit in enumerate(hits, 1)]
+            if own.get("per_artifact", True):
+                return found
+            names = [f"{hit.surface_kind}-{hit.surface_index}" for hit in hits]
+            return [replace(each, surface=name) for each, name in zip(found, names, strict=True)]
         raise TimeoutError(f"{label} found no answer within {seconds:g} s; pass a larger timeout")
 
     return Finder(corpus, ask, label)
@@ -90,14 +101,22 @@ def discover_retriever(corpora: Corpora, **options: Unpack[DiscoverOptions]) -> 
 
     A question raises what `airw.discover` raises. Of several corpora, those that fail are left out.
     """
-    check_option_names("discover_retriever", options, _DISCOVER_DEFAULTS)
-    if options.get("walk") is None and isinstance(corpora, FederatedCorpus):
-        check_corpora(corpora)
-    if options.get("surfaces") is not None:
-        options = {**options, "surfaces": check_strings("surfaces", options["surfaces"])}  # each question reads them
 
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
-        result = await discover(opened, query, **options)
+    def check(options: Mapping[str, Any]) -> Any:
+        check_option_names("discover_retriever", options, _DISCOVER_DEFAULTS)
+        if options.get("walk") is None and isinstance(corpora, FederatedCorpus):
+            check_corpora(corpora)
+        if options.get("surfaces") is not None:
+            options = {
+                **options,
+                "surfaces": check_strings("surfaces", options["surfaces"]),
+            }  # each question reads them
+        return options
+
+    kept = check(options)
+
+    async def ask(opened: Any, query: str, **changes: Any) -> list[FoundDocument]:
+        result = await discover(opened, query, **check(kept | changes))
         return [describe_disclosure(each, rank, result.reason) for rank, each in enumerate(result.results, 1)]
 
     label = f"discover_retriever({show_corpora(corpora)})"
@@ -135,23 +154,29 @@ def walk_retriever(
 
     A question raises what `airw.traverse` raises.
     """
-    check_count("k", k)
-    check_count("node_budget", node_budget, least=1)
-    seconds = check_timeout(timeout)
-    chosen = PathCoverage() if policy is None else policy
-    start_walk("", None, chosen, max_depth=max_depth, node_budget=node_budget, limits=limits)  # checks; none starts
+    kept = {
+        "k": k,
+        "policy": policy,
+        "max_depth": max_depth,
+        "node_budget": node_budget,
+        "timeout": timeout,
+        "limits": limits,
+    }
 
-    async def ask(opened: Any, query: str) -> list[FoundDocument]:
+    def check(options: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        check_option_names("walk_retriever", options, kept)
+        count, walked = check_count("k", options["k"]), {**options, "timeout": check_timeout(options["timeout"])}
+        del walked["k"]
+        check_count("node_budget", walked["node_budget"], least=1)
+        others = {name: walked[name] for name in ("max_depth", "node_budget", "limits")}
+        start_walk("", None, PathCoverage() if walked["policy"] is None else walked["policy"], **others)  # none starts
+        return count, walked
+
+    check(kept)
+
+    async def ask(opened: Any, query: str, **changes: Any) -> list[FoundDocument]:
+        count, walked = check(kept | changes)
         store = FederatedCorpus(opened) if isinstance(opened, Mapping | list | tuple) else opened
-        walk = traverse(
-            query,
-            store,
-            policy=policy,
-            max_depth=max_depth,
-            node_budget=node_budget,
-            timeout=seconds,
-            limits=limits,
-        )
-        return await read_walk(walk, k)
+        return await read_walk(traverse(query, store, **walked), count)
 
     return Finder(corpus, ask, f"walk_retriever({show_corpora(corpus)})")

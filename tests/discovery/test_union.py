@@ -1,18 +1,21 @@
 """Several corpora that share an embedder answer as one corpus that contains them all."""
 
 import string
+import threading
 from itertools import count, permutations
 
 import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from airw.corpora import adapt
 from airw.discovery import discover
-from airw.errors import ArgumentError, DiscoveryError, StoreError, UnknownFieldWarning
+from airw.errors import ArgumentError, StoreError, UnknownFieldWarning
 from airw.retrieval.fusion import fuse_hits
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import LIGHT, Counting, corpora
 from tests.support.drawing import examples
+from tests.support.waiting import PATIENCE
 
 WORDS = ("rotate", "signing", "keys", "bread", "loaf", "river", "bank", "stone", "light", "water")
 TEXT = st.lists(st.sampled_from(WORDS), min_size=1, max_size=9).map(" ".join)
@@ -165,7 +168,7 @@ async def test_a_reranker_reads_each_text_once_and_its_reader_gets_the_corpus_of
     assert lengths == sorted(lengths, reverse=True)
 
 
-def test_a_reranker_that_hangs_in_the_union_ends_with_the_time_of_the_discovery():
+def test_if_a_reranker_hangs_in_the_union_the_rankings_of_the_sources_are_fused_when_the_time_is_over():
     calls, numbers = [], count()
 
     async def read(_, record):
@@ -178,11 +181,46 @@ def test_a_reranker_that_hangs_in_the_union_ends_with_the_time_of_the_discovery(
 
     async def main():
         async with corpora(UNRELATED) as many:
-            with pytest.raises(DiscoveryError, match="ranking them together took more time"):
-                await discover(many, "the keys", rerank=rerank, rerank_text=read, timeout=2)
-            return anyio.current_time()
+            options = {"rerank": rerank, "rerank_text": read, "strategy": "top_k", "max_k": 9}
+            result = await discover(many, "the keys", timeout=2, **options)
+            return anyio.current_time(), result
 
-    assert run_on_virtual_clock(main) == pytest.approx(2)
+    time, result = run_on_virtual_clock(main)
+    assert time == pytest.approx(2)
+    assert {hit.source for hit in result.results} == set(UNRELATED)
+    assert result.signals["merge"] == "rrf-by-source"
+
+
+@pytest.mark.parametrize("options", [{"source_timeout": 0.3}, {"timeout": 0.3}])
+async def test_a_source_that_cannot_be_interrupted_does_not_cost_the_answers_of_the_others(options):
+    released = threading.Event()
+
+    def search(query, k):
+        released.wait(PATIENCE)
+        return [("slow", 1.0)]
+
+    async def release():
+        await anyio.sleep(1)
+        released.set()
+
+    async with corpora(UNRELATED) as many, anyio.create_task_group() as tasks:
+        tasks.start_soon(release)
+        result = await discover([*many, adapt(search=search, name="slow")], "signing keys", **options)
+    assert result.ids[0] == "k1"
+    assert result.signals["per_source"]["slow"]["status"] == "timeout"
+
+
+async def test_a_source_with_one_channel_is_asked_once_however_long_the_union_ranks():
+    asked = []
+
+    async def search(query, k):
+        asked.append(k)
+        return [("other", 1.0)]
+
+    async with corpora(UNRELATED) as many:
+        result = await discover([*many, adapt(search=search, name="other")], "signing keys", strategy="top_k")
+    assert "other" in result.ids
+    assert len(asked) == 1
 
 
 async def test_a_blend_needs_one_embedder():

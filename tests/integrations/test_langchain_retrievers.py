@@ -10,10 +10,11 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools.retriever import create_retriever_tool
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from airw import sync
+from airw import from_mapping, from_records, sync
 from airw.errors import AirwError, ArgumentError
-from airw.integrations.langchain import from_vector_store, search_retriever, walk_retriever
+from airw.integrations.langchain import discover_retriever, from_vector_store, search_retriever, walk_retriever
 from airw.policies import Eager
+from airw.stores import MemoryStore
 from tests.support.retrievers import QUERY, write_notes
 
 pytestmark = pytest.mark.asyncio_only  # as LangChain
@@ -43,6 +44,80 @@ def test_a_vector_store_gains_a_retriever_that_walks_along_metadata():
     found = retriever.invoke("fox")
     assert [(each.id, each.metadata["words"]) for each in found] == list(words.items())
     assert found == asyncio.run(retriever.ainvoke("fox"))
+
+
+def teams(count=6, *, words=1):
+    records = [
+        {"id": f"d{at}", "text": f"budget of team {at}. " * words, "tenant": "a" if at % 2 else "b"}
+        for at in range(count)
+    ]
+    return sync.build(from_records(records, name="teams", embedder="light"))
+
+
+@pytest.mark.parametrize("make", [search_retriever, discover_retriever])
+async def test_a_call_can_replace_the_options_of_the_retriever(make):
+    teams().close()
+    retriever = make("teams", k=4, filter={"tenant": "b"})
+    change = {"filter": {"tenant": "a"}, "k": 2}
+    for found in (retriever.invoke("budget", **change), await retriever.ainvoke("budget", **change)):
+        assert {each.metadata["tenant"] for each in found} == {"a"}
+        assert len(found) == 2
+    assert {each.metadata["tenant"] for each in retriever.invoke("budget")} == {"b"}
+
+
+async def test_a_walk_takes_options_of_a_call_too(name):
+    retriever = walk_retriever(name, k=4)
+    assert len(retriever.invoke(QUERY)) > 1
+    [found] = retriever.invoke(QUERY, k=1, node_budget=3)
+    assert found.metadata["airw"]["stop"] == "node_budget"
+    assert [found] == await retriever.ainvoke(QUERY, k=1, policy=Eager(start_k=1), max_depth=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "error", "match"),
+    [
+        (search_retriever, {"top": 1}, TypeError, r"search_retriever\(\) got an unexpected .* 'top'"),
+        (search_retriever, {"k": -1}, ArgumentError, "k must be"),
+        (search_retriever, {"timeout": "soon"}, ArgumentError, "timeout must be"),
+        (discover_retriever, {"top": 1}, TypeError, r"discover_retriever\(\) got an unexpected .* 'top'"),
+        (discover_retriever, {"max_k": 0}, ArgumentError, "max_k must be"),
+        (walk_retriever, {"filter": {"tenant": "a"}}, TypeError, r"walk_retriever\(\) got an unexpected .* 'filter'"),
+        (walk_retriever, {"node_budget": 0}, ArgumentError, "node_budget must be"),
+    ],
+)
+async def test_an_option_of_a_call_that_cannot_be_used_is_an_error(name, make, options, error, match):
+    retriever = make(name)
+    with pytest.raises(error, match=match):
+        retriever.invoke(QUERY, **options)
+    with pytest.raises(error, match=match):
+        await retriever.ainvoke(QUERY, **options)
+
+
+@pytest.mark.parametrize("make", [search_retriever, walk_retriever])
+def test_a_document_that_several_questions_find_is_one_document(make):
+    teams().close()
+    retriever = make("teams", k=4)
+    found = [each for query in ("budget team", "team 3", "the budget of team 5") for each in retriever.invoke(query)]
+    unique = [each for at, each in enumerate(found) if each not in found[:at]]  # as LangChain does
+    assert sorted(each.id for each in unique) == sorted({each.id for each in found})
+    assert len({each.metadata["airw"]["score"] for each in found if each.id == "d3"}) > 1
+
+
+def test_documents_of_the_same_words_are_different():
+    same = dict.fromkeys("ab", "the same words")
+    with sync.build(from_mapping(same, name="same", embedder="light"), store=MemoryStore()) as corpus:
+        first, second = search_retriever(corpus).invoke("same words")
+    assert first != second
+    assert first.metadata["airw"] != second.metadata["airw"]
+    assert first.metadata["airw"] == dict(first.metadata["airw"])
+
+
+@pytest.mark.parametrize("make", [search_retriever, discover_retriever, walk_retriever])
+def test_the_metadata_have_the_id_by_which_rankings_are_merged(make):
+    with teams(words=80) as corpus:
+        found = make(corpus).invoke("budget of team 3")
+    assert [each.metadata["id"] for each in found] == [each.id for each in found]
+    assert len(found[0].page_content) < len("budget of team 3. " * 80)  # the passage that matched
 
 
 class Noted(BaseCallbackHandler):

@@ -44,6 +44,25 @@ def test_nodes_of_one_artifact_have_different_ids_and_one_source_document(name):
     assert len(set(ids(nodes))) == len(nodes) > len({node.node.ref_doc_id for node in nodes})
 
 
+def test_a_node_is_the_same_whatever_question_finds_it(name):
+    for options in ({}, {"per_artifact": False}):
+        retriever = search_retriever(name, k=20, **options)
+        answers = [retriever.retrieve(query) for query in ("the vault", "bread", QUERY)]
+        hashes = [{node.node_id: node.node.hash for node in answer} for answer in answers]
+        common = hashes[0].keys() & hashes[1].keys() & hashes[2].keys()
+        assert common
+        assert all(len({each[id] for each in hashes}) == 1 for id in common)
+
+
+def test_a_fusion_counts_a_document_once_and_adds_up_its_ranks(name):
+    parts = [search_retriever(name, k=5, mode=mode) for mode in ("lexical", "hybrid")]
+    options = {"mode": "reciprocal_rerank", "num_queries": 1, "use_async": False, "llm": MockLLM()}
+    fused = QueryFusionRetriever(parts, similarity_top_k=5, **options).retrieve(QUERY)
+    expected = {id for part in parts for id in ids(part.retrieve(QUERY))}
+    assert set(ids(fused)) == expected
+    assert fused[0].score == pytest.approx(2 / 60, rel=0.05)
+
+
 def test_what_the_postprocessor_cannot_use_is_refused(name):
     with pytest.raises(ArgumentError, match="k must be"):
         LinkPostprocessor(name, k=-1)

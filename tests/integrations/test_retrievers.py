@@ -62,7 +62,7 @@ def framework(request):
 
 RETRIEVERS = {
     "search": lambda package, corpus: package.search_retriever(corpus, k=3),
-    "discover": lambda package, corpus: package.discover_retriever(corpus),
+    "discover": lambda package, corpus: package.discover_retriever(corpus, rel=0.2),
     "walk": lambda package, corpus: package.walk_retriever(corpus, k=3, node_budget=3),
     "walk with a policy": lambda package, corpus: package.walk_retriever(corpus, policy=Beam(seed_k=1)),
 }
@@ -84,7 +84,7 @@ def answer(verb, corpus, query):
     if verb == "search":
         return describe_hits(sync.search(corpus, query, k=3))
     if verb == "discover":
-        return describe_hits(sync.discover(corpus, query).results)
+        return describe_hits(sync.discover(corpus, query, rel=0.2).results)
     with sync.open_corpus(corpus) as opened:
         if verb == "walk":
             return describe_hits(sync.top_k(sync.traverse(query, opened, node_budget=3), k=3))
@@ -126,6 +126,13 @@ def test_the_fields_of_a_document_stay_as_they_are(framework, name):
     assert (facts["source"], facts["walk_path"], facts["walk_depth"]) == ("notes", ["keys.md"], 0)
     assert (facts["stop"], facts["truncated"], facts["left_out"]) == ("node_budget", True, {"node_budget": 3})
     assert not {"walk_depth", "walk_path"} & set(own)
+
+
+def test_a_field_of_the_author_with_the_name_of_the_facts_stays(framework):
+    records = [{"id": "a", "text": "signing keys", "airw": "a word of Welsh", "id_of_author": 7}]
+    with sync.build(airw.from_records(records, name="words", embedder="light"), store=MemoryStore()) as words:
+        [found] = framework.ask(framework.package.search_retriever(words), "signing keys")
+    assert (found.metadata["airw"], found.metadata["id_of_author"]) == ("a word of Welsh", 7)
 
 
 def test_a_walk_says_by_which_path_it_found_a_document(framework, name):

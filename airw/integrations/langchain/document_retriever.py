@@ -1,6 +1,6 @@
 """LangChain's retriever over corpora."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class AirwRetriever(BaseRetriever):
     """A retriever of LangChain that asks corpora.
 
-    `search_retriever`, `discover_retriever` and `walk_retriever` return one.
+    `search_retriever`, `discover_retriever` and `walk_retriever` return one. A call may pass options of its own, as in
+    `invoke(query, k=3)`: they replace those of the retriever.
 
     Args:
         finder: What it asks.
@@ -24,15 +25,18 @@ class AirwRetriever(BaseRetriever):
     finder: Finder
 
     @override
-    def _get_relevant_documents(self, query: str, *, run_manager: "CallbackManagerForRetrieverRun") -> list[Document]:
-        return _to_documents(self.finder.find(query))
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: "CallbackManagerForRetrieverRun", **options: Any
+    ) -> list[Document]:
+        return _to_documents(self.finder.find(query, **options))
 
     @override
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: "AsyncCallbackManagerForRetrieverRun"
+        self, query: str, *, run_manager: "AsyncCallbackManagerForRetrieverRun", **options: Any
     ) -> list[Document]:
-        return _to_documents(await self.finder.find_async(query))
+        return _to_documents(await self.finder.find_async(query, **options))
 
 
 def _to_documents(documents: list[FoundDocument]) -> list[Document]:
-    return [Document(found.text, id=found.id, metadata=found.metadata) for found in documents]
+    # Retrievers that merge the answers of others look for a key in the metadata.
+    return [Document(found.text, id=found.id, metadata={"id": found.id, **found.metadata}) for found in documents]

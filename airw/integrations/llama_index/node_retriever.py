@@ -1,6 +1,9 @@
 """LlamaIndex's retriever over corpora."""
 
+from hashlib import sha256
+
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.schema import NodeRelationship, NodeWithScore, QueryBundle, RelatedNodeInfo, TextNode
 
 from airw._base.overriding import override
@@ -29,6 +32,22 @@ class AirwNodeRetriever(BaseRetriever):  # type: ignore[misc]
         return to_nodes(await self.finder.find_async(query_bundle.query_str))
 
 
+class AirwNode(TextNode):  # type: ignore[misc]
+    """A node whose identity does not depend on the question that found it.
+
+    Fusions of LlamaIndex take nodes of one hash for one document. Its own hash covers the metadata, so the scores of a
+    question would make each answer another document.
+    """
+
+    _identity: tuple[str | None, str] = PrivateAttr()
+
+    @property
+    @override
+    def hash(self) -> str:
+        """Return the hash of the corpus and the artifact, and of its surface if it has several nodes."""
+        return sha256(repr(self._identity).encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def to_nodes(documents: list[FoundDocument]) -> list[NodeWithScore]:
     """Return documents as nodes.
 
@@ -36,11 +55,12 @@ def to_nodes(documents: list[FoundDocument]) -> list[NodeWithScore]:
     """
     nodes: dict[str, NodeWithScore] = {}
     for found in documents:
-        id, number = found.id, 1
-        while id in nodes:  # another surface of the artifact, or an artifact of that id in another corpus
+        own = f"{found.id}#{found.surface}" if found.surface else found.id
+        id, number = own, 1
+        while id in nodes:  # an artifact of that id in another corpus
             number += 1
-            id = f"{found.id}#{number}"
-        node = TextNode(
+            id = f"{own}#{number}"
+        node = AirwNode(
             id_=id,
             text=found.text,
             metadata=found.metadata,
@@ -49,5 +69,6 @@ def to_nodes(documents: list[FoundDocument]) -> list[NodeWithScore]:
             excluded_llm_metadata_keys=[FACTS],
             excluded_embed_metadata_keys=[FACTS],
         )
+        node._identity = found.source, own  # noqa: SLF001 - a private attribute is no field
         nodes[id] = NodeWithScore(node=node, score=found.score)
     return list(nodes.values())

@@ -1,0 +1,107 @@
+"""Select hits whose scores are sums of reciprocal ranks.
+
+Such a score orders hits, and has no magnitude: of a hundred equal documents, the third scores 0.85 of the first. So
+hits are compared by what ranked them, their cosines and BM25 scores. Each counts as a share of the best one on its
+scale, as embedders and formulas of BM25 have scales of their own. Nothing here does I/O.
+"""
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
+
+from airw.discovery.selection import Selection, Strategy, select
+from airw.values import SearchHit
+
+_OWN = "own"  # the channel of a hit that has only the score of its source
+
+
+@dataclass(frozen=True, slots=True)
+class SourceScales:
+    """The scales of the scores of one source.
+
+    Args:
+        names: What names the scale of each channel: two sources with the same name can be compared.
+        weights: The weight of each channel.
+    """
+
+    names: Mapping[str, Hashable] = field(default_factory=dict)
+    weights: Mapping[Any, float] = field(default_factory=dict)
+
+
+def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], SourceScales]) -> list[float]:
+    """Return the evidence of each hit: the weighted sum of its shares of the best scores.
+
+    A channel that did not rank a hit adds nothing. A best score below 0 counts as -1, so that its ratios stay without
+    meaning.
+
+    Args:
+        hits: The hits of a fusion by rank.
+        scales_of: Returns the scales of the source of a hit.
+
+    Example:
+        >>> scales = SourceScales({"dense": "", "lexical": ""}, {"dense": 1.0, "lexical": 1.0})
+        >>> scores = {"a": {"dense_score": 0.5, "lexical_score": 4.0}, "b": {"dense_score": 0.25}}
+        >>> weigh_hits([SearchHit(id, "document", 0.1, "", each) for id, each in scores.items()], lambda _: scales)
+        [2.0, 0.5]
+    """
+    rows = [(scales_of(hit), _scores_of(hit)) for hit in hits]
+    best: dict[Hashable, float] = {}
+    for scales, scores in rows:
+        for channel, score in scores.items():
+            scale = channel, scales.names.get(channel)
+            best[scale] = max(score, best.get(scale, -math.inf))
+    evidence = []
+    for hit, (scales, scores) in zip(hits, rows, strict=True):
+        total = 0.0
+        for channel, score in scores.items():
+            top = abs(best[channel, scales.names.get(channel)])
+            total += scales.weights.get(channel, 1.0) * (score / top if top else 0.0)
+        evidence.append(total * _boost_of(hit))
+    return evidence
+
+
+def select_by_evidence(
+    hits: Sequence[SearchHit], evidence: Sequence[float], *, strategy: Strategy, **bounds: Any
+) -> Selection:
+    """Select as `airw.select` does, with the evidence of each hit as its score.
+
+    The first hit stays the first, whatever the others have. The selected hits are in the order of the ranking.
+
+    Args:
+        hits: The ranked hits.
+        evidence: The evidence of each.
+        strategy: The name of a strategy.
+        bounds: `max_k`, `rel` and `gap_ratio` of `select`.
+    """
+    first = evidence[0] if evidence else 0.0
+    if not first:  # nothing can be compared with it
+        return select(hits, strategy=strategy, **bounds)
+    order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], first))
+    weighed = [replace(hits[place], score=evidence[place]) for place in order]
+    places = {id(hit): place for hit, place in zip(weighed, order, strict=True)}
+    selection = select(weighed, strategy=strategy, **bounds)
+    return replace(
+        selection,
+        selected=[hits[place] for place in sorted(places[id(hit)] for hit in selection.selected)],
+        candidates=list(hits),
+        signals={**selection.signals, "top_score": hits[0].score},
+    )
+
+
+def _scores_of(hit: SearchHit) -> dict[str, float]:
+    """Return the scores of a hit by channel, or that of its source."""
+    channels = {"dense": hit.metadata.get("dense_score"), "lexical": hit.metadata.get("lexical_score")}
+    known = {name: float(score) for name, score in channels.items() if _is_number(score)}
+    own = hit.metadata.get("source_score", hit.score)
+    return known or {_OWN: float(own) if _is_number(own) else 0.0}
+
+
+def _boost_of(hit: SearchHit) -> float:
+    """Return the factor by which a `boost` moved the score of a hit."""
+    earlier = hit.metadata.get("retrieval_score")
+    return hit.score / earlier if _is_number(earlier) and earlier > 0 else 1.0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

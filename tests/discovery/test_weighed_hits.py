@@ -1,0 +1,77 @@
+"""How many hits `discover` commits to, if the scores of the ranking are sums of ranks."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from airw import adapt, discover, select
+from tests.support.discoveries import Counting, corpora
+from tests.support.drawing import examples
+
+SAME = "rotate the signing keys each spring"
+FAR = "bake a loaf of bread with the keys of an oven, in spring"
+
+
+def texts_of(equal, others=0):
+    return {f"d{at}": SAME for at in range(equal)} | {f"far{at}": FAR for at in range(others)}
+
+
+@pytest.mark.parametrize("options", [{}, {"fusion": "rrf"}, {"mode": "dense"}, {"mode": "lexical"}])
+@pytest.mark.parametrize(("equal", "reason"), [(6, "max_k"), (3, "exhausted"), (2, "exhausted"), (1, "single")])
+async def test_equal_documents_are_selected_up_to_the_limit(equal, reason, options):
+    async with corpora({"notes": texts_of(equal)}) as (notes,):
+        result = await discover(notes, "signing keys", **options)
+    assert result.ids == [f"d{at}" for at in range(min(equal, 3))]
+    assert result.reason == reason
+
+
+@pytest.mark.parametrize("strategy", ["conservative", "rel_threshold", "score_gap"])
+@pytest.mark.parametrize("split", [False, True])
+async def test_documents_that_fit_far_less_are_cut_whatever_their_rank(strategy, split):
+    texts = {"one": texts_of(2, others=4)} if not split else {"one": {"d0": SAME}, "two": {"d1": SAME, "far0": FAR}}
+    async with corpora(texts) as many:
+        result = await discover(many if split else many[0], "signing keys", strategy=strategy, max_k=6)
+    assert result.ids == ["d0", "d1"]
+    assert result.reason == ("rel_threshold" if strategy == "conservative" else strategy)
+    assert result.signals.get("min_ratio", 1) == 1
+
+
+@given(st.lists(st.sampled_from([SAME, FAR, "signing papers", "keys"]), min_size=1, max_size=8), st.integers(1, 8))
+@settings(max_examples=examples(40))
+async def test_equal_documents_are_all_selected_or_all_left_out(texts, max_k):
+    async with corpora({"notes": {f"d{at}": text for at, text in enumerate(texts)}}) as (notes,):
+        result = await discover(notes, "signing keys", max_k=max_k)
+    if len(result.ids) < max_k:
+        selected = {texts[int(id[1:])] for id in result.ids}
+        assert sorted(result.ids) == sorted(f"d{at}" for at, text in enumerate(texts) if text in selected)
+
+
+async def test_a_ratio_of_zero_selects_all_and_the_order_stays_that_of_the_ranking():
+    async with corpora({"notes": texts_of(2, others=3)}) as (notes,):
+        result = await discover(notes, "signing keys", rel=0, max_k=5)
+        ranked = await discover(notes, "signing keys", strategy="top_k", max_k=5)
+    assert result.ids == ranked.ids == ["d0", "d1", "far0", "far1", "far2"]
+    assert [hit.score for hit in result.results] == [hit.score for hit in ranked.results]
+
+
+async def test_scores_of_other_embedders_and_stores_are_compared_with_the_best_of_their_own():
+    async def search(query, k):
+        return [("first", 250.0), ("second", 30.0)]
+
+    embedders = {"two": Counting("other")}
+    async with corpora({"one": texts_of(1), "two": texts_of(1, others=2)}, embedders=embedders) as many:
+        result = await discover([*many, adapt(search=search, name="three")], "signing keys", max_k=6)
+    assert {(hit.source, hit.artifact_id) for hit in result.results} >= {("one", "d0"), ("two", "d0")}
+    assert "second" not in result.ids
+    assert not {"far0", "far1"} & set(result.ids)
+
+
+async def test_the_best_of_several_walks_are_compared_with_the_best_hit_of_their_walk():
+    async with corpora({"one": texts_of(2, others=2), "two": texts_of(1, others=1)}) as many:
+        result = await discover(many, "signing keys", walk=True, max_k=6)
+    assert sorted(result.ids) == ["d0", "d0", "d1"]
+
+
+async def test_select_itself_compares_the_scores_that_it_is_given():
+    async with corpora({"notes": texts_of(6)}) as (notes,):
+        selection = select(await notes.search("signing keys", fusion="ranks"))
+    assert (selection.selected_ids, selection.reason) == (["d0", "d1"], "rel_threshold")
