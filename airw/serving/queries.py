@@ -47,7 +47,7 @@ def take_corpora(options: dict[str, Any]) -> str | list[str]:
 
 
 def check_finding(call: ClientCall, query: str, options: dict[str, Any]) -> None:
-    """Check a query and the options of its search against the limits of the server, and guard the filter.
+    """Check a query and the options of its search, and guard the filter among them.
 
     Raises:
         ArgumentError: If one is beyond its limit, or the reranker is none of the server's.

@@ -55,7 +55,7 @@ class Tool:
         object.__setattr__(self, "function", self._answer_errors(self.function))
 
     def _answer_errors(self, function: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
-        """Return the function with the checks and the errors of `call`; agent libraries call it without `call`."""
+        """Return the function with the checks and answers of `call`, without which it is called."""
         named = signature(function)
 
         @wraps(function)
