@@ -86,13 +86,14 @@ class FloodingServer(httpx.AsyncBaseTransport):
 
 
 FLOODS = {
-    "comments": HEARTBEAT * 20_000,
-    "progress": PROGRESS * 500,
-    "unknown events": b"event: news\ndata: {}\n\n" * 2_000,
+    "comments": HEARTBEAT * 400_000,
+    "progress": PROGRESS * 8_000,
+    "unknown events": b"event: news\ndata: {}\n\n" * 40_000,
     "one line": b"data: " + 20_000 * b"x",
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["hits", "events"])
 @pytest.mark.parametrize("piece", FLOODS.values(), ids=[*FLOODS])
 async def test_the_time_to_read_a_flood_counts_for_the_deadline(piece, form, monkeypatch):
