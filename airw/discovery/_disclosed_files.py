@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from airw._base.checks import find_text_fault
+from airw.discovery.open_folders import OpenFolder
 
 MAX_CHARS = 20_000
 MAX_FILES = 1_000
@@ -47,7 +48,7 @@ class FileBundle:
     note: str | None = None
 
 
-def read_body(pointer: str, roots: Sequence[Path]) -> FileBody:
+def read_body(pointer: str, roots: Sequence[OpenFolder]) -> FileBody:
     """Read the file that a pointer names, or the README of the folder.
 
     It must be below one of the roots, which are resolved already.
@@ -62,7 +63,7 @@ def read_body(pointer: str, roots: Sequence[Path]) -> FileBody:
         return FileBody(note=UNREADABLE)
 
 
-def read_bundle(pointer: str, roots: Sequence[Path]) -> FileBundle:
+def read_bundle(pointer: str, roots: Sequence[OpenFolder]) -> FileBundle:
     """List the files beside a SKILL.md, or beside the README of a folder.
 
     The folder must be below one of the roots, which are resolved already.
@@ -77,7 +78,7 @@ def read_bundle(pointer: str, roots: Sequence[Path]) -> FileBundle:
             folder, body_name = path.parent, path.name
         else:
             return FileBundle()
-        others = (name for name in _walk_files(folder) if name != body_name)
+        others = (name for name in _walk_files(folder, roots) if name != body_name)
         # One more than is returned, to find out whether there are more.
         files = tuple(islice(others, MAX_FILES + 1))
     except (OSError, ValueError, RuntimeError):
@@ -85,8 +86,8 @@ def read_bundle(pointer: str, roots: Sequence[Path]) -> FileBundle:
     return FileBundle(files[:MAX_FILES], BUNDLE_TRUNCATED if len(files) > MAX_FILES else None)
 
 
-def _is_below(path: Path, roots: Sequence[Path]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
+def _is_below(path: Path, roots: Sequence[OpenFolder]) -> bool:
+    return any(root.contains(path) for root in roots)
 
 
 def _readme(folder: Path) -> Path:
@@ -111,14 +112,16 @@ def _read_text(path: Path) -> FileBody:
     return FileBody(text[:MAX_CHARS], TRUNCATED if is_too_long else None, is_too_long)
 
 
-def _walk_files(folder: Path) -> Iterator[str]:
-    """Yield the sorted relative POSIX paths of files, without links and hidden files.
+def _walk_files(folder: Path, roots: Sequence[OpenFolder]) -> Iterator[str]:
+    """Yield the sorted relative POSIX paths of files that may be read, without links and hidden files.
 
     A folder is listed only when the caller gets there, so folders behind the last used path cost nothing.
     """
     stack = _list_folder(folder, "")
     while stack:
         name = stack.pop()
+        if not _is_below(folder / name, roots):
+            continue
         if not name.endswith("/"):
             yield name
             continue

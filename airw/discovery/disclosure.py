@@ -16,6 +16,7 @@ from airw._base.json import deep_copy, json_clean
 from airw._base.messages import error_text, short_repr
 from airw.discovery._disclosed_files import UNREADABLE, FileBody, FileBundle, read_body, read_bundle
 from airw.discovery.expansion import Corpora, check_policy, passages_from
+from airw.discovery.open_folders import OpenFolder
 from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
@@ -256,9 +257,9 @@ def _check_roots(roots: object) -> tuple[str | os.PathLike[str], ...]:
     raise ArgumentKindError(f"roots must be a list of folders, not {short_repr(roots)}{hint}")
 
 
-def _resolve_roots(roots: Sequence[str | os.PathLike[str]]) -> list[Path]:
+def _resolve_roots(roots: Sequence[str | os.PathLike[str]]) -> list[OpenFolder]:
     try:
-        return [Path(root).resolve() for root in roots]
+        return [(root if isinstance(root, OpenFolder) else OpenFolder(Path(root))).resolve() for root in roots]
     except (OSError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"roots contains an entry that is not a folder: {error}") from error
 

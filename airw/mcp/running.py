@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import SIG_DFL, SIGINT, signal
 from threading import current_thread, main_thread
+from typing import Any
 
 from mcp.server.stdio import stdio_server
 
 from airw._base.concurrency import first_error
 from airw.mcp.calls import DEFAULT_LIMITS
 from airw.mcp.server import make_server
+from airw.mcp.standard_input import MessageLines, take_standard_input
 from airw.serving.application import make_service
 from airw.serving.corpora import ServableCorpora
 from airw.serving.limits import ServingLimits
@@ -19,7 +21,8 @@ async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = 
     """Offer corpora as tools over the standard streams, until the client closes them.
 
     While it runs, standard output has nothing but messages of the protocol: what else is printed goes to standard
-    error. Ctrl-C ends the process at once, as nothing needs to be saved.
+    error. A line that is no message is answered with an error of JSON-RPC. Ctrl-C ends the process at once, as nothing
+    needs to be saved.
 
     Args:
         corpora: Open corpora, or names, paths or addresses of corpora, as for `airw.serving.app`.
@@ -31,8 +34,10 @@ async def run_stdio(corpora: ServableCorpora, *, limits: ServingLimits | None = 
     service = make_service(corpora, limits=limits or DEFAULT_LIMITS)
     server = make_server(service)
     try:
-        with first_error():
-            async with service.running(), stdio_server() as (messages, answers):
+        with first_error(), take_standard_input() as file:
+            lines: Any = MessageLines(file)
+            async with service.running(), stdio_server(lines) as (messages, answers):
+                lines.answers = answers
                 with _ending_at_once():
                     await server.run(messages, answers, server.create_initialization_options())
     except BrokenPipeError:  # the client was killed, and an answer was on its way

@@ -63,7 +63,9 @@ class RemoteWalk(Walk):
         self._scope: anyio.CancelScope | None = None
         self._stopped = anyio.Event()
         self._failure: Exception | None = None  # raised after the events that came before it
-        self._grace = _LATENESS
+        self._deadline = self._late_at = math.inf  # and when the walk is given up
+        self._late = anyio.CancelScope()
+        self._left_at = math.nan  # when the consumer was last given something
         self._read_as = ""
         self._hits: list[SearchHit] = []
         self._parents: dict[Hashable, Hashable | None] = {}
@@ -127,7 +129,8 @@ class RemoteWalk(Walk):
         """Take back the end of the walk; its clock runs on with the next request."""
         self._seconds = 0.0 if self._summary is None else self._summary.seconds
         self._summary = self._ranking = self._failure = None
-        self._frames, self._ready, self._grace = FrameReader(), deque[Frame](), _LATENESS
+        self._frames, self._ready = FrameReader(), deque[Frame]()
+        self._late_at = math.inf
 
     @override
     async def __anext__(self) -> SearchHit:
@@ -230,6 +233,9 @@ class RemoteWalk(Walk):
             raise RuntimeError(f"this walk is read as {self._read_as}; read its {self._read_as}, or start another walk")
         if self._summary is not None:
             return []
+        # A consumer may take its time, and all other time after the deadline counts, whatever the server sends.
+        if not math.isnan(self._left_at):
+            self._late_at += max(0.0, anyio.current_time() - max(self._left_at, self._deadline))
         events: list[WalkEvent] = []
         self._stopped = anyio.Event()
         try:
@@ -243,24 +249,18 @@ class RemoteWalk(Walk):
             self._stopped.set()
         if events and isinstance(events[-1], WalkEnded):
             await self._finish()
+        self._left_at = anyio.current_time()
         return events
 
     async def _next_events(self, most: int) -> list[WalkEvent]:
         if self._failure is not None:
             raise self._failure
-        if self._response is None:
-            self._response = await self._start_stream()
-            self._pieces = self._response.aiter_raw()
         events: list[WalkEvent] = []
         try:
-            while not events or (self._ready and len(events) < most):
-                while not self._ready:
-                    timeout = self._fields.get("timeout")
-                    await self._read_piece(self._start + (math.inf if timeout is None else timeout))
-                frame = self._ready.popleft()
-                event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
-                if event is not None:
-                    events.append(event)
+            with anyio.CancelScope(deadline=self._late_at) as self._late:
+                await self._collect(events, most)
+            if self._late.cancelled_caught:
+                raise self._lateness()
         except WireFault as fault:
             failure = RemoteError(f"{self._label} sent an event that cannot be used: {fault}")
             failure.__cause__ = fault
@@ -271,36 +271,54 @@ class RemoteWalk(Walk):
             raise self._failure
         return events
 
+    async def _collect(self, events: list[WalkEvent], most: int) -> None:
+        """Append the events that have arrived, at least one."""
+        if self._response is None:
+            self._response = await self._start_stream()
+            self._pieces = self._response.aiter_raw()
+        while not events or (self._ready and len(events) < most):
+            while not self._ready:
+                await self._read_piece()
+            frame = self._ready.popleft()
+            event = await offload_if(len(frame.data) > _LONG_FRAME, self._read_frame, frame)
+            if event is not None:
+                events.append(event)
+
     async def _start_stream(self) -> httpx.Response:
         """Begin the walk on the server, or let it go on."""
         token, self._token = self._token, None
         if token is not None:
             bounds = {name: self._fields[name] for name in _BOUNDS if name in self._fields}
             body = await encode_json({"continue": token, **bounds})
-            self._start = anyio.current_time() - self._seconds
+            self._start_clock(self._seconds)
             with suppress(WalkGone):
                 return await self._server.start_stream("/traverse/continue", of=self._corpus, body=body)
         # What has arrived before is sent again.
         self._sent, self._sent_nodes = [], 0
         self._repeated_nodes, self._repeated_edges = len(self._parents), self._edges
-        self._start = anyio.current_time()
+        self._start_clock(0.0)
         body = await encode_json({"corpus": self._corpus, **self._fields})
         return await self._server.start_stream("/traverse", of=self._corpus, body=body)
 
-    async def _read_piece(self, deadline: float) -> None:
+    def _start_clock(self, seconds: float) -> None:
+        """Start the clock of the walk, of which so many seconds are over."""
+        timeout = self._fields.get("timeout")
+        self._start = anyio.current_time() - seconds
+        self._deadline = self._start + (math.inf if timeout is None else timeout)
+        self._late_at = self._late.deadline = self._deadline + _LATENESS
+
+    async def _read_piece(self) -> None:
         assert self._pieces is not None  # noqa: S101 - for the type checker
-        piece: bytes | None = b""
-        start = anyio.current_time()
-        seconds = max(deadline - start, 0.0) + self._grace
-        with anyio.move_on_after(seconds) as scope, self._server.translate_errors(self._label):
+        with self._server.translate_errors(self._label):
             piece = await anext(self._pieces, None)
-        # A server that does not keep the deadline is waited for once, whatever it sends. A consumer may take its time.
-        self._grace -= max(0.0, anyio.current_time() - max(deadline, start))
-        if scope.cancelled_caught or self._grace <= 0:
-            raise RemoteError(f"{self._label} walks on after the deadline of the walk")
         if piece is None:
             raise RemoteError(f"{self._label} ended the stream of a walk before the end of the walk")
         self._ready.extend(self._frames.feed(piece))
+        if anyio.current_time() > self._late_at:  # pieces that are there already may leave no moment to be cancelled
+            raise self._lateness()
+
+    def _lateness(self) -> RemoteError:
+        return RemoteError(f"{self._label} walks on after the deadline of the walk")
 
     def _read_frame(self, frame: Frame) -> WalkEvent | None:
         """Return the event of a frame; `None` for one of a kind that is not known.

@@ -18,6 +18,7 @@ from airw.protocols import OpenCorpus
 from airw.serving.bodies import FieldKinds, check_texts_of
 from airw.serving.corpora import LONGEST_WAIT
 from airw.serving.queries import check_disclosure, check_ids, take_text
+from airw.serving.readable_files import open_roots
 from airw.serving.service import ApiCall
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Edge, LedgerEntry, Record
@@ -122,7 +123,7 @@ async def _disclose(call: ApiCall, corpus: OpenCorpus[Any], records: Sequence[Re
         return None
     hit = records[0].as_hit(1.0, corpus.name)
     selection = Selection([hit], [hit], abstained=False, reason="single")
-    [disclosure] = await disclose(selection, level=level, roots=call.service.roots)
+    [disclosure] = await disclose(selection, level=level, roots=await open_roots(call))
     return {key: value for key, value in disclosure.to_dict().items() if key not in ("score", "source")}
 
 

@@ -78,7 +78,7 @@ def sse(
         best: Send the best so many hits whenever they change, instead of each hit. A list of more than ten may come
             later: for each hit that was found, at most ten are sent. The last list is that of the final ranking.
         max_hits: The number of hits to send at most.
-        max_chars: The number of characters of their texts. The first hit that does not fit ends the stream.
+        max_chars: The number of characters of their texts. The first hit that does not fit is cut, and ends the stream.
         max_tokens: The number of tokens of their texts, as `airw.views.estimate_tokens` estimates them.
         heartbeat: The number of seconds without an event after which a comment is sent, so that proxies keep the
             connection.

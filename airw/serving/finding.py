@@ -12,6 +12,7 @@ from airw.discovery import discover as discover_corpora, discover_stream
 from airw.protocols.wire import EVENT_STREAM
 from airw.serving.bodies import FieldKinds
 from airw.serving.queries import check_disclosure, check_finding, read_policy, take_corpora, take_text
+from airw.serving.readable_files import open_roots
 from airw.serving.service import ApiCall
 from airw.serving.walks import stream_discovery
 
@@ -78,7 +79,7 @@ async def discover(call: ApiCall) -> Response:
     """
     options = call.fields(DISCOVER_FIELDS, of="/discover")
     names, query = take_corpora(options), take_text(options, "query")
-    options = _discover_options(call, query, options)
+    options = await _discover_options(call, query, options)
     corpora = await call.open(names) if isinstance(names, str) else await call.open_all(names)
     if EVENT_STREAM in call.request.headers.get("accept", ""):
         return stream_discovery(call, discover_stream(corpora, query, **{**options, "timeout": call.timeout()}))
@@ -89,7 +90,7 @@ async def discover(call: ApiCall) -> Response:
     return await call.answer(value, is_long=is_long)
 
 
-def _discover_options(call: ApiCall, query: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+async def _discover_options(call: ApiCall, query: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `discover`, within the limits of the server.
 
     Raises:
@@ -101,7 +102,8 @@ def _discover_options(call: ApiCall, query: str, fields: Mapping[str, Any]) -> d
         options["walk"] = read_policy(call, options["walk"])
     if options.get("disclose_level", "metadata") != "metadata":
         check_disclosure(call, "disclose_level")
-        options["roots"] = call.service.roots
+        with call.deadline():
+            options["roots"] = await open_roots(call)
     # Longer deadlines are cut, so that the sources that answer in time still count.
     if options.get("timeout") is not None:
         options["timeout"] = call.timeout()

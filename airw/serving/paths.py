@@ -29,7 +29,7 @@ PATH_KEYS = frozenset(
 """The fields of metadata that contain paths."""
 _TEXT_KEYS = frozenset({"body", "passage", "query", "summary", "text"})
 """The fields that contain the words of documents, which stay as they are."""
-_MESSAGE_KEYS = frozenset({"detail", "disclosure", "error", "expansion", "floor_note", "reason"})
+MESSAGE_KEYS = frozenset({"detail", "disclosure", "error", "expansion", "floor_note", "reason"})
 """The fields that contain messages of errors."""
 
 _ID_KEYS = frozenset({"artifact_id", "id", "ids", "record_id", "ref", "source", "target", "walk_parent", "walk_path"})
@@ -82,7 +82,7 @@ def _hide_name(name: str, folders: Sequence[PurePath], id_keys: AbstractSet[str]
 
 
 def _hide_string(value: str, key: str, folders: Sequence[PurePath], id_keys: AbstractSet[str]) -> str:
-    if key in _MESSAGE_KEYS:
+    if key in MESSAGE_KEYS:
         return hide_in_message(value)
     if key in _TEXT_KEYS or _ABSOLUTE.match(value) is None:
         return value

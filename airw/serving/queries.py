@@ -1,13 +1,14 @@
 """Checks that several endpoints share: which corpora, how much, and what may be read."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, cast
 
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.policies import Scope
 from airw.policies.specs import policy_from_spec
-from airw.serving.filters import check_conditions
+from airw.serving.filters import guard_filter
 from airw.serving.limits import ServingLimits
 from airw.serving.service import ClientCall
 from airw.walking import WalkPolicy
@@ -45,8 +46,8 @@ def take_corpora(options: dict[str, Any]) -> str | list[str]:
     return list(names)
 
 
-def check_finding(call: ClientCall, query: str, options: Mapping[str, Any]) -> None:
-    """Check a query and the options of its search against the limits of the server.
+def check_finding(call: ClientCall, query: str, options: dict[str, Any]) -> None:
+    """Check a query and the options of its search, and guard the filter among them.
 
     Raises:
         ArgumentError: If one is beyond its limit, or the reranker is none of the server's.
@@ -59,7 +60,7 @@ def check_finding(call: ClientCall, query: str, options: Mapping[str, Any]) -> N
     check_most("fetch_k", options.get("fetch_k"), _FETCHED_PER_HIT * limits.max_k)
     check_most("rerank_max_chars", options.get("rerank_max_chars"), limits.max_query_chars)
     check_filter_size(options.get("filter"), most=limits.max_conditions)
-    check_conditions(options.get("filter"), call.service.roots)
+    options["filter"] = guard_filter(options.get("filter"), call.service.roots)
     check_most("node_budget", options.get("node_budget"), limits.max_node_budget)
     for name in ("surfaces", "surface_weights", "merge_weights", "min_score"):
         check_length(name, options.get(name), most=limits.max_conditions)
@@ -85,10 +86,10 @@ def read_policy(call: ClientCall, spec: object) -> WalkPolicy:
     if isinstance(params, dict):
         _check_params(params, limits)
     policy = policy_from_spec(spec)
-    scope = getattr(policy, "scope", None)
+    scope: Any = getattr(policy, "scope", None)
     if isinstance(scope, Scope):
-        for filter in (scope.start, scope.cross, scope.keep):
-            check_conditions(filter, call.service.roots)
+        filters = {field.name: guard_filter(getattr(scope, field.name), call.service.roots) for field in fields(scope)}
+        policy = replace(cast("Any", policy), scope=Scope(**filters))
     check_most("max_depth", getattr(policy, "max_depth", None), limits.max_hops)
     return policy
 

@@ -27,7 +27,7 @@ from airw.protocols.wire import (
 )
 from airw.serving.artifacts import durability_of
 from airw.serving.bodies import FieldKinds
-from airw.serving.filters import check_conditions, is_shown
+from airw.serving.filters import guard_filter, is_shown
 from airw.serving.limits import ServingLimits
 from airw.serving.problems import AnswerTooLarge
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
@@ -85,7 +85,8 @@ async def call_store(call: ApiCall) -> Response:
     call.caller.require_read([name])
     check_filter_size(body.get("filter"), most=call.service.limits.max_conditions)
     arguments, options = await _read_arguments(method, body, call.service.limits)
-    check_conditions(options.get("filter"), call.service.roots)
+    if "filter" in options:
+        options["filter"] = guard_filter(options["filter"], call.service.roots)
     corpus = await call.open(name)
     answer = await _call_in_slices(corpus, method, arguments, options, most=call.service.limits.max_answer)
     if method == "matching":  # a value that no answer shows matches nothing

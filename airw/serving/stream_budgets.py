@@ -1,12 +1,12 @@
 """Budgets of a stream: how many hits, characters or tokens a client wants to receive."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, TypeAlias
 
 from airw._base.checks import check_count
 from airw.values import SearchHit
-from airw.views.bundling import estimate_tokens
+from airw.views.bundling import cut_to_tokens, estimate_tokens
 
 BudgetName: TypeAlias = Literal["max_hits", "max_chars", "max_tokens"]
 
@@ -48,17 +48,18 @@ class StreamBudget:
 class BudgetCount:
     """What a stream has used of its budgets.
 
-    The first hit that does not fit ends the stream, and so does the hit that uses up a budget. So the hits of a stream
-    are the first ones of its walk, without a gap.
+    The hit that uses up a budget ends the stream. If it does not fit, the beginning of its text is sent that does. So
+    the hits of a stream are the first ones of its walk, without a gap, and there is always one.
 
     Attributes:
         ended_by: The budget that ended the stream; `None` while there is room.
+        has_cut: True if the last hit was cut.
 
     Example:
         >>> count = BudgetCount(StreamBudget(max_chars=10))
-        >>> texts = ["six ch", "four", "x"]
-        >>> [count.take(SearchHit("a", "chunk", 1.0, text)) for text in texts], count.ended_by
-        ([True, True, False], 'max_chars')
+        >>> hits = [count.fit(SearchHit("a", "chunk", 1.0, text)) for text in ("six ch", "seven c", "x")]
+        >>> [hit and hit.text for hit in hits], count.ended_by
+        (['six ch', 'seve', None], 'max_chars')
     """
 
     def __init__(self, budget: StreamBudget) -> None:
@@ -66,18 +67,24 @@ class BudgetCount:
         left = {field.name: getattr(budget, field.name) for field in fields(budget)}
         self._left: dict[BudgetName, int] = {name: most for name, most in left.items() if most is not None}  # type: ignore[misc]
         self.ended_by: BudgetName | None = None
+        self.has_cut: bool = False
 
-    def take(self, hit: SearchHit) -> bool:
-        """Return whether a hit fits, and count it if it does."""
+    def fit(self, hit: SearchHit) -> SearchHit | None:
+        """Return a hit as it may be sent, and count it: the hit itself, or a copy with less text.
+
+        It is `None` once the stream has ended.
+        """
         if self.ended_by is not None:
-            return False
+            return None
         cost = {name: _COSTS[name](hit) for name in self._left}
         self.ended_by = next((name for name, left in self._left.items() if cost[name] > left), None)
         if self.ended_by is not None:
-            return False
+            self.has_cut = True
+            text = hit.text[: self._left.get("max_chars")]
+            return replace(hit, text=cut_to_tokens(text, self._left.get("max_tokens", len(text))))
         self._left = {name: left - cost[name] for name, left in self._left.items()}
         self.ended_by = next((name for name, left in self._left.items() if left == 0), None)
-        return True
+        return hit
 
 
 _COSTS: Mapping[BudgetName, Callable[[SearchHit], int]] = {

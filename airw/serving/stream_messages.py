@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -17,7 +18,7 @@ from airw.serving.problems import WalkNotHeld
 from airw.serving.stream_budgets import BudgetCount, StreamBudget
 from airw.serving.walk_keeper import WalkKeeper
 from airw.values import SearchHit
-from airw.walking import Walk
+from airw.walking import Walk, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent
 
 _USUAL_TEXT = 4_000  # characters
@@ -186,12 +187,13 @@ class WalkMessages:
         messages, hits = [], []
         for event in events:
             if isinstance(event, NodeCommitted) and event.hit is not None:
-                if not self._count.take(event.hit):
+                fitting = self._count.fit(event.hit)
+                if fitting is None:
                     break
                 self._sent[id(event.hit)] = _SentHit(len(self._sent), event.id, event.hit)
                 hits.append(event.hit)
                 if self._best is None:
-                    messages.append(Message("hit", event.to_dict, weight=_weigh(event.hit)))
+                    messages.append(_hit_message(event, fitting))
                 if self._count.ended_by is not None:
                     break
             elif isinstance(event, StepDone):
@@ -245,10 +247,23 @@ class WalkMessages:
             sent = self._find(hit)
             if sent is not None:
                 ranking.append(_rank_entry(hit, sent))
-        facts = {} if summary is None else summary.to_dict()
+        facts = {} if summary is None else self._count_unsent(summary).to_dict()
+        facts["truncated"] = facts.get("truncated", False) or self._count.has_cut
         if self._keeper is not None:
             facts["continue"] = self._token
         return {"type": "summary", **facts, "hits": len(self._sent), "budget": self._count.ended_by, "ranking": ranking}
+
+    def _count_unsent(self, summary: WalkSummary) -> WalkSummary:
+        """Return the summary of the walk with what the budget of the stream left out."""
+        name = self._count.ended_by
+        if name is None:
+            return summary
+        unsent = summary.emitted - len(self._sent)
+        is_closed = summary.stop == "closed"  # nobody knows what would have come
+        if unsent:
+            left_out = {**summary.left_out, name: unsent}
+            return replace(summary, left_out=left_out, at_least=(*summary.at_least, *[name] * is_closed))
+        return replace(summary, unknown=(*summary.unknown, *[name] * is_closed))
 
 
 class _SentHit(NamedTuple):
@@ -266,6 +281,14 @@ def _surface_of(hit: SearchHit) -> Hashable:
 def _best_message(hits: list[SearchHit]) -> Message:
     weight = sum(map(_weigh, hits))
     return Message("best", lambda: {"type": "best", "hits": [hit.to_dict() for hit in hits]}, weight=weight)
+
+
+def _hit_message(event: NodeCommitted, sent: SearchHit) -> Message:
+    """Return the message of a hit, of which perhaps only a part is sent."""
+    if sent is event.hit:
+        return Message("hit", event.to_dict, weight=_weigh(sent))
+    cut = replace(event, hit=sent)
+    return Message("hit", lambda: {**cut.to_dict(), "text_truncated": True}, weight=_weigh(sent))
 
 
 def _weigh(hit: SearchHit) -> float:

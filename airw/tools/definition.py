@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 from airw._base.json import to_whole
@@ -18,13 +20,14 @@ class Tool:
     """A function that a language model may call.
 
     Register it in the format of your model's API, and answer each call of the model with `call`. An agent library that
-    takes functions gets `function`, which has the name and the documentation of the tool.
+    takes functions gets `function`, which has the name and the documentation of the tool. It answers mistakes as `call`
+    does.
 
     Args:
         name: Its name: letters, digits, `_` and `-`, at most 64.
         description: What it is for, as the model reads it.
         properties: The JSON schema of each argument by name; one without a `default` is required.
-        function: The async function; its answer is a text.
+        function: The async function; its answer is a text. The tool keeps it wrapped, so that it raises no `AirwError`.
 
     Example:
         >>> async def double(number: int) -> str:
@@ -43,12 +46,26 @@ class Tool:
     function: Callable[..., Awaitable[str]]
 
     def __post_init__(self) -> None:
-        """Check the name."""
+        """Check the name, and make the function answer what it would raise."""
         if not _NAME.fullmatch(self.name):
             raise ArgumentError(
                 f"name must be 1 to 64 letters, digits, '_' or '-', as the APIs of models want it, "
                 f"not {short_repr(self.name)}"
             )
+        object.__setattr__(self, "function", self._answer_errors(self.function))
+
+    def _answer_errors(self, function: Callable[..., Awaitable[str]]) -> Callable[..., Awaitable[str]]:
+        """Return the function with the checks and answers of `call`, without which it is called."""
+        named = signature(function)
+
+        @wraps(function)
+        async def answer(*values: Any, **arguments: Any) -> str:
+            try:
+                return await function(**self._parse({**arguments, **named.bind_partial(*values).arguments}))
+            except AirwError as error:
+                return _describe(error)
+
+        return answer
 
     async def call(self, arguments: str | Mapping[str, Any]) -> str:
         """Call the function with the arguments of a model, and return its answer.
@@ -60,9 +77,10 @@ class Tool:
             arguments: The arguments by name, or the JSON text of them.
         """
         try:
-            return await self.function(**self._parse(arguments))
-        except AirwError as error:
-            return f"error: {one_line(str(error))}"
+            known = self._parse(arguments)
+        except ArgumentError as error:
+            return _describe(error)
+        return await self.function(**known)
 
     def to_openai(self) -> dict[str, Any]:
         """Return the tool in the format of OpenAI's chat completions, and of servers like it."""
@@ -108,3 +126,7 @@ class Tool:
                 raise ArgumentError(f"{self.name} needs {name}")
         kinds = {name: schema.get("type") for name, schema in self.properties.items()}
         return {name: to_whole(value) if kinds[name] == "integer" else value for name, value in values.items()}
+
+
+def _describe(error: AirwError) -> str:
+    return f"error: {one_line(str(error))}"

@@ -375,6 +375,16 @@ def estimate_tokens(text: str) -> int:
     return -(-_count_bytes(text) // _BYTES_PER_TOKEN)
 
 
+def cut_to_tokens(text: str, most: int) -> str:
+    """Return the beginning of a text that has at most so many tokens, as `estimate_tokens` estimates them.
+
+    Example:
+        >>> cut_to_tokens("signing keys", 2)
+        'signing '
+    """
+    return text.encode()[: most * _BYTES_PER_TOKEN].decode(errors="ignore")
+
+
 def _count_bytes(text: str) -> int:
     return len(text.encode())
 

@@ -2,7 +2,7 @@
 
 import math
 import signal
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import anyio
 import httpx
@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from airw.mcp import app
-from airw.serving import Token
+from airw.serving import ServingLimits, Token
 from tests.support.agents import ask, fail
 from tests.support.serve_command import build_notes, refuses, run_serve
 from tests.support.served_corpora import make_chain, make_corpus
@@ -109,6 +109,51 @@ def test_without_a_valid_token_nothing_is_answered(notes):
     with serve(app([notes], tokens=[ADA])) as server:
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             assert httpx.post(f"{server.url}/mcp", json=PING, headers=headers).status_code == 401
+
+
+def begin(server, token):
+    return httpx.post(f"{server.url}/mcp", json=BEGIN, headers={**ACCEPT, **bearer(token)})
+
+
+def ping(server, token, begun):
+    session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
+    return httpx.post(f"{server.url}/mcp", json=PING, headers={**ACCEPT, **session, **bearer(token)}).status_code
+
+
+def test_a_client_that_ends_no_session_makes_room_by_its_own(notes):
+    limits = ServingLimits(max_streams=5, max_streams_per_client=3)
+    with serve(app([notes], tokens=[ADA, BOB], limits=limits)) as server:
+        first = [begin(server, ADA) for _ in range(3)]
+        assert ping(server, ADA, first[0]) == 200  # so the second was not used for longest
+        others = [begin(server, BOB) for _ in range(2)]
+        further = begin(server, ADA)
+        assert [answer.status_code for answer in (*first, *others, further)] == [200] * 6
+        assert [ping(server, ADA, answer) for answer in (*first, further)] == [200, 404, 200, 200]
+        third = begin(server, BOB)  # all together have too many: the client with the most makes room
+        assert [ping(server, BOB, answer) for answer in (*others, third)] == [200] * 3
+        assert [ping(server, ADA, answer) for answer in (*first, further)] == [404, 404, 200, 200]
+
+
+def test_a_session_in_use_keeps_its_place_and_a_client_with_too_many_is_told_when_to_ask(notes):
+    limits = ServingLimits(max_streams_per_client=2)
+    with serve(app([notes], tokens=[ADA, BOB], limits=limits)) as server, ExitStack() as streams:
+        for _ in range(2):
+            session = {"Mcp-Session-Id": begin(server, ADA).headers["mcp-session-id"]}
+            headers = {"Accept": "text/event-stream", **session, **bearer(ADA)}
+            answer = streams.enter_context(httpx.stream("GET", f"{server.url}/mcp", headers=headers))
+            assert answer.status_code == 200
+        refused = begin(server, ADA)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert begin(server, BOB).status_code == 200
+
+
+def test_a_session_that_its_client_ends_has_no_place(notes):
+    with serve(app([notes], tokens=[ADA], limits=ServingLimits(max_streams_per_client=2))) as server:
+        kept, ended = begin(server, ADA), begin(server, ADA)
+        session = {"Mcp-Session-Id": ended.headers["mcp-session-id"]}
+        assert httpx.delete(f"{server.url}/mcp", headers={**session, **bearer(ADA)}).status_code == 200
+        assert begin(server, ADA).status_code == 200
+        assert ping(server, ADA, kept) == 200
 
 
 def test_a_session_belongs_to_the_token_that_began_it(notes):

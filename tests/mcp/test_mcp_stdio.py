@@ -153,6 +153,40 @@ def test_a_client_that_takes_no_answers_is_gone(notes):
         assert (server.returncode, server.stderr.read()) == (0, "")
 
 
+UNREADABLE = {  # each line with the id and the code of its answer
+    r'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read","arguments":{"id":"\ud83d"}}}': (2, -32700),
+    '{"jsonrpc":"2.0","id":"a","method":"ping","params":' + 300 * '{"a":' + "1" + 301 * "}": ("a", -32700),
+    '{"jsonrpc":"2.0","id":"half": "method"': (None, -32700),
+    r'{"jsonrpc":"2.0","id":"\ud83d","method":"ping"}': (None, -32700),
+    100_000 * "[": (None, -32700),
+    "hello": (None, -32700),
+    '[{"jsonrpc":"2.0","id":4,"method":"ping"}]': (None, -32600),
+    '{"jsonrpc":"2.0","id":5,"method":null}': (5, -32600),
+    '{"jsonrpc":"1.0","id":6,"method":"ping"}': (6, -32600),
+    '{"jsonrpc":"2.0","id":1.5,"method":"ping"}': (None, -32600),
+    '{"jsonrpc":"2.0","id":7}': (None, -32600),
+    "5": (None, -32600),
+}
+
+
+def test_a_line_that_is_no_message_is_answered_and_the_server_goes_on(notes):
+    with run("airw", "mcp", "notes") as server:
+        for line, expected in UNREADABLE.items():
+            server.stdin.write(line + "\n")
+            server.stdin.flush()
+            answer = json.loads(server.stdout.readline())
+            assert (answer["id"], answer["error"]["code"]) == expected, line
+            assert len(answer["error"]["message"]) < 200
+        # Blank lines and notifications have no answer.
+        server.stdin.write("\n \n")
+        send(server, method="notifications/initialized")
+        send(server, method="odd")
+        send(server, id=8, method="ping")
+        assert json.loads(server.stdout.readline())["id"] == 8
+        server.stdin.close()
+        assert server.stdout.read() == server.stderr.read() == ""
+
+
 def test_somebody_at_a_terminal_learns_what_it_waits_for(notes):
     terminal, other_end = pty.openpty()
     with run("airw", "mcp", "notes", stdin=other_end) as server:

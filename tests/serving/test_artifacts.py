@@ -1,9 +1,11 @@
 """`GET`, `PUT` and `DELETE /artifact`: one artifact, its links and files, and its changes."""
 
+from contextlib import asynccontextmanager
+
 import anyio
 import pytest
 
-from airw import build, from_mapping, from_notes
+from airw import build, from_mapping, from_notes, from_skills
 from airw.serving import Token, app
 from airw.stores import MemoryStore
 from tests.support.served import client, notes, serve_notes
@@ -66,12 +68,16 @@ async def test_bodies_are_disclosed_only_below_the_roots_of_the_operator(tmp_pat
 
 READER = Token(value="reader-of-the-notes-1", read=["notes"])
 WRITER = Token(value="writer-of-the-notes-1", write=["notes"])
+AUTHOR = Token(value="author-of-the-notes-1", read=["notes"], write=["notes"])
 STRANGER = Token(value="stranger-to-the-notes", read=[])
 
 
+def bearer(token):
+    return {"Authorization": f"Bearer {token.value}"} if token else {}
+
+
 async def put(asking, token=None, id="locks.md", value="Locks. See [[keys]]."):
-    headers = {} if token is None else {"Authorization": f"Bearer {token.value}"}
-    return await asking.put("/artifact", json={"corpus": "notes", "id": id, "value": value}, headers=headers)
+    return await asking.put("/artifact", json={"corpus": "notes", "id": id, "value": value}, headers=bearer(token))
 
 
 async def test_an_artifact_is_changed_with_the_right_to_and_found_by_the_next_search():
@@ -153,3 +159,80 @@ async def test_changes_of_one_corpus_wait_for_each_other():
 async def test_without_a_right_to_write_nothing_can_be_changed():
     async with serve_notes() as asking:
         assert (await put(asking)).status_code == 403
+
+
+@asynccontextmanager
+async def serve_two_folders(tmp_path, token=None, **options):
+    """Yield a client of two corpora below one root, of which readers and writers may see the first only."""
+    for name, text in {"notes/a.md": "keys", "secret/b.md": "midnight", "secret/.env": "KEY=midnight"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "secret" / "README.md").write_text("midnight too")
+    (tmp_path / "notes" / "link.txt").symlink_to(tmp_path / "secret" / "b.md")
+    (tmp_path / "notes" / ".env").write_text("KEY=midnight")
+    tokens = [token] if token else []
+    async with (
+        build(from_notes(tmp_path / "notes", name="notes", embedder="light"), store=MemoryStore()) as one,
+        build(from_notes(tmp_path / "secret", name="secret", embedder="light"), store=MemoryStore()) as other,
+        client(app([one, other], roots=[tmp_path], tokens=tokens, **options), headers=bearer(token)) as asking,
+    ):
+        yield asking
+
+
+POINTERS = [
+    "secret/b.md",
+    "secret",
+    "secret/.env",
+    "notes/../secret/b.md",
+    "notes/link.txt",
+    "notes/.env",
+    "secret/c.md",
+]
+
+
+@pytest.mark.parametrize("field", ["path", "skill_path"])
+@pytest.mark.parametrize("pointer", POINTERS)
+async def test_an_artifact_opens_no_file_of_a_corpus_that_its_reader_may_not_see(tmp_path, pointer, field):
+    async with serve_two_folders(tmp_path, AUTHOR) as asking:
+        value = {"text": "signing keys", field: str(tmp_path / pointer)}
+        await asking.put("/artifact", json={"corpus": "notes", "id": "x", "value": value})
+        for level in ("body", "bundled"):
+            shown = await asking.get("/artifact", params={"corpus": "notes", "id": "x", "level": level})
+            asked = {"corpus": "notes", "query": "signing keys", "disclose_level": level, "min_score": None}
+            found = await asking.post("/discover", json=asked)
+            streamed = await asking.post("/discover", json=asked, headers={"Accept": "text/event-stream"})
+            for answer in (shown, found, streamed):
+                assert answer.status_code == 200
+                assert "midnight" not in answer.text
+                assert "README.md" not in answer.text
+                assert "pointer_outside_roots" in answer.text
+
+
+async def test_files_of_a_corpus_that_a_client_may_read_stay_open(tmp_path):
+    async with serve_two_folders(tmp_path, READER) as asking:
+        shown = await asking.get("/artifact", params={"corpus": "notes", "id": "a.md", "level": "body"})
+        assert shown.json()["disclosure"]["body"] == "keys"
+
+
+async def test_a_client_that_may_read_all_corpora_reads_all_files_but_hidden_ones(tmp_path):
+    async with serve_two_folders(tmp_path, writable=["notes"]) as asking:
+        for pointer, body in {"secret/b.md": "midnight", "notes/link.txt": "midnight", "secret/.env": None}.items():
+            value = {"text": "keys", "path": str(tmp_path / pointer)}
+            await asking.put("/artifact", json={"corpus": "notes", "id": "x", "value": value})
+            shown = await asking.get("/artifact", params={"corpus": "notes", "id": "x", "level": "body"})
+            assert shown.json()["disclosure"]["body"] == body
+
+
+async def test_files_around_all_corpora_are_closed_if_a_hidden_corpus_may_have_them(tmp_path):
+    (tmp_path / "skills" / "vault").mkdir(parents=True)
+    (tmp_path / "skills" / "vault" / "SKILL.md").write_text("---\nname: vault\ndescription: opens it\n---\nmidnight")
+    skills = from_skills(roots=[tmp_path / "skills"], name="secret", embedder="light")
+    async with (
+        notes() as one,
+        build(skills, store=MemoryStore()) as other,
+        client(app([one, other], roots=[tmp_path], tokens=[AUTHOR]), headers=bearer(AUTHOR)) as asking,
+    ):
+        value = {"text": "keys", "path": str(tmp_path / "skills" / "vault" / "SKILL.md")}
+        await asking.put("/artifact", json={"corpus": "notes", "id": "x", "value": value})
+        shown = await asking.get("/artifact", params={"corpus": "notes", "id": "x", "level": "body"})
+        assert shown.json()["disclosure"]["body"] is None

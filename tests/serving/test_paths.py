@@ -4,7 +4,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from airw import build, from_notes
+from airw import build, from_mapping, from_notes
 from airw.serving import app
 from airw.serving.paths import hide_in_message, hide_paths
 from airw.stores import MemoryStore
@@ -75,3 +75,59 @@ async def test_no_answer_contains_the_folder_of_the_notes(tmp_path):
             ]
             assert [answer.status_code for answer in answers] == [200] * 6
             assert [answer.text for answer in answers if str(tmp_path) in answer.text] == []
+
+
+SHOWN = {"image": "pictures/signing.png", "link": "https://keys.example/home/a", "page": "/2026/05/keys"}
+HIDDEN = {
+    "image": "/usr/share/ada/signing.png",
+    "link": "file:///home/ada/a.html",
+    "page": r"C:\Users\ada\keys",
+    "drive": "D:/ada/keys",
+    "more": {"share": r"\\host\ada\keys"},
+    "error": "cannot read /home/ada/a.md",
+}
+GUESSES = [  # of a part that is there, and of one that is not
+    ("image", "ada", "eve"),
+    ("link", "home/ada", "home/eve"),
+    ("page", "ada", "eve"),
+    ("drive", "ada", "eve"),
+    ("more.share", "host", "other"),
+]
+
+
+def requests_with(filter):
+    """Return the requests that take a filter."""
+    asked = {"corpus": "notes", "query": "signing keys"}
+    scope = {"name": "path-coverage", "params": {"scope": {"start": filter, "cross": filter, "keep": filter}}}
+    return [
+        ("/search", {**asked, "filter": filter}),
+        ("/discover", {**asked, "min_score": None, "filter": filter}),
+        ("/discover", {**asked, "min_score": None, "walk": scope}),
+        ("/traverse", {**asked, "policy": scope}),
+        ("/store/search_text", {"corpus": "notes", "queries": ["signing keys"], "k": 5, "filter": filter}),
+    ]
+
+
+@pytest.mark.parametrize(("field", "right", "wrong"), GUESSES)
+async def test_no_part_of_a_hidden_path_can_be_guessed(field, right, wrong):
+    texts = {"first": {"text": "signing keys", **HIDDEN}, "second": {"text": "signing keys too", **SHOWN}}
+    async with (
+        build(from_mapping(texts, name="notes", embedder="light"), store=MemoryStore()) as corpus,
+        client(app([corpus])) as asking,
+    ):
+
+        async def find(filter):
+            """Return which artifacts each request finds."""
+            answers = [await asking.post(path, json=fields) for path, fields in requests_with(filter)]
+            assert {answer.status_code for answer in answers} == {200}, filter
+            return [{id for id in texts if f'"{id}"' in answer.text} for answer in answers]
+
+        for wrap in (dict, lambda part: {"$not": part}, lambda part: {"$or": [part, {"image": "x"}]}):
+            found = [await find(wrap({field: {"$contains": part}})) for part in (right, wrong)]
+            assert found[0] == found[1]
+        for op, part in (("$gt", "!"), ("$gte", "!"), ("$lt", "~"), ("$lte", "~")):
+            assert not any("first" in ids for ids in await find({field: {op: part}})), op
+        if field in SHOWN:
+            assert await find({field: {"$contains": SHOWN[field][1:-3]}}) == [{"second"}] * 5
+        for path, fields in requests_with({"error": {"$contains": "ada"}}):
+            assert (await asking.post(path, json=fields)).json()["error"] == "FilterError"

@@ -3,9 +3,12 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from airw import build, from_mapping, traverse
 from airw.errors import ArgumentError
+from airw.policies import LinkWalk
 from airw.serving import sse
 from airw.serving.stream_budgets import BudgetCount, StreamBudget
+from airw.stores import MemoryStore
 from airw.values import SearchHit
 from airw.views.bundling import estimate_tokens
 from tests.support.event_streams import StreamClient
@@ -27,20 +30,26 @@ def costs_of(texts):
 
 
 @given(BUDGETS, st.lists(st.text(alphabet="aé鍵🔑 ", max_size=12), max_size=12))
-def test_the_hits_are_the_first_ones_that_fit(budget, texts):
+def test_the_hits_are_the_first_ones_and_the_last_is_cut_to_what_is_left(budget, texts):
     count = BudgetCount(budget)
-    taken = [count.take(SearchHit("a", "chunk", 1.0, text)) for text in texts]
-    number = sum(taken)
-    assert taken == [True] * number + [False] * (len(texts) - number)
+    hits = [count.fit(SearchHit("a", "chunk", 1.0, text)) for text in texts]
+    sent = [hit.text for hit in hits if hit is not None]
+    assert hits[len(sent) :] == [None] * (len(texts) - len(sent))
+    whole = sent if sent == texts[: len(sent)] else sent[:-1]
+    assert whole == texts[: len(whole)]
+    assert texts == [] or sent != []
 
-    def fits(size):
-        costs = costs_of(texts[:size])
-        return all(getattr(budget, name) is None or cost <= getattr(budget, name) for name, cost in costs.items())
+    def uses(some):
+        costs = costs_of(some)
+        return [costs[name] / most for name in costs if (most := getattr(budget, name)) is not None]
 
-    is_used_up = number and any(cost == getattr(budget, name) for name, cost in costs_of(texts[:number]).items())
-    assert fits(number)
-    assert number == len(texts) or is_used_up or not fits(number + 1)
-    assert (count.ended_by is None) == (number == len(texts) and not is_used_up)
+    assert all(use <= 1 for use in uses(sent))
+    if len(whole) < len(sent):
+        # One more character would be too much.
+        assert texts[len(whole)].startswith(sent[-1])
+        assert any(use > 1 for use in uses([*whole, texts[len(whole)][: len(sent[-1]) + 1]]))
+    is_used_up = any(use == 1 for use in uses(whole)) if whole else False
+    assert (count.ended_by is None) == (sent == texts and not is_used_up)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +58,10 @@ def test_the_hits_are_the_first_ones_that_fit(budget, texts):
         ({"max_hits": 3}, 3),
         ({"max_hits": 100}, len(NAMES)),
         ({"max_chars": 2 * len("signing keys, part 0")}, 2),
-        ({"max_chars": 2 * len("signing keys, part 0") + 5}, 2),
-        ({"max_chars": 5}, 0),
-        ({"max_tokens": 16}, 3),
-        ({"max_hits": 5, "max_tokens": 16}, 3),
+        ({"max_chars": 2 * len("signing keys, part 0") + 5}, 3),
+        ({"max_chars": 5}, 1),
+        ({"max_tokens": 16}, 4),
+        ({"max_hits": 5, "max_tokens": 16}, 4),
     ],
 )
 async def test_a_stream_ends_with_its_budget_and_the_summary_names_it(budget, hits):
@@ -70,6 +79,12 @@ async def test_a_stream_ends_with_its_budget_and_the_summary_names_it(budget, hi
     assert summary["budget"] == (None if whole else [*budget][-1])
     assert summary["stop"] == ("exhausted" if whole else "closed")
     assert [entry["artifact_id"] for entry in summary["ranking"]] == NAMES[:hits]
+    assert summary["truncated"] is not whole
+    texts = [hit["text"] for hit in sent]
+    assert [TEXTS[name].startswith(text) for name, text in zip(NAMES, texts, strict=False)] == [True] * hits
+    assert [hit["artifact_id"] for hit in sent if "text_truncated" in hit] == [
+        name for name, text in zip(NAMES, texts, strict=False) if text != TEXTS[name]
+    ]
     assert sum(len(hit["text"]) for hit in sent) <= budget.get("max_chars", len("".join(TEXTS.values())))
 
 
@@ -78,3 +93,18 @@ def test_a_budget_is_a_whole_number_of_at_least_one(value):
     for name in ("max_hits", "max_chars", "max_tokens"):
         with pytest.raises(ArgumentError, match=name):
             StreamBudget(**{name: value})
+
+
+@pytest.mark.parametrize("budget", [{"max_tokens": 10}, {"max_chars": 40}])
+async def test_a_first_hit_that_is_too_long_is_sent_in_part_and_the_summary_counts_the_others(budget):
+    texts = {"long": "fox fox fox " + "red " * 400, "short": "a fox", "other": "the fox runs"}
+    async with build(from_mapping(texts, name="notes", embedder="light"), store=MemoryStore()) as corpus:
+        walk = traverse("fox", corpus, policy=LinkWalk(roots=["long", "short", "other"]))
+        client = await StreamClient().call(sse(walk, **budget))
+    [hit] = [event.data for event in client.events if event.kind == "hit"]
+    assert (hit["text"], hit["text_truncated"]) == (texts["long"][:40], True)
+    summary = client.events[-1].data
+    [name] = budget
+    assert (summary["hits"], summary["budget"], summary["truncated"]) == (1, name, True)
+    assert summary["hits"] + summary["left_out"].get(name, 0) == summary["emitted"]
+    assert name in (*summary["at_least"], *summary["unknown"])

@@ -238,3 +238,42 @@ def test_options_are_checked_when_the_tool_is_made(options):
 def test_a_name_that_apis_refuse_is_an_error(name):
     with pytest.raises(ArgumentError, match=r"^name must be 1 to 64 letters"):
         discover_tool("notes", name=name)
+
+
+MISTAKES = [
+    (read_tool, {"id": "volt"}),
+    (read_tool, {"id": 5}),
+    (read_tool, {"id": "vault.md", "offset": -1}),
+    (read_tool, {"id": "vault.md", "page": 2}),
+    (read_tool, {}),
+    (discover_tool, {"query": ""}),
+    (discover_tool, {"query": "keys", "k": 100}),
+    (walk_tool, {"query": "keys", "k": "ten"}),
+]
+
+
+@pytest.mark.parametrize(("make", "arguments"), MISTAKES)
+async def test_the_function_of_a_tool_answers_a_mistake_as_a_call_does(corpus, make, arguments):
+    tool = make(corpus)
+    answer = await tool.function(**arguments)
+    assert answer.startswith("error: ")
+    assert answer == await tool.call(arguments)
+
+
+async def test_the_function_of_a_tool_takes_arguments_by_place(corpus):
+    read = read_tool(corpus).function
+    assert await read("vault.md", 6) == await read(id="vault.md", offset=6.0)
+    assert (await read("volt")).startswith("error: ")
+
+
+async def test_an_own_tool_answers_errors_of_airw_and_raises_others():
+    async def fail(name: str) -> str:
+        if name == "airw":
+            raise ArgumentError("name must be another one")
+        raise LookupError(name)
+
+    tool = Tool("fail", "Fail.", {"name": {"type": "string"}}, fail)
+    assert await tool.function("airw") == await tool.call('{"name": "airw"}') == "error: name must be another one"
+    for ask in (tool.function(name="other"), tool.call({"name": "other"})):
+        with pytest.raises(LookupError):
+            await ask

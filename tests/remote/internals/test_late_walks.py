@@ -1,7 +1,9 @@
 """A server that never ends a walk is left some time after the deadline."""
 
 import anyio
+import httpx
 import pytest
+from anyio.lowlevel import checkpoint
 
 from airw import Corpus
 from airw.embedders import MissingEmbedder
@@ -57,3 +59,55 @@ async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(even
                     await anext(endless)
                 assert endless.summary.stop == "failed"
         assert server.connections_left == 0
+
+
+class Flood(httpx.AsyncByteStream):
+    """A stream whose next piece is always there already, and takes much longer to read than to receive."""
+
+    def __init__(self, piece):
+        self.piece = piece
+
+    async def __aiter__(self):
+        while True:
+            await checkpoint()
+            yield self.piece
+
+
+class FloodingServer(httpx.AsyncBaseTransport):
+    """The way to an application whose walks are floods."""
+
+    def __init__(self, application, piece):
+        self.others, self.piece = httpx.ASGITransport(application), piece
+
+    async def handle_async_request(self, request):
+        if request.url.path != "/traverse":
+            return await self.others.handle_async_request(request)
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Flood(self.piece))
+
+
+FLOODS = {
+    "comments": HEARTBEAT * 400_000,
+    "progress": PROGRESS * 8_000,
+    "unknown events": b"event: news\ndata: {}\n\n" * 40_000,
+    "one line": b"data: " + 20_000 * b"x",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["hits", "events"])
+@pytest.mark.parametrize("piece", FLOODS.values(), ids=[*FLOODS])
+async def test_the_time_to_read_a_flood_counts_for_the_deadline(piece, form, monkeypatch):
+    monkeypatch.setattr(walk, "_LATENESS", 0.2)
+    async with MemoryStore() as store:
+        await store.apply([put("a", "keys")])
+        corpus = Corpus("notes", store, MissingEmbedder("e", 4, EmbedderError("nothing embeds here")))
+        async with (
+            httpx.AsyncClient(transport=FloodingServer(app([corpus]), piece)) as client,
+            RemoteCorpus("http://localhost", "notes", client=client) as remote,
+        ):
+            flooded = remote.traverse("", policy=LinkWalk(roots=["a"]), timeout=0.1)
+            reading = flooded if form == "hits" else flooded.events()
+            with anyio.fail_after(PATIENCE), pytest.raises(RemoteError):
+                async for _ in reading:
+                    pass
+            assert flooded.summary.stop == "failed"
