@@ -68,4 +68,4 @@ def find_foreign(schema: list[tuple[str, str, str]], own: Mapping[str, Collectio
 
 def tidy_sql(sql: str) -> str:
     """Return a statement with single spaces, as SQLite keeps the line breaks of the source."""
-    return " ".join(sql.split())
+    return re.sub(r"\s+", " ", sql, flags=re.ASCII).strip()
