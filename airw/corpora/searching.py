@@ -207,7 +207,7 @@ class CorpusRetriever:
         if not isinstance(self._corpus, str | os.PathLike):
             return self._corpus
         # Under the lock: several searches at once open the corpus only once.
-        async with self._opening:
+        async with self._opening.hold():
             if self._closed:
                 raise StoreError(f"the retriever is closed; create another with as_retriever({_show(self._corpus)!r})")
             if self._opened is None:
@@ -219,7 +219,7 @@ class CorpusRetriever:
         self._closed = True
         # Shielded: a cancelled task still closes the file. The lock waits for a search that is opening it.
         with anyio.CancelScope(shield=True):
-            async with self._opening:
+            async with self._opening.hold():
                 if self._opened is not None:
                     await self._opened.aclose()
 

@@ -324,7 +324,7 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - the protocol's
         try:
             with anyio.fail_after(timeout if self._builder.is_held else None):
-                await self._builder.acquire()
+                turn = await self._builder.acquire()
         except TimeoutError:
             raise StoreBusy(
                 f"another builder still holds the store after {timeout:g} seconds; wait for it to finish"
@@ -332,7 +332,7 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
         try:
             yield
         finally:
-            self._builder.release()
+            self._builder.release(turn)
 
     # Runs
 

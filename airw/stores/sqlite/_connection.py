@@ -132,7 +132,7 @@ class Connection:
             FileReplaced: If the file at the path is another one by now.
             StoreError: If the connection is closed, or SQLite fails.
         """
-        async with self._lock:
+        async with self._lock.hold():
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
@@ -259,7 +259,7 @@ class Connection:
     async def aclose(self) -> None:
         """Close the connection and end its thread; closing twice is harmless."""
         with anyio.CancelScope(shield=True):
-            async with self._lock:
+            async with self._lock.hold():
                 if not self.is_open:
                     return
                 self.is_open = False

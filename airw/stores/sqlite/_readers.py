@@ -91,7 +91,7 @@ class Readers:
         """Yield a connection that no other call uses meanwhile."""
         connection = None if self._turn.is_held else self._take_free()
         if connection is None:
-            async with self._turn:
+            async with self._turn.hold():
                 connection = await self._wait_for_free()
         try:
             yield connection
@@ -144,7 +144,7 @@ class Readers:
 
     async def aclose(self) -> None:
         """Close all connections once their calls have ended; closing twice is harmless."""
-        async with self._turn:
+        async with self._turn.hold():
             self._close_watch()
             for connection in self._all:
                 await connection.aclose()

@@ -260,7 +260,7 @@ class SqliteStore(
     async def _close(self) -> None:
         self._is_closed = True
         with anyio.CancelScope(shield=True):
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
@@ -499,7 +499,7 @@ class SqliteStore(
         """
         reader = await self._get_reader()
         try:
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 if self._writer is None:
                     await reader.check_same()
                     self._writer = await Connection.open(
@@ -529,7 +529,7 @@ class SqliteStore(
             StoreError: If that fails, or the vectors in it are of another embedder.
         """
         with anyio.CancelScope(shield=True):
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 if self._reader is not reader or self._is_closed:
                     return
                 # Close first: connections of one process to one file share what they know of its log.
