@@ -27,6 +27,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.started: Future[tuple[BlockingPortal, asyncio.AbstractEventLoop]] = Future()
         self.open: set[Closable] = set()
+        self._closings: set[Future[None]] = set()  # of objects whose owner is gone
         self._waiting: set[Callable[[], object]] = set()  # each wakes a caller on another loop
         self.has_ended = False
         # The threads that the loop starts inherit `daemon`. That tells them from those of the program.
@@ -52,9 +53,9 @@ class LoopThread:
         async with BlockingPortal() as portal:
             self.started.set_result((portal, asyncio.get_running_loop()))
             await portal.sleep_until_stopped()
-            while self.open:
+            while self.open or self._closings:
                 with suppress(Exception):  # the main program has ended, so no code can handle the error
-                    await self.open.pop().aclose()
+                    await (asyncio.wrap_future(self._closings.pop()) if self._closings else self.open.pop().aclose())
             await portal.stop(cancel_remaining=True)
 
     @contextmanager
@@ -77,9 +78,11 @@ class LoopThread:
         """Start to close an object whose owner was garbage-collected; do not wait for it."""
         # At its end the loop closes everything itself, and a forked process has no thread that runs the loop.
         if thing in self.open and not self.has_ended and self in _loops:
-            self.open.remove(thing)
             # The garbage collector runs in any thread, even in that of the loop. There the portal would raise an error.
-            asyncio.run_coroutine_threadsafe(thing.aclose(), self.asyncio_loop)
+            closing = asyncio.run_coroutine_threadsafe(thing.aclose(), self.asyncio_loop)
+            self._closings.add(closing)
+            self.open.discard(thing)
+            closing.add_done_callback(self._closings.discard)
 
 
 _START_LOCK = threading.Lock()

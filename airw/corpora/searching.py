@@ -7,6 +7,7 @@ import anyio
 
 from airw._base.checks import name_missing_method
 from airw._base.messages import short_repr
+from airw._base.sharing import SharedLock
 from airw._base.signatures import shows_options
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
 from airw.corpora.places import locate
@@ -173,7 +174,7 @@ class CorpusRetriever:
     def __init__(self, corpus: CorpusLike[SearchStore], options: SearchOptions, verb: str = "as_retriever") -> None:
         self._corpus = corpus
         self._opened: Corpus | None = None
-        self._opening = anyio.Lock()
+        self._opening = SharedLock("the retriever")
         self._closed = False
         checked = SearchQuery.preset(verb, options)
         # Keep the checked values, not the caller's: an iterator can be read only once, and a list may change later.
@@ -206,7 +207,7 @@ class CorpusRetriever:
         if not isinstance(self._corpus, str | os.PathLike):
             return self._corpus
         # Under the lock: several searches at once open the corpus only once.
-        async with self._opening:
+        async with self._opening.hold():
             if self._closed:
                 raise StoreError(f"the retriever is closed; create another with as_retriever({_show(self._corpus)!r})")
             if self._opened is None:
@@ -218,7 +219,7 @@ class CorpusRetriever:
         self._closed = True
         # Shielded: a cancelled task still closes the file. The lock waits for a search that is opening it.
         with anyio.CancelScope(shield=True):
-            async with self._opening:
+            async with self._opening.hold():
                 if self._opened is not None:
                     await self._opened.aclose()
 

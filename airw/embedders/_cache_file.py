@@ -1,6 +1,7 @@
 """The file of the embedding cache: vectors by hashed key, and the order of their last use."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw._base.messages import short_repr
+from airw._base.schemas import find_foreign, read_schema, small_limits
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
@@ -50,10 +53,15 @@ class CacheFile:
     def __init__(self, path: Path | None, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin in this process, which may have been forked: SQLite forbids it to use a connection of its parent."""
+        self._process = os.getpid()
         # Reentrant: a garbage collection inside a locked section may close this file from the same thread.
         self._lock = threading.RLock()
         self._raw: sqlite3.Connection | None = None
-        self._is_closed = False
         self._uses: dict[int, None] = {}  # ids of used entries, the last used one at the end
 
     def read(self, keys: Sequence[str], dim: int | None) -> CachedRows:
@@ -129,6 +137,9 @@ class CacheFile:
         """Lock the file, open it if necessary, and translate errors of SQLite."""
         import sqlite3
 
+        if self._process != os.getpid():
+            self._inherited = self._raw  # not even closed here
+            self._begin()
         with self._lock:
             if self._is_closed:
                 raise StoreError(f"{self._name} is closed; create another CachedEmbedder")
@@ -148,11 +159,12 @@ class CacheFile:
             )
         raw = sqlite3.connect(self._path or ":memory:", timeout=0, isolation_level=None, check_same_thread=False)
         try:
-            if raw.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
-                raw.execute("PRAGMA page_size = 16384")
-                raw.execute("PRAGMA journal_mode = WAL")
-                _create(raw)
-            self._check_ours(raw)
+            with small_limits(raw):
+                if raw.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
+                    raw.execute("PRAGMA page_size = 16384")
+                    raw.execute("PRAGMA journal_mode = WAL")
+                    _create(raw)
+                self._check_ours(raw)
             raw.execute("PRAGMA synchronous = NORMAL")
         except BaseException:
             raw.close()
@@ -166,6 +178,12 @@ class CacheFile:
             raise StoreCorrupt(f"{self._name} is a database of another application; choose another path")
         if version != _VERSION:
             raise StoreCorrupt(f"{self._name} has format {version}, not {_VERSION}; delete it, or upgrade airw")
+        own = {sql.split()[2]: [sql] for sql in _SETUP if sql.startswith("CREATE")}
+        if foreign := find_foreign(read_schema(raw), own):
+            raise StoreCorrupt(
+                f"{self._name} contains the {foreign[0]} {short_repr(foreign[1])}, which airw did not make; delete it, "
+                "and it will fill again"
+            )
         if raw.execute("SELECT count(bytes) FROM total").fetchone() != (1,):
             raise StoreCorrupt(f"{self._name} is damaged (its total is missing); delete it, and it will fill again")
 
@@ -180,7 +198,13 @@ class CacheFile:
         match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return StoreBusy(f"another process has locked {self._name}; try again when it has finished")
-            case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT | sqlite3.SQLITE_ERROR:
+            case (
+                sqlite3.SQLITE_CORRUPT
+                | sqlite3.SQLITE_NOTADB
+                | sqlite3.SQLITE_FORMAT
+                | sqlite3.SQLITE_ERROR
+                | sqlite3.SQLITE_TOOBIG
+            ):
                 return StoreCorrupt(
                     f"{self._name} is damaged or not a cache ({error}); delete it, and it will fill again"
                 )

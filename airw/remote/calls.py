@@ -17,7 +17,7 @@ import httpx
 from airw import errors
 from airw._base.checks import check_seconds, check_token
 from airw._base.concurrency import in_thread, offload_if
-from airw._base.http import base_url
+from airw._base.http import PerLoop, base_url
 from airw._base.http.body import Body
 from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
@@ -127,16 +127,19 @@ class CorpusServer:
         if not isinstance(timeouts, Timeouts):
             raise ArgumentError(f"timeouts must be a Timeouts object, not {short_repr(timeouts)}")
         self.timeouts = timeouts
-        self._client, self._owns_client, self._is_closed = client, client is None, False
+        self._client, self._is_closed = client, False
+        self._own_clients: PerLoop[list[httpx.AsyncClient]] = PerLoop(list)  # none or one, as connections are of a loop
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
     async def aclose(self) -> None:
-        """Close the connections, unless the caller passed the client; closing twice is harmless."""
-        client, self._is_closed = self._client, True
-        if client is not None and self._owns_client:
-            self._client = None
+        """Close the connections of this event loop, unless the caller passed the client.
+
+        Those of other loops end with their loops. Closing twice is harmless.
+        """
+        self._is_closed = True
+        for client in self._own_clients.get():
             with anyio.CancelScope(shield=True):
                 await client.aclose()
 
@@ -211,11 +214,12 @@ class CorpusServer:
     async def _request(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str] | None, label: str
     ) -> httpx.Request:
-        if self._client is None and not self._is_closed:
+        own_clients = self._own_clients.get()
+        if self._client is None and not own_clients and not self._is_closed:
             await in_thread(load_tls)
             limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
             # No proxy of the environment: it would see the token. Who needs one passes a client.
-            self._client = httpx.AsyncClient(verify=load_tls(), limits=limits, trust_env=False)
+            own_clients[:] = own_clients or [httpx.AsyncClient(verify=load_tls(), limits=limits, trust_env=False)]
         times = self.timeouts
         timeout = httpx.Timeout(connect=times.connect, read=times.read, write=times.write, pool=times.pool)
         request = self._open_client(label).build_request(
@@ -227,9 +231,10 @@ class CorpusServer:
         return request
 
     def _open_client(self, label: str) -> httpx.AsyncClient:
-        if self._client is None or self._client.is_closed or self._is_closed:
+        client = self._client or next(iter(self._own_clients.get()), None)
+        if client is None or client.is_closed or self._is_closed:
             raise RemoteError(f"{label} is closed; use it inside `async with`")
-        return self._client
+        return client
 
     @contextmanager
     def _limit_time(self, label: str) -> Iterator[None]:

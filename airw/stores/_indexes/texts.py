@@ -37,6 +37,8 @@ def _to_sql(language: Language | None) -> str:
 
 # The statement by which SQLite made the index says its language, so that the two never differ.
 _LANGUAGE_BY_SQL = {_to_sql(language): language for language in LANGUAGES}
+INDEX_STATEMENTS = frozenset(map(_to_sql, (*LANGUAGES, None)))
+"""The statements that create the full-text index, one for each way of cutting texts."""
 
 
 def language_of(sql: object) -> Language | None:

@@ -20,6 +20,7 @@ from airw._base.concurrency import in_thread
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
+from airw._base.sharing import SharedLock
 from airw._base.slices import iterate_slices, sort_in_slices
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import (
@@ -134,7 +135,7 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
     def __init__(self, *, language: Language | None = "en") -> None:
         super().__init__()
         self._new_language = check_language(language)
-        self._builder = anyio.Semaphore(1)
+        self._builder = SharedLock("the store")
         self._waiting = WaitingSearches()
         self._clear()
         self._finalizer = weakref.finalize(self, self._texts.close)
@@ -322,19 +323,16 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - the protocol's
         try:
-            self._builder.acquire_nowait()
-        except anyio.WouldBlock:
-            try:
-                with anyio.fail_after(timeout):
-                    await self._builder.acquire()
-            except TimeoutError:
-                raise StoreBusy(
-                    f"another builder still holds the store after {timeout:g} seconds; wait for it to finish"
-                ) from None
+            with anyio.fail_after(timeout if self._builder.is_held else None):
+                turn = await self._builder.acquire()
+        except TimeoutError:
+            raise StoreBusy(
+                f"another builder still holds the store after {timeout:g} seconds; wait for it to finish"
+            ) from None
         try:
             yield
         finally:
-            self._builder.release()
+            self._builder.release(turn)
 
     # Runs
 

@@ -1,18 +1,19 @@
-"""A database connection that asyncio tasks share, one call at a time."""
+"""A database connection that tasks of asyncio share, one call at a time."""
 
 import os
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 import anyio
 
 from airw._base.concurrency import in_thread
 from airw._base.fairness import note_work, without_pause
+from airw._base.sharing import SharedLock
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
 from airw.stores.sqlite._schema import (
     connect,
@@ -26,6 +27,7 @@ from airw.stores.sqlite.durability import Durability
 from airw.values import Language
 
 if TYPE_CHECKING:
+    import asyncio
     import sqlite3
 
     import aiosqlite
@@ -67,7 +69,7 @@ class Connection:
         self._raw, self.key, self._log_key = opened
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
-        self._lock = anyio.Lock()
+        self._lock = SharedLock(repr(str(path)))
         self._is_cancelled = False
         self.is_open = True
 
@@ -99,7 +101,8 @@ class Connection:
             ) from None
         import aiosqlite
 
-        if not hasattr(aiosqlite.Connection, "_execute"):  # see `_submit`
+        thread = aiosqlite.Connection(lambda: opened.raw, iter_chunk_size=64)
+        if not hasattr(thread, "_tx"):  # see `_submit`
             raise StoreError(
                 f"aiosqlite {aiosqlite.__version__} is too new for this airw: "
                 f"{sys.executable} -m pip install 'aiosqlite<0.23'"
@@ -112,7 +115,6 @@ class Connection:
             opened = await in_thread(_open_file, path, open_raw)
             if cache is not None:
                 opened.raw.execute(f"PRAGMA cache_size = -{cache}")
-            thread = aiosqlite.Connection(lambda: opened.raw, iter_chunk_size=64)
             # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
             # is the thread itself.
             cast("Thread", getattr(thread, "_thread", thread)).daemon = True
@@ -130,7 +132,7 @@ class Connection:
             FileReplaced: If the file at the path is another one by now.
             StoreError: If the connection is closed, or SQLite fails.
         """
-        async with self._lock:
+        async with self._lock.hold():
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
@@ -220,8 +222,9 @@ class Connection:
             raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
 
     async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
-        # aiosqlite has no public method that runs a function of several statements on its thread.
-        execute = cast("Callable[..., Awaitable[object]]", self._thread._execute)  # noqa: SLF001
+        import asyncio
+
+        loop = asyncio.get_running_loop()
         # That thread keeps the last function and what it returned until its next call. That could be a long result, or
         # the store itself. So both are passed in lists, which are emptied here.
         calls, results = [partial(work, self._raw, *args, **kwargs)], list[object]()
@@ -230,8 +233,12 @@ class Connection:
             with note_work():
                 results.append(calls[0]())
 
+        # aiosqlite has no public method that runs a function of several statements on its thread, and its own futures
+        # would end the thread with an error if the loop of the caller has closed.
+        ended = loop.create_future()
+        self._thread._tx.put_nowait((cast("Any", _Report(loop, ended)), call))  # noqa: SLF001
         try:
-            await execute(call)
+            await ended
         finally:
             calls.clear()
         return results.pop()
@@ -252,14 +259,17 @@ class Connection:
     async def aclose(self) -> None:
         """Close the connection and end its thread; closing twice is harmless."""
         with anyio.CancelScope(shield=True):
-            async with self._lock:
+            async with self._lock.hold():
                 if not self.is_open:
                     return
                 self.is_open = False
                 # While the log is open: afterwards, another file could have its inode.
                 await in_thread(self._remove_stale_log)
-                with translate_errors(self._path):
-                    await self._thread.close()
+                try:
+                    with translate_errors(self._path):
+                        await self._submit(_close_raw)
+                finally:
+                    await in_thread(self._thread.stop)  # from a thread without a loop: no loop waits for the end
 
     def _remove_stale_log(self) -> None:
         """Remove the log of this file, which SQLite would apply to another file at the path."""
@@ -281,6 +291,24 @@ class Connection:
             stopping.join()
             # Once its thread has ended, aiosqlite does not warn a second time.
             cast("Thread", getattr(self._thread, "_thread", self._thread)).join(_STOP_WITHIN)
+
+
+class _Report:
+    """What aiosqlite takes for a future: it reports the end of a call to a loop, unless that has closed meanwhile."""
+
+    def __init__(self, loop: "asyncio.AbstractEventLoop", ended: "asyncio.Future[object]") -> None:
+        self._loop, self._ended = loop, ended
+
+    def get_loop(self) -> Self:
+        return self
+
+    def call_soon_threadsafe(self, function: Callable[..., object], _: object, value: object) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, self._ended, value)
+
+
+def _close_raw(raw: "sqlite3.Connection") -> None:
+    raw.close()
 
 
 def _open_file(path: Path, open_raw: "Callable[[], sqlite3.Connection]") -> _OpenFile:

@@ -4,12 +4,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import anyio
 
 from airw._base.concurrency import in_thread
+from airw._base.sharing import SharedLock, Signal
 from airw.errors import StoreError
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._watch import FileVersion, FileWatch
@@ -40,8 +41,9 @@ class Readers:
         self._path = path
         self._all = [first]
         self._busy_since: dict[Connection, float] = {}
-        self._turn = anyio.Lock()  # of the calls that wait, the first one looks for a connection
-        self._released = anyio.Event()
+        self._guard = RLock()  # as calls come from several event loops; reentrant, as that of `SharedLock`
+        self._turn = SharedLock(repr(str(path)))  # of the calls that wait, the first one looks for a connection
+        self._released: Signal | None = None  # of that one
         self._most = _MOST
         self._watch: FileWatch | None = None
         self._is_closing = False
@@ -87,34 +89,41 @@ class Readers:
     @asynccontextmanager
     async def _hold_one(self) -> AsyncIterator[Connection]:
         """Yield a connection that no other call uses meanwhile."""
-        connection = self._find_free()
-        if connection is None or self._turn.locked():
-            async with self._turn:
+        connection = None if self._turn.is_held else self._take_free()
+        if connection is None:
+            async with self._turn.hold():
                 connection = await self._wait_for_free()
-        self._busy_since[connection] = time.monotonic()
         try:
             yield connection
         finally:
-            del self._busy_since[connection]
-            self._released.set()
+            with self._guard:
+                del self._busy_since[connection]
+                if self._released is not None:
+                    self._released.set()
 
-    def _find_free(self) -> Connection | None:
-        # The first one has the largest cache.
-        return next((connection for connection in self._all if connection not in self._busy_since), None)
+    def _take_free(self) -> Connection | None:
+        with self._guard:
+            # The first one has the largest cache.
+            for connection in self._all:
+                if connection not in self._busy_since:
+                    self._busy_since[connection] = time.monotonic()
+                    return connection
+        return None
 
     async def _wait_for_free(self) -> Connection:
         """Return a connection that is free, or a new one if waiting could take long."""
         while True:
-            connection = self._find_free()
+            released = self._released = Signal()  # before the look: what is released after it sets the signal
+            connection = self._take_free()
             if connection is not None:
                 return connection
-            is_first_short = time.monotonic() - max(self._busy_since.values()) < _SHORT
+            with self._guard:
+                is_first_short = time.monotonic() - max(self._busy_since.values(), default=0.0) < _SHORT
             if len(self._all) < (_AT_ONCE if is_first_short else self._most):
                 await self._open_another()
                 continue
-            self._released = anyio.Event()
             with anyio.move_on_after(_SHORT if len(self._all) < self._most else None):
-                await self._released.wait()
+                await released.wait()
 
     async def _open_another(self) -> None:
         """Open one more connection, if that is possible.
@@ -135,7 +144,7 @@ class Readers:
 
     async def aclose(self) -> None:
         """Close all connections once their calls have ended; closing twice is harmless."""
-        async with self._turn:
+        async with self._turn.hold():
             self._close_watch()
             for connection in self._all:
                 await connection.aclose()

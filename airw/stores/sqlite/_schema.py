@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,8 +14,9 @@ import anyio
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_folder
 from airw._base.messages import one_line, short_repr
+from airw._base.schemas import find_foreign, read_schema, small_limits, tidy_sql
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.stores._indexes.texts import RECORD_TABLES, create_index, prepare_texts
+from airw.stores._indexes.texts import INDEX_STATEMENTS, RECORD_TABLES, create_index, prepare_texts
 from airw.stores._stored_values import DamagedValue
 from airw.stores.sqlite._filter_sql import register_functions
 from airw.stores.sqlite.durability import Durability
@@ -93,20 +94,6 @@ _TABLES = (
 
 class WrongFormat(StoreCorrupt):
     """The file is whole, but of another application or of another version of airw."""
-
-
-_TABLE_NAMES = {
-    "record",
-    "record_text",
-    "artifact",
-    "vector",
-    "bucket",
-    "gone",
-    "link",
-    "link_change",
-    "name",
-    "setting",
-}
 
 
 @contextmanager
@@ -335,14 +322,18 @@ def _open_connection(
         f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
     )
     try:
-        _prepare(connection, path, create, language)
+        with small_limits(connection):
+            _prepare(connection, path, create, language)
+        connection.execute("PRAGMA trusted_schema = 0")  # if its schema changes later, it calls no unsafe function
         # Only "full" waits at each commit until the log is on the disk; "normal" does so when the log is copied.
         connection.execute(f"PRAGMA synchronous = {durability.upper()}")
         connection.execute(f"PRAGMA query_only = {not writable:d}")
         if writable:
             connection.execute("PRAGMA busy_timeout = 0")  # `run_with_retry` waits, and can be cancelled
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        if isinstance(error, sqlite3.DataError):  # a statement is longer than all that airw writes
+            raise StoreCorrupt(_describe_damage(path, error)) from error
         raise
     return connection
 
@@ -410,23 +401,28 @@ def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
 def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
     """Check that the file has the tables of a corpus, and nothing that runs by itself.
 
-    A stranger may have put a view in the place of a table, or a trigger that never ends.
+    A stranger may have put a view in the place of a table, a column that takes gigabytes to compute, or a trigger that
+    never ends.
     """
-    schema = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-    tables = {name for kind, name, sql in schema if kind == "table" and _is_ordinary(name, sql)}
-    if missing := _TABLE_NAMES - tables:
+    version = _read_version(connection)
+    own, schema = _list_statements(version), read_schema(connection)
+    tables = {name for name, sql in own.items() if not min(sql).startswith("CREATE INDEX")}
+    if missing := tables - {name for _, name, _ in schema}:
         raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")
-    if triggers := [name for kind, name, _ in schema if kind == "trigger"]:
-        raise StoreCorrupt(
-            f"{str(path)!r} contains the trigger {short_repr(triggers[0])}, which airw never makes; use "
-            "another copy of it, or remove it and build it again"
-        )
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('link')")}
-    if ("weight" in columns) != (_read_version(connection) == VERSION):
+    if ("weight" in columns) != (version == VERSION):
         raise StoreCorrupt(f"{str(path)!r} is damaged: its links are not those of its format; {MEND}")
+    if foreign := find_foreign(schema, own):
+        raise StoreCorrupt(
+            f"{str(path)!r} contains the {foreign[0]} {short_repr(foreign[1])}, which airw did not make; use another "
+            "copy of it, or remove it and build it again"
+        )
 
 
-def _is_ordinary(name: str, sql: object) -> bool:
-    """Return whether a table is of the kind that airw creates."""
-    is_virtual = str(sql).upper().startswith("CREATE VIRTUAL")
-    return is_virtual == (name == "record_text")
+@cache
+def _list_statements(version: int) -> dict[str, frozenset[str]]:
+    """Return the statements that airw writes into a file of a format, by the names of tables and indexes."""
+    statements = map(tidy_sql, _TABLES)
+    if version < VERSION:
+        statements = (sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements)
+    return {sql.split()[2]: frozenset([sql]) for sql in statements} | {"record_text": INDEX_STATEMENTS}

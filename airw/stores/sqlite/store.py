@@ -20,6 +20,7 @@ from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.lru import LruCache
 from airw._base.overriding import override
+from airw._base.sharing import SharedLock
 from airw.errors import StoreError
 from airw.protocols import (
     ArtifactVectors,
@@ -83,13 +84,15 @@ def _abandon_all() -> None:
 class SqliteStore(
     LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, ContentReader
 ):
-    """A `Store` in one SQLite file, safe to share between tasks and processes.
+    """A `Store` in one SQLite file, safe to share between tasks, event loops and processes.
 
-    It runs on asyncio only, because aiosqlite does. A reader sees only complete writes, also those of other processes,
-    from its next call on, and never waits for a writer. A write that waits ten seconds for other writers raises
-    `StoreBusy`. A cancelled call stops at once, and its changes are undone. A long call holds up no other one: reads
-    use two connections, and up to eight while long calls run. Searches that wait together are answered together.
-    Ids and names with NUL are refused, and so is any text with an unpaired surrogate.
+    It runs on asyncio only, because aiosqlite does. Event loops in several threads may use it at the same time. In a
+    process that was forked since it was opened, its calls raise `StoreError`: open it again there. A reader sees only
+    complete writes, also those of other processes, from its next call on, and never waits for a writer. A write that
+    waits ten seconds for other writers raises `StoreBusy`. A cancelled call stops at once, and its changes are undone.
+    A long call holds up no other one: reads use two connections, and up to eight while long calls run. Searches that
+    wait together are answered together. Ids and names with NUL are refused, and so is any text with an unpaired
+    surrogate.
 
     Vectors are mapped from a file in the folder `<path>-ann`, so that opening reads none of them, and processes share
     them. Records newer than that file are read from the database. It is written after a write of many records, and when
@@ -151,7 +154,8 @@ class SqliteStore(
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._new_language = check_language(language)
         self._segments = segment_folder(self._path)
-        self._writer_lock = anyio.Lock()
+        self._writer_lock = SharedLock(repr(str(self._path)))
+        self._process = os.getpid()
         # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
         self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
         self._waiting = WaitingSearches()
@@ -229,6 +233,7 @@ class SqliteStore(
     async def _open(self, *, create: bool) -> None:
         is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
         connection, self._embedder_id = await self._connect(create=create)
+        self._process = os.getpid()
         self._reader, self._is_closed, self._is_known = Readers(self._path, connection), False, is_known
         _OPEN.add(self)
 
@@ -246,6 +251,7 @@ class SqliteStore(
 
     @override
     async def aclose(self) -> None:
+        self._check_process()
         try:
             await self._save_indexes(at_end=True)
         finally:
@@ -254,7 +260,7 @@ class SqliteStore(
     async def _close(self) -> None:
         self._is_closed = True
         with anyio.CancelScope(shield=True):
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 for connection in (self._writer, self._reader):
                     if connection is not None:
                         await connection.aclose()
@@ -270,6 +276,8 @@ class SqliteStore(
 
     def _abandon(self) -> None:
         """Close what was left open, and warn."""
+        if self._process != os.getpid():
+            return  # the process that opened it closes it
         connections = (self._writer, self._reader)
         open_connections = [connection for connection in connections if connection is not None and connection.is_open]
         for connection in open_connections:
@@ -491,7 +499,7 @@ class SqliteStore(
         """
         reader = await self._get_reader()
         try:
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 if self._writer is None:
                     await reader.check_same()
                     self._writer = await Connection.open(
@@ -521,7 +529,7 @@ class SqliteStore(
             StoreError: If that fails, or the vectors in it are of another embedder.
         """
         with anyio.CancelScope(shield=True):
-            async with self._writer_lock:
+            async with self._writer_lock.hold():
                 if self._reader is not reader or self._is_closed:
                     return
                 # Close first: connections of one process to one file share what they know of its log.
@@ -567,7 +575,13 @@ class SqliteStore(
                 return run_query(index)
         return await self._query_vectors(lambda index, _: run_query(index), version=version)
 
+    def _check_process(self) -> None:
+        # A forked process lacks the threads of the connections: a call would wait for ever.
+        if self._reader is not None and not self._is_closed and self._process != os.getpid():
+            raise StoreError(f"{str(self._path)!r} was opened before this process was forked; open it again here")
+
     async def _get_reader(self) -> Readers:
+        self._check_process()
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
         if self._is_closed:

@@ -80,7 +80,7 @@ async def test_a_file_that_another_process_created_first_is_not_created_again(pa
 async def test_an_unsuitable_aiosqlite_is_an_error_with_the_interpreter_and_the_command(path, monkeypatch):
     import aiosqlite
 
-    monkeypatch.delattr(aiosqlite.Connection, "_execute")
+    monkeypatch.setattr(aiosqlite, "Connection", lambda *args, **options: object())
     with pytest.raises(StoreError, match="too new for this airw") as caught:
         await SqliteStore.open(path, create=True)
     assert f"{sys.executable} -m pip install 'aiosqlite<" in str(caught.value)
