@@ -309,7 +309,7 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordRea
     source = await in_thread(_to_source, name_or_source)
     config, entries = await _read_corpus(corpus, source.name)
     recipe = BuildRecipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
-    recipe = await with_survey(recipe, source, _PAGE)
+    recipe = await with_survey(await in_thread(keep_extractor, recipe, config), source, _PAGE)
     versions, problems = await _read_source(source, recipe)
     list_excluded = getattr(source, "excluded", None)
     excluded = {} if list_excluded is None else await in_thread(list_excluded)

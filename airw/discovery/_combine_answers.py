@@ -20,6 +20,7 @@ from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.values import SearchHit
+from airw.values.hits import with_facts
 
 _OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
 
@@ -285,6 +286,6 @@ def _rank_sources_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> 
 
 def _mark_final(hits: Iterable[SearchHit], final: Iterable[bool]) -> list[SearchHit]:
     return [
-        replace(hit, metadata={**hit.metadata, "rank_final": is_final})
+        replace(hit, metadata=with_facts(hit.metadata, {"rank_final": is_final}))
         for hit, is_final in zip(hits, final, strict=False)
     ]

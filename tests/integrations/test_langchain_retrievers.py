@@ -14,6 +14,8 @@ from airw import sync
 from airw.errors import AirwError, ArgumentError
 from airw.integrations.langchain import from_vector_store, search_retriever, walk_retriever
 from airw.policies import Eager
+from airw.sources import from_records
+from airw.stores import MemoryStore
 from tests.support.retrievers import QUERY, write_notes
 
 pytestmark = pytest.mark.asyncio_only  # as LangChain
@@ -43,6 +45,17 @@ def test_a_vector_store_gains_a_retriever_that_walks_along_metadata():
     found = retriever.invoke("fox")
     assert [(each.id, each.metadata["words"]) for each in found] == list(words.items())
     assert found == asyncio.run(retriever.ainvoke("fox"))
+
+
+def test_documents_have_their_fields_and_the_facts_of_the_walk_beside_them():
+    fields = {"seed": "wheat", "walk_depth": "deep", "fused_sources": None, "lexical_score": "none"}
+    source = from_records([{"id": "a", "text": "bread", **fields}], name="loaves", embedder="light")
+    with sync.build(source, store=MemoryStore()) as corpus:
+        for retriever in (walk_retriever(corpus), search_retriever(corpus)):
+            [found] = retriever.invoke("bread")
+            assert fields.items() <= found.metadata.items()
+            assert "airw_facts" not in found.metadata
+        assert walk_retriever(corpus).invoke("bread")[0].metadata["airw"]["walk_depth"] == 0
 
 
 class Noted(BaseCallbackHandler):
