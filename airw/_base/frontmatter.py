@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from airw._base.json import json_clean
@@ -14,6 +15,11 @@ _HEADING = re.compile(
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
     re.DOTALL | re.MULTILINE,
 )
+_FIRST_LEVEL = re.compile(r" {0,3}#[ \t]+(.+)")
+_ANY_LINE = re.compile(r" {0,3}(\S.*)")
+_UNDERLINE = re.compile(r" {0,3}=+[ \t]*\Z")
+_CODE_FENCE = re.compile(r" {0,3}(?:`{3}|~{3})")
+_RULE = re.compile(r" {0,3}(?:[-*_][ \t]*){3,}\Z")
 _TARGET = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])"
 # No pattern reads past the next bracket of its kind, so that each takes linear time on any text.
 _MARKUP = (
@@ -28,6 +34,7 @@ _MAX_DEPTH = 50
 # Errors that PyYAML does not catch itself, for values that only look like dates, numbers or tagged values.
 _YAML_LEAKS = (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError)
 _MAX_TITLE = 500
+_MAX_OPENING = 20_000  # characters in which the title is searched
 _MAX_FRONTMATTER = 500_000  # characters; PyYAML takes a second for about 100,000 of the shortest values
 _MAX_SCALAR = 100  # characters of a number or a date; some conversions take quadratic time
 
@@ -194,24 +201,53 @@ def note_stem(artifact_id: str) -> str:
 
 
 def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:
-    """Return the title of a note.
+    r"""Return the title of a note.
 
-    That is its field `title`, else the first heading after the offset `body`, else the stem of the file.
+    That is its field `title`, else the heading of the first level that begins the text after the offset `body`, else
+    the stem of the file. Later headings, and those of other levels, are sections.
 
     Example:
         >>> note_title("a.md", {}, "# The *first* heading")
         'The first heading'
-        >>> note_title("notes/a.md", {"title": " "}, "no heading")
+        >>> note_title("notes/a.md", {"title": " "}, "no heading\n\n## Section")
         'a'
     """
     title = fields.get("title")
     if isinstance(title, (str, int, float)) and (field_title := " ".join(str(title).split())):
         return field_title
-    for match in _HEADING.finditer(text, body):
-        heading = (match[2] or match[3] or "")[:_MAX_TITLE].rstrip()
-        if title := plain_text(re.sub(r"(?:^|[ \t])#+$", "", heading)):
+    return _opening_title(text, body or split_frontmatter(text)[1]) or note_stem(artifact_id)
+
+
+def _opening_title(text: str, body: int) -> str:
+    """Return the heading of the first level before all other text, or `""`."""
+    lines = strip_comments(text[body : body + _MAX_OPENING]).splitlines()
+    for line, next_line in pairwise([*lines, ""]):
+        heading = _FIRST_LEVEL.match(line)
+        if heading is None and _UNDERLINE.match(next_line):
+            heading = _ANY_LINE.match(line)
+        title = _heading_text(heading[1]) if heading else ""
+        # Images, tags and rules may come before it.
+        is_text = _CODE_FENCE.match(line) or (plain_text(line) and not _RULE.match(line))
+        if title or (is_text and not heading):
             return title
-    return note_stem(artifact_id)
+    return ""
+
+
+def first_heading(text: str) -> str:
+    r"""Return the first heading of a text, of any level, or `""`.
+
+    Example:
+        >>> first_heading("Some words.\n\n## Section")
+        'Section'
+    """
+    for match in _HEADING.finditer(text):
+        if title := _heading_text(match[2] or match[3] or ""):
+            return title
+    return ""
+
+
+def _heading_text(heading: str) -> str:
+    return plain_text(re.sub(r"(?:^|[ \t])#+$", "", heading[:_MAX_TITLE].rstrip()))
 
 
 def plain_text(markup: str) -> str:

@@ -13,6 +13,7 @@ from airw._base.messages import escape_controls
 from airw.cli.output import print_json_line, shorten
 from airw.cli.printing import print_line, write
 from airw.cli.snippets import find_snippet
+from airw.values.hits import get_fact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,10 +71,9 @@ class WalkPrinter:
         if self._json:
             print_json_line({"type": "hit", "elapsed_ms": round(elapsed, 1), **hit.to_dict()})
             return
-        path = " > ".join(str(id) for id in hit.metadata.get("walk_path", ["…", hit.artifact_id]))
-        print_line(f"{elapsed:7.1f}  {hit.metadata['walk_depth']:5}  {hit.score:7.4f}  {path}  {_title(hit)}")
-        added = hit.metadata.get("path_added")  # of `PathCoverage`; a field of the document may have this name, too
-        if added and isinstance(added, list):
+        path = " > ".join(str(id) for id in get_fact(hit.metadata, "walk_path", ["…", hit.artifact_id]))
+        print_line(f"{elapsed:7.1f}  {get_fact(hit.metadata, 'walk_depth'):5}  {hit.score:7.4f}  {path}  {_title(hit)}")
+        if added := get_fact(hit.metadata, "path_added"):  # of `PathCoverage`
             print_line(f"{'':14}adds: {shorten(' '.join(map(str, added)))}")
 
     def print_summary(self, summary: WalkSummary) -> None:
@@ -159,7 +159,7 @@ class DiscoveryPrinter:
         if disclosure.passage is None:
             _print_snippet(disclosure.summary, self._query, title=metadata.get("title"))
         parts = {"passage": disclosure.passage, "body": disclosure.body, "files": "\n".join(disclosure.bundle)}
-        parts["note"] = ", ".join(str(metadata[key]) for key in ("disclosure", "expansion") if key in metadata)
+        parts["note"] = ", ".join(str(note) for key in ("disclosure", "expansion") if (note := get_fact(metadata, key)))
         for part, text in parts.items():
             if text:
                 lines = textwrap.indent(escape_controls(text, multiline=True).rstrip(), "  ")
@@ -206,5 +206,5 @@ def _progress_dict(answered: SourceAnswered) -> dict[str, Any]:
         keys = ("artifact_id", "source", "score")
         fields[name] = [{key: hit[key] for key in keys} for hit in fields[name]]
     for hit, slim in zip(answered.ranking, fields["ranking"], strict=True):
-        slim["rank_final"] = hit.metadata["rank_final"]
+        slim["rank_final"] = get_fact(hit.metadata, "rank_final")
     return fields

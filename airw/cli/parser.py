@@ -166,7 +166,7 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
     build.add_argument(
         "--force",
         action="store_true",
-        help="allow an empty source, or one in another folder, to replace all documents",
+        help="allow an empty source, or one in another folder, to replace all documents, and links to be removed",
     )
 
 

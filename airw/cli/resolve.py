@@ -17,11 +17,11 @@ from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
 from airw.protocols import OpenCorpus
 from airw.stores import is_server_address
 from airw.values import fold_name
+from airw.values.hits import POINTERS
 
 QUERY = "QUERY, the query as one quoted word"
 """What commands that search expect after the corpus."""
 
-_PATHS = ("path", "skill_path")
 _MOST_COMPARED = 20_000  # ids; comparing them takes about half a second
 _MOST_NAMED = 5
 
@@ -176,10 +176,10 @@ async def find_artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[st
 async def _find_by_path(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, list[str]]:
     """Find words that are paths of existing files, by the path in the metadata of artifacts."""
     paths = [(word, path) for word in words for path in _existing_paths(word)]
-    queries = [(field, path) for field in _PATHS for _, path in paths]
+    queries = [(field, path) for field in POINTERS for _, path in paths]
     id_lists = await corpus.store.matching(queries) if queries else []
     matches: dict[str, list[str]] = {}
-    for (word, _), ids in zip(paths * len(_PATHS), id_lists, strict=True):
+    for (word, _), ids in zip(paths * len(POINTERS), id_lists, strict=True):
         if ids:
             matches.setdefault(word, ids)
     return matches

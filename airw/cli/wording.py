@@ -28,6 +28,7 @@ _PHRASES = (
     (r"\brestore a copy of it", "restore a copy with `airw restore CORPUS FILE`"),
     (r"\bremove it and build it again", "remove it with `airw rm CORPUS` and build it again"),
     (r"\bpass replace=True to replace it", "use --force to replace it"),
+    (r"\bpass edge_extractor=\.\.\. again, or force=True", "build it with the program that knows it, or use --force"),
     (r"[;:] pass the embedder [^;]*", "; name the one it was built with by --embedder, or rebuild it"),
     (r"\bpass (?=embedder=)", "name it by "),
     (r"[;:] pass min_score=\{name: number\} instead", "; choose another --strategy"),

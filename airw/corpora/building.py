@@ -21,7 +21,7 @@ from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
 from airw.corpora.places import CorpusAddress, locate
 from airw.corpora.progress import Progress, ProgressMeter
-from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, recipes_by_source
+from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, keep_extractor, recipes_by_source
 from airw.corpora.settings import check_settings
 from airw.corpora.source_pages import SourcePages
 from airw.corpora.trust import remember_embedder
@@ -236,11 +236,11 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
             name.
         embedder: An embedder or its specification; the default is the source's.
         full: Remove the artifacts that came from this source and are no longer in it.
-        force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
-            to replace the artifacts of the earlier one.
+        force: Allow a source without any artifact to empty the corpus, a source that reads another folder or file to
+            replace the artifacts of the earlier one, and a build without an edge extractor to remove the links of one.
         batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the build
             embeds and writes up to 512 at once while it is quick, and reads up to 2,048.
-        edge_extractor: The extractor of links; the default is the source's.
+        edge_extractor: The extractor of links; the default is the source's, else that of the last build.
         progress: A function that is called with the counts so far, a `BuildProgress`: after each page that is read,
             each batch that is embedded, and each page that is written.
         on_error: `"raise"`: the first item that cannot be indexed ends the build. `"skip"`: the item is left out and
@@ -290,7 +290,7 @@ async def _build(request: BuildRequest) -> Corpus:
     async with AsyncExitStack() as exit_stack, aclosing(all_pages) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         async with request.lock_store(exit_stack, pages.peek) as store:
-            recipe = await keep_embedder_id(recipe, store, embedder)
+            recipe = await keep_settings(request, recipe, store, embedder)
             meter = ProgressMeter(request.progress)
             recipe = await with_survey(recipe, request.source, request.batch_size, meter)
             await check_origin(request, store)
@@ -328,12 +328,16 @@ def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Cor
     )
 
 
-async def keep_embedder_id(recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
-    """Return the recipe with the id under which the store already knows the embedder.
+async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
+    """Return the recipe with what the settings of the corpus decide.
 
-    An older index may know the same weights by another id. Then nothing needs to be embedded again.
+    An older index may know the same weights by another id. Then nothing needs to be embedded again. And a build that
+    names no link extractor uses that of the last build.
     """
-    stored_id = (await store.config()).get("embedder_id")
+    stored = await store.config()
+    if not request.force:
+        recipe = await in_thread(keep_extractor, recipe, stored)
+    stored_id = stored.get("embedder_id")
     if isinstance(stored_id, str) and await in_thread(is_same_model, embedder, stored_id):
         return replace(recipe, embedder_id=stored_id)
     return recipe

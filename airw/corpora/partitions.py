@@ -29,7 +29,7 @@ from airw.corpora.building import (
     BuildRequest,
     find_outdated,
     find_pruning,
-    keep_embedder_id,
+    keep_settings,
     make_config,
     to_corpus,
 )
@@ -180,18 +180,18 @@ async def prepare_ingest(
     began = time.time()
     resolved, recipe = await in_thread(request.resolve)
     async with AsyncExitStack() as exit_stack, request.lock_store(exit_stack, anyio.lowlevel.checkpoint) as locked:
-        run, config = await _begin(request, recipe, _check_run_store(locked), resolved)
+        run, config, extractor = await _begin(request, recipe, _check_run_store(locked), resolved)
     spec = config["embedder"] if isinstance(request.spec, str | os.PathLike) else request.spec
     # Workers may have other working folders, so the path must be absolute.
     target = request.target.absolute() if isinstance(request.target, Path) else request.target
-    return IngestPlan(run, target, _without_items(source, request.extractor), spec, on_error, began)
+    return IngestPlan(run, target, _without_items(source, extractor), spec, on_error, began)
 
 
 async def _begin(
     request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
-) -> tuple[IngestRun, dict[str, Any]]:
-    """Begin the run and return it with the settings of the corpus."""
-    recipe = await keep_embedder_id(recipe, store, embedder)
+) -> tuple[IngestRun, dict[str, Any], EdgeExtractor | None]:
+    """Begin the run and return it with the settings of the corpus and its link extractor."""
+    recipe = await keep_settings(request, recipe, store, embedder)
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
     run_settings = {name: config[name] for name in ("embedder_id", "dim")}
@@ -201,7 +201,7 @@ async def _begin(
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
     if await store.config() != config:
         await store.set_config(config)
-    return run, config
+    return run, config, recipe.extractor
 
 
 def _without_items(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:

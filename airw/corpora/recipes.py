@@ -13,6 +13,7 @@ from airw._base.messages import one_line, short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
+from airw.links.fields import record_links
 from airw.protocols import EdgeExtractor, IndexingStrategy
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record
 
@@ -26,7 +27,6 @@ UNFINISHED = "…"
 """A suffix of the version of an artifact whose plan has problems, so that the next build plans it again."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
-_NO_LINKS = Extraction()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class BuildRecipe:
             )
             for index, surface in enumerate(plan.surfaces)
         ]
-        extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else _NO_LINKS
+        extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else record_links(artifact)
         record_ids = tuple([record.id for record in records])
         return Draft(
             self.stamp(artifact.id, version, record_ids), records, extraction, [*plan.problems, *extraction.problems]
@@ -361,6 +361,35 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
     if extractor is None or extractor.id != settings["extractor_id"]:
         raise ArgumentError(_describe_missing(config, "edge_extractor", settings["extractor_id"]))
     return extractor
+
+
+def keep_extractor(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:
+    """Return the recipe of a build with the link extractor of the last one, if the build names none.
+
+    Otherwise the build would remove all links of the source. If the settings cannot make the extractor, artifacts that
+    have not changed keep their links, and others cannot be indexed.
+    """
+    settings: Mapping[str, Any] = config.get("recipes", {}).get(recipe.source.name.casefold(), {})
+    if recipe.extractor is not None or not settings.get("extractor_id"):
+        return recipe
+    spec = settings.get("extractor")
+    return recipe.with_extractor(
+        _MissingExtractor(settings["extractor_id"]) if spec is None else extractor_from_spec(spec)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingExtractor:
+    """Stands for an extractor that is known by its id alone."""
+
+    id: str
+
+    def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
+        """Refuse to extract the links of an artifact."""
+        raise SourceError(
+            f"links of {artifact.id!r} need edge_extractor={self.id}, which the settings of the corpus cannot make; "
+            "pass edge_extractor=... again, or force=True to remove all links"
+        )
 
 
 def _find_recipe(source: str, config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -22,6 +22,7 @@ from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.retrieval.query import default_alpha, rank_weights
 from airw.values import SearchHit
+from airw.values.hits import get_fact, with_facts
 
 _COMPARE_HITS = {"conservative", "rel_threshold", "score_gap"}
 _OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
@@ -206,7 +207,9 @@ def _sums_ranks(plan: DiscoveryPlan, hits: Sequence[SearchHit]) -> bool:
     if plan.union_search.adds_scores and plan.search.formulate is None:
         return False
     # The hits of a single ranking keep its scores, and have no others.
-    return any("dense_score" in hit.metadata or "lexical_score" in hit.metadata for hit in hits)
+    return any(
+        get_fact(hit.metadata, f"{channel}_score") is not None for hit in hits for channel in plan.search.channels
+    )
 
 
 def _find_scales(request: SourceRequest, answers: Iterable[Answer]) -> Callable[[SearchHit], SourceScales]:
@@ -324,6 +327,6 @@ def _rank_sources_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> 
 
 def _mark_final(hits: Iterable[SearchHit], final: Iterable[bool]) -> list[SearchHit]:
     return [
-        replace(hit, metadata={**hit.metadata, "rank_final": is_final})
+        replace(hit, metadata=with_facts(hit.metadata, {"rank_final": is_final}))
         for hit, is_final in zip(hits, final, strict=False)
     ]

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from airw.discovery.selection import Selection, Strategy, select
 from airw.values import SearchHit
+from airw.values.hits import get_fact
 
 _OWN = "own"  # the channel of a hit that has only the score of its source
 
@@ -91,15 +92,15 @@ def select_by_evidence(
 
 def _scores_of(hit: SearchHit) -> dict[str, float]:
     """Return the scores of a hit by channel, or that of its source."""
-    channels = {"dense": hit.metadata.get("dense_score"), "lexical": hit.metadata.get("lexical_score")}
+    channels = {name: get_fact(hit.metadata, f"{name}_score") for name in ("dense", "lexical")}
     known = {name: float(score) for name, score in channels.items() if _is_number(score)}
-    own = hit.metadata.get("source_score", hit.score)
+    own = get_fact(hit.metadata, "source_score", hit.score)
     return known or {_OWN: float(own) if _is_number(own) else 0.0}
 
 
 def _boost_of(hit: SearchHit) -> float:
     """Return the factor by which a `boost` moved the score of a hit."""
-    earlier = hit.metadata.get("retrieval_score")
+    earlier = get_fact(hit.metadata, "retrieval_score")
     return hit.score / earlier if _is_number(earlier) and earlier > 0 else 1.0
 
 

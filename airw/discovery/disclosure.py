@@ -21,6 +21,7 @@ from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
 from airw.values import SearchHit, check_hit
+from airw.values.hits import POINTERS, with_facts
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
@@ -91,7 +92,8 @@ async def disclose(
     The levels, each with all of the previous ones:
 
     - `metadata`: the contents of the hit itself; nothing is read.
-    - `body`: the text of the file that the pointer names. The pointer is `skill_path` or `path` in the metadata.
+    - `body`: the text of the file that the pointer names. The pointer is the first of
+      `airw_path`, `skill_path` and `path` in the metadata that is a text.
     - `bundled`: the paths of the other files, if the pointer names a folder or a `SKILL.md`. They are POSIX paths
       relative to the folder, sorted, the first 1,000 without links and hidden files.
 
@@ -219,7 +221,7 @@ def _to_disclosure(
         summary=hit.text,
         body=contents.body.text,
         pointer=_pointer(hit),
-        metadata=metadata | {key: note for key, note in notes.items() if note is not None},
+        metadata=with_facts(metadata, {key: note for key, note in notes.items() if note is not None}),
         source=hit.source,
         passage=passage[0],
         truncated=contents.body.truncated,
@@ -229,7 +231,7 @@ def _to_disclosure(
 
 def _pointer(hit: SearchHit) -> str | None:
     """Return the pointer of a hit if it is a usable string."""
-    values = (hit.metadata.get(key) for key in ("skill_path", "path"))
+    values = (hit.metadata.get(key) for key in POINTERS)
     return next((value for value in values if isinstance(value, str) and value), None)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from airw._base.json import json_clean
 from airw.discovery.disclosure import Disclosure
 from airw.values import SearchHit
+from airw.values.hits import get_fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class SourceAnswered:
     @property
     def final(self) -> tuple[SearchHit, ...]:
         """Return the hits of the ranking whose places are final."""
-        return tuple(hit for hit in self.ranking if hit.metadata["rank_final"])
+        return tuple(hit for hit in self.ranking if get_fact(hit.metadata, "rank_final"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values."""

@@ -17,7 +17,8 @@ class Chunked:
     and no chunk lies inside another.
 
     The metadata of a chunk are `chunk_index`, `n_chunks`, `start` and `end`: its text is `text[start:end]` of the
-    artifact's text. The text is read as `WholeText` reads it.
+    artifact's text. A field of the artifact with one of these names stays; if it is `start` or `end`, both offsets are
+    in `span` instead. The text is read as `WholeText` reads it.
 
     Args:
         chunk_size: Maximum characters of a chunk.
@@ -65,4 +66,5 @@ class Chunked:
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one artifact."""
         text = read_with_title(artifact, self.text_key)
-        return IndexPlan(clean_fields(artifact), chunk_surfaces(artifact.id, text, self.kind, self._window))
+        fields = clean_fields(artifact)
+        return IndexPlan(fields, chunk_surfaces(artifact.id, text, self.kind, self._window, fields=fields))

@@ -23,9 +23,9 @@ class Notes:
     The description is the title, a blank line, and the `description` of the frontmatter. Without that field, the first
     paragraph of the body takes its place, without markup. The whole is cut to the length of one chunk.
 
-    The title is that of the frontmatter, otherwise the first heading, otherwise the stem of the file name. So every
-    note has one. Chunks are made as by `Chunked`; their offsets count from the start of the file, including the
-    frontmatter. Filter fields are the artifact's metadata.
+    The title is that of the frontmatter, otherwise the heading of the first level that begins the body, otherwise the
+    stem of the file name. So every note has one. Chunks are made as by `Chunked`; their offsets count from the start of
+    the file, including the frontmatter. Filter fields are the artifact's metadata.
 
     Args:
         chunk_size: Maximum characters of a chunk.
@@ -71,8 +71,9 @@ class Notes:
         front = read_frontmatter(text)
         description = self._description(artifact.id, text, front)
         first = [Surface(artifact.id, "description", description, "field")] if description else []
-        chunks = chunk_surfaces(artifact.id, text, "chunk", self._window, front.body)
-        return IndexPlan(clean_fields(artifact), [*first, *chunks])
+        fields = clean_fields(artifact)
+        chunks = chunk_surfaces(artifact.id, text, "chunk", self._window, fields=fields, begin=front.body)
+        return IndexPlan(fields, [*first, *chunks])
 
     def _description(self, artifact_id: str, text: str, front: Frontmatter) -> str:
         field = front.fields.get("description")

@@ -87,9 +87,9 @@ class Package:
         owner = json_clean(record.get("owner"))
         fields = {"name": name, "owner": owner, "has_readme": bool(readme.strip()), "deps": deps}
         description = field_surface(artifact.id, "description", (name, summary), ": ")
-        chunks = chunk_surfaces(artifact.id, readme, "readme_chunk", self._window)
-        surfaces = [*description, *chunks, *self._deps_surface(artifact.id, deps)]
-        return IndexPlan(merge_fields(artifact, fields), surfaces)
+        fields = merge_fields(artifact, fields)
+        chunks = chunk_surfaces(artifact.id, readme, "readme_chunk", self._window, fields=fields)
+        return IndexPlan(fields, [*description, *chunks, *self._deps_surface(artifact.id, deps)])
 
     def _deps_surface(self, artifact_id: str, requirements: list[str]) -> list[Surface]:
         names = dict.fromkeys(name for requirement in requirements if (name := bare_name(requirement).lower()))

@@ -215,7 +215,7 @@ class SynopsisStrategy:
             return replace(plan, problems=[*plan.problems, f"no synopsis: {message}"])
         if not synopsis:
             return plan
-        metadata = {"synthesizer_id": self.synthesizer_id}
+        metadata = {} if "synthesizer_id" in plan.filter_fields else {"synthesizer_id": self.synthesizer_id}
         surface = Surface(artifact.id, self.synopsis_kind, synopsis, "document", metadata)
         return replace(plan, surfaces=[surface, *plan.surfaces])
 

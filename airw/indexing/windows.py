@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import index
@@ -218,19 +218,23 @@ class _Tokens:
         return max(0, len(self._tokenizer(self._text[start:end])) - self.size)
 
 
-def chunk_surfaces(artifact_id: str, text: str, kind: str, window: Window, begin: int = 0) -> list[Surface]:
-    """Return the chunk surfaces of `text[begin:]`; their offsets count in the whole `text`."""
+def chunk_surfaces(
+    artifact_id: str, text: str, kind: str, window: Window, *, fields: Mapping[str, Any], begin: int = 0
+) -> list[Surface]:
+    """Return the chunk surfaces of `text[begin:]`; their offsets count in the whole `text`.
+
+    No metadata of a chunk replaces one of the `fields` of the artifact. If `start` or `end` is one of them, the
+    offsets are in `span`.
+    """
     cuts = list(spans(text, window.ruler(text, begin), begin))
-    return [
-        Surface(
-            artifact_id,
-            kind,
-            text[start:end],
-            "chunk",
-            {"chunk_index": number, "n_chunks": len(cuts), "start": start, "end": end},
-        )
-        for number, (start, end) in enumerate(cuts)
-    ]
+    has_dates = "start" in fields or "end" in fields
+    surfaces = []
+    for number, (start, end) in enumerate(cuts):
+        offsets = {"span": [start, end]} if has_dates else {"start": start, "end": end}
+        chunk = {"chunk_index": number, "n_chunks": len(cuts), **offsets}
+        metadata = {name: value for name, value in chunk.items() if name not in fields}
+        surfaces.append(Surface(artifact_id, kind, text[start:end], "chunk", metadata))
+    return surfaces
 
 
 def spans(text: str, ruler: Ruler, begin: int = 0) -> Iterator[tuple[int, int]]:

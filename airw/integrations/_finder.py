@@ -19,6 +19,7 @@ from airw.retrieval import check_corpus
 from airw.stores import hide_password
 from airw.sync import SyncCorpus
 from airw.values import SearchHit
+from airw.values.hits import FACTS as TAKEN, get_fact
 from airw.walking import Walk, top_k
 
 FACTS = "airw"
@@ -214,8 +215,10 @@ def describe_hit(hit: SearchHit, rank: int, **facts: Any) -> FoundDocument:
     Its metadata separate the facts of airw from the fields that the document has itself.
     """
     names = (*_SEARCH_FACTS, *_WALK_FACTS) if "walk_path" in facts else _SEARCH_FACTS
-    noted = {name: hit.metadata[name] for name in names if name in hit.metadata}
-    fields = {name: value for name, value in hit.metadata.items() if name not in noted}
+    fields = dict(hit.metadata)
+    taken = fields.pop(TAKEN, {})
+    noted = {name: get_fact(hit.metadata, name) for name in names if name in fields}
+    fields = {name: value for name, value in fields.items() if name in taken or name not in noted}
     own = {"id": hit.artifact_id, "source": hit.source, "score": hit.score, "rank": rank, **noted, **facts}
     # A field of the author's that has this name stays.
     metadata = {FACTS: Facts(json_clean(own)), **json_clean(fields)}

@@ -105,6 +105,49 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
     return CallableLinks(function, id)
 
 
+def record_links(artifact: Artifact) -> Extraction:
+    """Return the links that a record has in its field `links`, for sources without an edge extractor.
+
+    The field is a list of ids, or a mapping of edge types to ids. An entry may also be `{"id": …, "type": …}`, or
+    `[source, id]` for an artifact of another corpus. Links of a list have the type `"related"`. URLs, links of an
+    artifact to itself and values of other kinds are no links.
+
+    Example:
+        >>> for link in record_links(Artifact("a", {"links": {"cites": ["b", 7]}})).links:
+        ...     print(link.type, link.target_ref)
+        cites b
+        cites 7
+    """
+    value = artifact.raw.get("links") if isinstance(artifact.raw, Mapping) else None
+    is_entry = isinstance(value, Mapping) and "id" in value and value.keys() <= {"id", "type"}
+    if is_entry or isinstance(value, list | tuple):
+        value = {"related": [value] if is_entry else value}
+    if not isinstance(value, Mapping):
+        return Extraction()
+    links: dict[Link, None] = {}
+    wrong: list[Any] = []
+    for type_, targets in value.items():
+        for entry in targets if isinstance(targets, list | tuple) else [targets]:
+            link = _read_entry(entry, type_)
+            if link is None:
+                wrong.append(entry)
+            elif "://" not in link.target_ref and (link.target_source, link.target_ref) != (None, artifact.id):
+                links[link] = None
+    reason = "links: an entry must be an id, or a mapping with id and type, not {}"
+    return Extraction(list(links), problems=[reason.format(short_repr(wrong[0]))] if wrong else [])
+
+
+def _read_entry(entry: Any, type_: Any) -> Link | None:
+    match entry:
+        case {"id": target, **rest} if rest.keys() <= {"type"}:
+            return _read_entry(target, rest.get("type", type_)) if not isinstance(target, Mapping) else None
+        case [str() as source, str() as target] if source and target and isinstance(type_, str) and type_:
+            return Link(target, type_, "typed", target_source=source)
+        case str() | int() | float() if not isinstance(entry, bool) and str(entry) and isinstance(type_, str) and type_:
+            return Link(str(entry), type_, "typed")
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class DependencyLinks:
     """An edge extractor for packages and skills: it reads the fields `deps` and `parent`.

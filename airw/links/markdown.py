@@ -21,7 +21,7 @@ from airw.links._note_names import (
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
-_RULES_VERSION = 3  # to increase if the rules change: the same text with the same settings then has other links
+_RULES_VERSION = 4  # to increase if the rules change: the same text with the same settings then has other links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

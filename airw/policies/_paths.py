@@ -16,6 +16,7 @@ from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode
 from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import Edge, SearchHit
+from airw.values.hits import with_facts
 from airw.walking import LazyNeighbors
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
@@ -201,10 +202,9 @@ class PathMemory(ArtifactMemory):
     def move(self, hit: SearchHit, path: Path) -> SearchHit:
         """Return a hit with another path to it."""
         steps = {"walk_depth": len(path.ids) - 1, "walk_parent": path.ids[-2], "walk_path": [*path.ids]}
-        metadata = {**hit.metadata, **steps, "seed": path.ids[0], **self.explain(path)}
-        if path.edge is not None:
-            metadata["walk_edge"] = path.edge.type
-        return replace(hit, score=path.score, metadata=metadata)
+        edge = {} if path.edge is None else {"walk_edge": path.edge.type}
+        facts = {**steps, "seed": path.ids[0], **self.explain(path), **edge}
+        return replace(hit, score=path.score, metadata=with_facts(hit.metadata, facts))
 
 
 def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Hop]:

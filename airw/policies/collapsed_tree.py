@@ -14,6 +14,7 @@ from airw.policies._roots import require_query
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, matches
+from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Policy, WalkState
 
 SUMMARY_KINDS = ("description", "synopsis", "capability", "document")
@@ -142,5 +143,5 @@ class CollapsedTree(Policy[TreeMemory]):
         hits = [None if entry.id in routers else entry.node.as_hit(entry.score, store.name) for entry in committed]
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None and entry.depth:
-                hit.metadata["seed"] = hit.artifact_id
+                add_facts(hit.metadata, {"seed": hit.artifact_id})
         return hits

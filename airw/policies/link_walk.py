@@ -30,6 +30,7 @@ from airw.protocols import FirstSurfaceReader, FirstSurfaces, GraphStore, OpenCo
 from airw.retrieval import check_corpus
 from airw.stores.steps import reads_steps
 from airw.values import DIRECTIONS, Direction, Edge, HitBatch, LinkFilter, NodeId, NodeIdLike, SearchHit
+from airw.values.hits import keep_fields
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, LazyNeighbors, Policy, WalkState
 
 _START_K = 4
@@ -400,7 +401,13 @@ async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corp
     kinds = [kind or "" for kind in found.kinds]
     # What a store returns is the caller's own, so values need no copy.
     return HitBatch(
-        artifact_ids, kinds, scores, found.texts, lambda row: {**found.metadata[row]}, corpus.name, found.indexes
+        artifact_ids,
+        kinds,
+        scores,
+        found.texts,
+        lambda row: keep_fields({**found.metadata[row]}),
+        corpus.name,
+        found.indexes,
     )
 
 

@@ -18,6 +18,7 @@ from airw.policies._several_corpora import Id
 from airw.policies.admitting_policy import AdmittingMemory, AdmittingPolicy
 from airw.policies.artifact_policy import ArtifactNode
 from airw.values import SearchHit
+from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, WalkState
 
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
@@ -237,7 +238,8 @@ class Mmr(AdmittingPolicy[MmrMemory]):
         hits = await super().to_hits(state, committed, store)
         for entry, hit in zip(committed, hits, strict=True):
             if hit is not None:
-                _, hit.metadata["mmr_score"], hit.metadata["redundancy"] = state.memory.picks[entry.id]
+                _, score, redundancy = state.memory.picks[entry.id]
+                add_facts(hit.metadata, {"mmr_score": score, "redundancy": redundancy})
         return hits
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> Sequence[SearchHit]:

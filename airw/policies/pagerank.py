@@ -29,6 +29,7 @@ from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL
 from airw.protocols import OpenCorpus
 from airw.values import Direction, SearchHit
+from airw.values.hits import with_facts
 from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, WalkState
 
 Weighting: TypeAlias = Literal["uniform", "score"]
@@ -303,7 +304,9 @@ class PersonalizedPageRank(ArtifactPolicy[PushMemory]):
         columns = [column[ranked].tolist() for column in (scores, bounds.lower, bounds.upper)]
         rows = zip([hits[index] for index in order.tolist()], *columns, is_final.tolist(), strict=True)
         return [
-            replace(hit, score=score, metadata=hit.metadata | dict(zip(_METADATA_FIELDS, values, strict=True)))
+            replace(
+                hit, score=score, metadata=with_facts(hit.metadata, dict(zip(_METADATA_FIELDS, values, strict=True)))
+            )
             for hit, score, *values in rows
         ]
 

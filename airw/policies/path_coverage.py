@@ -22,6 +22,7 @@ from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactPolicy
 from airw.stores.steps import reads_steps
 from airw.values import SearchHit
+from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, WalkState
 
 _SEARCH_K = 50  # hits of the search, of which the first compete: a search for more fuses deeper rankings
@@ -261,7 +262,7 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         for entry, hit in zip(committed, hits, strict=True):
             memory.committed[entry.id] = entry.node
             if hit is not None:
-                hit.metadata.update(memory.explain(entry.node))
+                add_facts(hit.metadata, memory.explain(entry.node))
         return hits
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:

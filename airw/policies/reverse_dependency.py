@@ -25,6 +25,7 @@ from airw.protocols import AdjacencyReader, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.stores.steps import reads_steps
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
+from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, Policy, WalkState
 
 REF = "REF"
@@ -307,9 +308,8 @@ class ReverseDependency(Policy[DependencyMemory]):
         hits = await state.memory.make_hits(committed, [entry.score for entry in committed], store)
         for hit, entry in zip(hits, committed, strict=True):
             if hit is not None:
-                hit.metadata["fan_in"] = len(state.memory.referrers[entry.id])
-                if entry.depth:
-                    hit.metadata["seed"] = entry.node.seed
+                seed = {"seed": entry.node.seed} if entry.depth else {}
+                add_facts(hit.metadata, {"fan_in": len(state.memory.referrers[entry.id]), **seed})
         return hits
 
 

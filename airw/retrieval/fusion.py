@@ -15,6 +15,7 @@ from airw._base.messages import short_repr
 from airw._base.slices import sort_in_slices
 from airw.errors import ArgumentError
 from airw.values import SearchHit
+from airw.values.hits import with_facts
 
 _IDENTITY = object()
 
@@ -157,7 +158,8 @@ def merge_copies(hits: Iterable[SearchHit], identity: Identity) -> list[SearchHi
     merged = []
     for first, *others in copies.values():
         sources = list(dict.fromkeys([first.source, *(hit.source for hit in others)]))
-        merged.append(replace(first, metadata={**first.metadata, "fused_sources": sources}) if others else first)
+        metadata = with_facts(first.metadata, {"fused_sources": sources})
+        merged.append(replace(first, metadata=metadata) if others else first)
     return merged
 
 
@@ -194,10 +196,9 @@ def fuse_entries(
 
 
 def _to_hit(entry: FusedEntry) -> SearchHit:
-    metadata = {**entry.hit.metadata, "source_score": entry.hit.score, "source_rank": entry.rank}
-    if len(entry.sources) > 1:
-        metadata["fused_sources"] = entry.sources
-    return replace(entry.hit, score=entry.rrf_score, metadata=metadata)
+    facts = {"source_score": entry.hit.score, "source_rank": entry.rank}
+    copies = {"fused_sources": entry.sources} if len(entry.sources) > 1 else {}
+    return replace(entry.hit, score=entry.rrf_score, metadata=with_facts(entry.hit.metadata, {**facts, **copies}))
 
 
 def _collapse(hits: list[SearchHit], identify: Callable[[SearchHit], Any]) -> list[SearchHit]:

@@ -28,6 +28,7 @@ from airw.protocols import Formulator, OpenCorpus, Reranker
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, parse_filter
+from airw.values.hits import get_fact
 
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 Fusion: TypeAlias = Literal["scores", "ranks", "blend", "rrf"]
@@ -276,10 +277,11 @@ class SearchQuery:
 
         A hit without evidence is no answer, whatever its score is.
         """
-        if self.mode == "lexical" or "lexical_score" in hit.metadata:
+        if self.mode == "lexical" or get_fact(hit.metadata, "lexical_score") is not None:
             return True
         # A store with one channel has ranked alone, and the score is all that there is.
-        return bool(hit.metadata.get("dense_score", hit.metadata.get("retrieval_score", hit.score)))
+        score = get_fact(hit.metadata, "retrieval_score", hit.score)
+        return bool(get_fact(hit.metadata, "dense_score", score))
 
 
 def with_fusion(options: Mapping[str, Any], default: Fusion) -> Any:

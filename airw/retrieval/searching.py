@@ -45,6 +45,7 @@ from airw.retrieval.query import (
 from airw.retrieval.stitching import stitch
 from airw.stores import hide_password
 from airw.values import Ranking, Record, SearchHit
+from airw.values.hits import add_facts
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
 """Returns the vectors of the queries, one row each; for one query also a flat vector.
@@ -206,7 +207,7 @@ def _to_hits(corpus: str, candidates: list[RankedRecord]) -> list[SearchHit]:
     hits = []
     for record, candidate in consume_in_slices(candidates):
         hit = record.as_hit(candidate.score, corpus)
-        hit.metadata.update(candidate.earlier_scores)
+        add_facts(hit.metadata, candidate.earlier_scores)
         hits.append(hit)
     return hits
 

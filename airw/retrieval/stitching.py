@@ -9,8 +9,8 @@ from airw.values import Record
 def stitch(records: Sequence[Record]) -> str:
     """Join the texts of records, which must be in plan order.
 
-    Two neighbouring chunks are joined by their stored offsets, `start` and `end`. If a chunk begins inside its
-    predecessor, their overlap appears once; if it begins exactly at its end, nothing is inserted. A blank line
+    Two neighbouring chunks are joined by their stored offsets, `start` and `end`, or `span`. If a chunk begins inside
+    its predecessor, their overlap appears once; if it begins exactly at its end, nothing is inserted. A blank line
     separates all other records: those of another kind, those after a gap, and those whose offsets are missing or do not
     fit their text. The overlap is compared character by character before it is dropped, so no text is lost.
 
@@ -45,9 +45,11 @@ def _count_overlap(previous: Record, record: Record) -> int | None:
 def _span(record: Record) -> tuple[int, int] | None:
     """Return the offsets of a record if they fit its text.
 
-    Metadata may use `start` and `end` for other things, such as the dates of an event.
+    `start` and `end` may be fields of the artifact, such as the dates of an event; the offsets are then in `span`.
     """
-    start, end = record.metadata.get("start"), record.metadata.get("end")
-    if type(start) is not int or type(end) is not int or end - start != len(record.text):
-        return None
-    return start, end
+    get = record.metadata.get
+    for span in (get("span"), [get("start"), get("end")]):
+        match span:
+            case [int(start), int(end)] if end - start == len(record.text):
+                return start, end
+    return None

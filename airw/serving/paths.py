@@ -8,6 +8,7 @@ from typing import Any
 
 PATH_KEYS = frozenset(
     {
+        "airw_path",
         "base_path",
         "cwd",
         "directory",

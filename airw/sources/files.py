@@ -3,9 +3,10 @@
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
@@ -55,11 +56,14 @@ class Folder:
         Raises:
             SourceError: If the root is missing or not a folder, or no file matches.
         """
-        files, problems, folder_links = self._walk()
+        files, problems, folder_links = self._walk(self._enters)
         names = [name for name in files if self._exclusion_reason(name) is None]
         if not names and not problems:
             conditions = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
-            raise SourceError(f"no file below {str(self.root)!r} matches {conditions}; {len(files)} other files there")
+            raise SourceError(
+                f"no file below {str(self.root)!r} matches {conditions}; {len(files)} other files there, "
+                "outside of hidden folders and node_modules"
+            )
         if problems or folder_links:
             yield [*problems, *folder_links]
         for start in range(0, len(names), PAGE):
@@ -76,7 +80,7 @@ class Folder:
         Raises:
             SourceError: If the root is missing or not a folder.
         """
-        return sum(self._exclusion_reason(name) is None for name in self.list_files()[0])
+        return sum(self._exclusion_reason(name) is None for name in self.list_files(self._enters)[0])
 
     def find_excluded(self) -> dict[str, list[str]]:
         """Return the files that are left out on purpose, by reason, in order of path.
@@ -130,7 +134,18 @@ class Folder:
         """Return the reason for which a file is left out; `None` if it is read."""
         if re.search(self.pattern, name) is None:
             return "does not match the pattern"
+        if not all(map(self._enters, name.split("/")[:-1])):
+            return "in a hidden folder or node_modules"
         return "excluded" if self.exclude and self.exclude(name) else None
+
+    def _enters(self, path: str) -> bool:
+        """Return whether the files of a folder are read, as far as its name tells.
+
+        Hidden folders contain what programs keep: deleted notes, settings, the history of git.
+        """
+        name = path.rpartition("/")[2]
+        is_hidden = name.startswith(".") or name == "node_modules"
+        return not is_hidden or f"{name}/" in self.pattern.replace("\\", "")
 
     def read(self, name: str) -> Item:
         """Return a file by its relative path, or a problem if it cannot be read."""
@@ -163,6 +178,24 @@ class Folder:
         if size > self.max_bytes:
             raise OSError(f"has {size} bytes, more than max_bytes={self.max_bytes}")
         return data
+
+
+def add_location(fields: Mapping[str, Any], location: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a document and those that say where it is; the document's own stay.
+
+    If the document has a field with the name of its pointer, the pointer is in `airw_path`.
+
+    Args:
+        fields: The fields of the document.
+        location: The fields that say where it is, the pointer first.
+
+    Example:
+        >>> add_location({"path": "hall 3"}, {"path": "/notes/fair.md", "filename": "fair.md"})
+        {'path': 'hall 3', 'filename': 'fair.md', 'airw_path': '/notes/fair.md'}
+    """
+    pointer = next(iter(location))
+    more = {name: value for name, value in location.items() if name not in fields}
+    return {**fields, **more, **({} if pointer in more else {"airw_path": location[pointer]})}
 
 
 def group_by_reason(reasons: Iterable[tuple[str | None, str]]) -> dict[str, list[str]]:
@@ -207,7 +240,8 @@ def from_files(
     Args:
         root: The folder.
         name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
-        pattern: A regular expression that the relative path must contain.
+        pattern: A regular expression that the relative path must contain. Folders that are hidden or named
+            `node_modules` are left out, unless it names them, as in `r"\.github/.*\.md$"`.
         exclude: A function of the relative path that returns True to leave the file out.
         strategy: The strategy that splits the files into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.

@@ -166,7 +166,8 @@ def from_jsonl(
         metadata_keys: The fields that become metadata; by default all except id and text, see `to_metadata`.
         strategy: The strategy that splits the objects into surfaces; `WholeText(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: The extractor of the objects' links; `None` for no links.
+        edge_extractor: The extractor of the objects' links. By default, they are the ids in the field `links`: a list,
+            or a mapping of edge types to lists.
         max_bytes: The longest line to read, its end included.
 
     Raises:

@@ -9,7 +9,7 @@ from airw._base.frontmatter import note_title, read_frontmatter_with_lines
 from airw.indexing import Notes
 from airw.links import MarkdownLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import MARKDOWN, MAX_BYTES, Folder, folder_name
+from airw.sources.files import MARKDOWN, MAX_BYTES, Folder, add_location, folder_name
 from airw.sources.source import CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
@@ -64,11 +64,12 @@ def from_notes(
     edge_extractor: EdgeExtractor | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> CorpusSource:
-    """Return a source of the markdown notes below a folder.
+    r"""Return a source of the markdown notes below a folder.
 
-    It is `from_files` with frontmatter, descriptions and links. Metadata are the fields of the frontmatter, JSON-clean.
-    They are overridden by `title`, `path` and `filename`. The title is that of the frontmatter, else the first heading,
-    else the stem of the file.
+    It is `from_files` with frontmatter, descriptions and links. Metadata are the fields of the frontmatter, JSON-clean,
+    and `title`, `path` and `filename`. The title is that of the frontmatter, else the heading of the first level that
+    begins the body, else the stem of the file. A `path` or `filename` in the frontmatter stays; the path of the file is
+    then in `airw_path`.
 
     These are problems with `lost=False`:
 
@@ -79,7 +80,8 @@ def from_notes(
     Args:
         root: The folder.
         name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
-        pattern: A regular expression that the relative path must contain.
+        pattern: A regular expression that the relative path must contain. Folders that are hidden or named
+            `node_modules` are left out, unless it names them, as in `r"\.github/.*\.md$"`.
         exclude: A function of the relative path that returns True to leave the file out.
         strategy: The strategy that splits the notes into surfaces; `Notes()` by default.
         embedder: An embedder, or the specification of one.
@@ -123,4 +125,4 @@ def _add_fields(item: Item, registry: _NameRegistry) -> Iterator[Item]:
     problems = [front.problem] if front.problem else registry.add(item.id, title, front.fields, lines)
     for problem in problems:
         yield ItemProblem(item.id, problem, lost=False)
-    yield Artifact(item.id, item.raw, {**front.fields, "title": title, **item.metadata})
+    yield Artifact(item.id, item.raw, add_location({**front.fields, "title": title}, item.metadata))

@@ -264,7 +264,8 @@ def from_records(
             `to_metadata`.
         strategy: The strategy that splits the records into surfaces; `Chunked(text_key=text_key)` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: The extractor of the records' links; `None` for no links.
+        edge_extractor: The extractor of the records' links. By default, they are the ids in the field `links`: a list,
+            or a mapping of edge types to lists.
 
     Raises:
         ArgumentError: If `name`, a key or `fetcher` is not valid. It is an `ArgumentKindError` if `fetcher` has another

@@ -11,7 +11,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import MAX_BYTES, Folder, group_by_reason
+from airw.sources.files import MAX_BYTES, Folder, add_location, group_by_reason
 from airw.sources.source import PAGE, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
@@ -109,7 +109,8 @@ class _Reports:
             location = self._locate(item.id.split("/"))
             project = location[0] if location else ""
             title = note_title(item.id, fields, item.raw, body)
-            yield Artifact(item.id, item.raw, {**fields, "project": project, "title": title, **item.metadata})
+            fields = {**fields, "project": project, "title": title}
+            yield Artifact(item.id, item.raw, add_location(fields, item.metadata))
 
 
 def _is_hidden(folder: str) -> bool:
@@ -136,10 +137,11 @@ def from_md_reports(
     - blank files;
     - files in hidden folders, or in vendored ones within the docs (`node_modules`, `build`, …).
 
-    The ids are POSIX paths relative to the root, sorted. Metadata are the fields of the frontmatter, JSON-clean. They
-    are overridden by `project` (the name of its folder), `title`, `path` and `filename`. The title is that of the
-    frontmatter, else the first heading, else the stem of the file. Files are read as in `from_files`, with the same
-    problems.
+    The ids are POSIX paths relative to the root, sorted. Metadata are the fields of the frontmatter, JSON-clean, and
+    `project`, `title`, `path` and `filename`. The project is always the name of its folder. The title is that of the
+    frontmatter, else the heading of the first level that begins the body, else the stem of the file. A `path` or
+    `filename` in the frontmatter stays; the path of the file is then in `airw_path`. Files are read as in `from_files`,
+    with the same problems.
 
     Args:
         name: The name of the source, and the default name of the corpus.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
-from airw._base.frontmatter import note_title, read_frontmatter, split_frontmatter
+from airw._base.frontmatter import first_heading, read_frontmatter, split_frontmatter
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
@@ -14,7 +14,7 @@ from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import Folder, to_printable
+from airw.sources.files import Folder, add_location, to_printable
 from airw.sources.records import Fetcher, RecordFetcher, check_fetcher
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
@@ -146,7 +146,8 @@ class _SkillFolders:
             reason = "; ".join([*file.warnings, "there is no text to index; add a description"])
             return _SkillCandidate(ids, ItemProblem("", f"{name}: {reason}"))
         raw = {**identity, "description": file.description, **({"body": file.body} if self.keep_bodies else {})}
-        metadata = {**file.fields, **identity, "skill_path": str(path), "base_path": str(path.parent)}
+        location = {"skill_path": str(path), "base_path": str(path.parent)}
+        metadata = add_location({"parent": identity["parent"], **file.fields, "name": identity["name"]}, location)
         warnings = tuple(f"{name}: {warning}" for warning in file.warnings)
         return _SkillCandidate(ids, Artifact("", raw, metadata), warnings)
 
@@ -185,7 +186,7 @@ def _parse_skill(text: str) -> _SkillFile:
     name = " ".join(_read_text(fields, "name", warnings).split())
     description = _read_text(fields, "description", warnings)
     if not description:
-        paragraph = first_paragraph(body[:_MAX_PARAGRAPH_SEARCH]) or note_title("", {}, body)
+        paragraph = first_paragraph(body[:_MAX_PARAGRAPH_SEARCH]) or first_heading(body)
         description = paragraph[:_MAX_DESCRIPTION].rstrip()
         if not problem:
             warnings.append("has no description in its frontmatter; its first paragraph or heading is used instead")
@@ -296,10 +297,11 @@ def from_skills(
     - `name@`, followed by its folder relative to the root;
     - `name@`, followed by its file relative to the root. If that is not free either, a number follows: `#2`.
 
-    Metadata are the fields of the frontmatter, JSON-clean and without the description. They are overridden by `name`,
-    `parent`, `skill_path` (the file) and `base_path` (its folder). Raw values are mappings of `name`, `description` and
-    `parent`. They contain `body`, too, if another strategy than `Skill()`, or another extractor than
-    `DependencyLinks()`, may read it. Otherwise a change of the body alone indexes nothing again.
+    Metadata are the fields of the frontmatter, JSON-clean and without the description, and `name`, `parent`,
+    `skill_path` (the file) and `base_path` (its folder). A `parent` or a path in the frontmatter stays; instead of
+    `skill_path`, the file is then in `airw_path`. Raw values are mappings of `name`, `description` and `parent`. They
+    contain `body`, too, if another strategy than `Skill()`, or another extractor than `DependencyLinks()`, may read it.
+    Otherwise a change of the body alone indexes nothing again.
 
     If the frontmatter is missing or broken, or has no description, the first paragraph is used instead, else the first
     heading, and there is a problem with `lost=False`. A file that has no text or cannot be read is a problem with the

@@ -352,7 +352,8 @@ def from_mapping(
         name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
         strategy: The strategy that splits the artifacts into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: The extractor of the artifacts' links; `None` for no links.
+        edge_extractor: The extractor of the artifacts' links. By default, they are the ids in the field `links` of a
+            raw mapping: a list, or a mapping of edge types to lists.
         metadata_of: A function of id and raw value. The fields it returns override the metadata.
 
     Raises:

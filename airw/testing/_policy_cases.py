@@ -31,6 +31,7 @@ from airw.testing._policy_tools import (
 )
 from airw.testing.exam import case, expect, expect_equal
 from airw.values import Edge, Limits, SearchHit
+from airw.values.hits import get_fact
 from airw.walking import Walk, WalkPolicy, WalkSummary
 
 CASES: list[PolicyCase] = []
@@ -176,7 +177,7 @@ async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(fixture: Polic
             continue
         edge = edges[id(hit)]
         edge_type = None if edge is None else edge.type
-        stated = hit.metadata.get("walk_edge")
+        stated = get_fact(hit.metadata, "walk_edge")
         expect(stated == edge_type, f"expected walk_edge {edge_type!r} in hit {hit.artifact_id!r}, got {stated!r}")
 
 
@@ -387,15 +388,15 @@ async def _a_hit_says_truly_how_it_was_reached(fixture: PolicyFixture) -> None:
     is_in_columns = any(isinstance(call.items, np.ndarray) for call in first)  # the names of seeds are not called for
     seeds = [] if is_in_columns else [fixture.policy.node_id(node) for call in first for node in call.items]
     for hit in walked.hits:
-        depth, path = hit.metadata.get("walk_depth"), walked.walk.path(hit)
+        depth, path = get_fact(hit.metadata, "walk_depth"), walked.walk.path(hit)
         name = f"hit {hit.artifact_id!r}"
         expect(depth == len(path) - 1, f"expected the walk_depth of {name} to be {len(path) - 1}, got {depth!r}")
         is_seed = is_in_columns or path[0] in seeds
         expect(is_seed, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
         parent = path[-2] if depth else None
-        stated = hit.metadata.get("walk_parent")
+        stated = get_fact(hit.metadata, "walk_parent")
         expect(stated == parent, f"expected the walk_parent of {name} to be {parent!r}, got {stated!r}")
-        stated = hit.metadata.get("walk_path") if len(path) <= _PATH_DEPTH else path
+        stated = get_fact(hit.metadata, "walk_path") if len(path) <= _PATH_DEPTH else path
         expect(stated == path, f"expected the walk_path of {name} to be {short_repr(path)}, got {short_repr(stated)}")
 
 

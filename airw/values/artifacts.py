@@ -11,7 +11,7 @@ from airw._base.arrays import Floats
 from airw._base.json import deep_copy
 from airw._base.messages import short_repr
 from airw.errors import ArgumentKindError
-from airw.values.hits import SearchHit
+from airw.values.hits import SearchHit, keep_fields
 from airw.values.links import Extraction
 
 
@@ -142,7 +142,7 @@ class Record:
             surface_kind=self.surface_kind,
             score=score,
             text=self.text,
-            metadata={key: deep_copy(value) for key, value in self.metadata.items()},
+            metadata=keep_fields({key: deep_copy(value) for key, value in self.metadata.items()}),
             source=source,
             surface_index=self.surface_index,
         )

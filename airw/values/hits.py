@@ -76,7 +76,9 @@ class SearchHit(_ReadLater):
         surface_kind: The kind of the surface that matched.
         score: The score. Its scale depends on the search mode, the fusion or the walk policy that computed it.
         text: The text that matched.
-        metadata: Filter fields and provenance. The receiver of the hit owns this dict and may change it.
+        metadata: Filter fields and facts, such as scores and provenance. A fact never replaces a field of the author:
+            if the names are equal, it is in the dict `airw_facts`. The receiver of the hit owns this dict and may
+            change it.
         source: The corpus that the hit came from, or `None` if that is not known.
         surface_index: The position of the surface in its artifact.
 
@@ -126,13 +128,77 @@ class SearchHit(_ReadLater):
     def pointer(self) -> str | None:
         """The location of the artifact's file, or `None`.
 
-        It is `skill_path` from the metadata, or `path` if `skill_path` is missing or empty.
+        It is the first of `airw_path`, `skill_path` and `path` in the metadata that is not empty.
         """
-        return self.metadata.get("skill_path") or self.metadata.get("path") or None
+        return next((value for name in POINTERS if (value := self.metadata.get(name))), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the seven fields as JSON-clean values; a score that is not finite becomes `None`."""
         return {item.name: json_clean(getattr(self, item.name)) for item in fields(self)}
+
+
+POINTERS = ("airw_path", "skill_path", "path")
+"""The fields of metadata that may contain the location of a file, in the order in which they count."""
+
+FACTS = "airw_facts"
+"""The field of metadata with the facts whose names are those of fields of the author."""
+
+FACT_NAMES = frozenset(
+    {
+        *("dense_score", "lexical_score", "lexical_share", "dense_weight", "lexical_weight", "retrieval_score"),
+        *("source_score", "source_rank", "fused_sources", "rank_final", "disclosure", "expansion"),
+        *("walk_depth", "walk_parent", "walk_path", "walk_edge", "seed", "fan_in", "mmr_score", "redundancy"),
+        *("path_added", "path_coverage", "path_cosine", "path_loss", "path_value", "ppr_lower", "ppr_upper", FACTS),
+    }
+)
+"""The names of the facts that searches, walks and discovery write into the metadata of hits."""
+
+
+def keep_fields(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of a new hit, in which no fact will replace a field of the author.
+
+    Facts whose names are taken go into a dict of their own, the field `airw_facts`.
+
+    Example:
+        >>> metadata = keep_fields({"seed": "wheat"})
+        >>> add_facts(metadata, {"seed": "loaf.md", "walk_depth": 1})
+        >>> metadata
+        {'seed': 'wheat', 'airw_facts': {'seed': 'loaf.md'}, 'walk_depth': 1}
+    """
+    if not FACT_NAMES.isdisjoint(metadata):
+        taken = [name for name in metadata if name in FACT_NAMES]
+        metadata[FACTS] = dict.fromkeys(name for name in taken if name != FACTS)
+    return metadata
+
+
+def add_facts(metadata: dict[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write facts into the metadata of a hit; fields of the author stay."""
+    taken = metadata.get(FACTS)
+    if not isinstance(taken, dict):
+        metadata.update(facts)
+        return
+    metadata.update({name: value for name, value in facts.items() if name not in taken})
+    # A new dict: a copy of the hit may share the old one.
+    metadata[FACTS] = {name: facts.get(name, value) for name, value in taken.items()}
+
+
+def with_facts(metadata: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of the metadata of a hit with more facts."""
+    copy = dict(metadata)
+    add_facts(copy, facts)
+    return copy
+
+
+def get_fact(metadata: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """Return a fact from the metadata of a hit, and never a field of the author.
+
+    Example:
+        >>> get_fact({"seed": "wheat", "airw_facts": {"seed": None}}, "seed", "no seed")
+        'no seed'
+    """
+    taken = metadata.get(FACTS)
+    value = taken[name] if isinstance(taken, Mapping) and name in taken else metadata.get(name)
+    return default if value is None else value
 
 
 def check_hit(hit: SearchHit) -> SearchHit:

@@ -54,7 +54,7 @@ def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:
     tags = get("tags")
     tags = tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list | tuple) else ()
     texts = [text for value in tags if (text := _text(value))]
-    return NodeView(id, _text(get("title")), _text(get("type")), tuple(texts), _text(get("path")))
+    return NodeView(id, _text(get("title")), _text(get("type")), tuple(texts), _text(get("airw_path") or get("path")))
 
 
 def _text(value: object) -> str | None:

@@ -10,6 +10,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
 from airw.values import DIRECTIONS, Direction, Edge, NodeId
+from airw.values.hits import get_fact
 from airw.views.model import NodeView, TreeLink, WalkTree, node_view
 from airw.walking import EdgeFound, NodeCommitted, StepDone, Walk, WalkEnded, WalkEvent, WalkSummary
 
@@ -122,7 +123,7 @@ class Outline:
             return edges[0]
         # Several edges may connect the two. The hit knows the type of the one that was followed; a router has no hit,
         # and then the first edge represents all of them.
-        type_ = None if event.hit is None else event.hit.metadata.get("walk_edge")
+        type_ = None if event.hit is None else get_fact(event.hit.metadata, "walk_edge")
         return next((edge for edge in edges if edge.edge.type == type_), edges[0])
 
     def _add_edge(self, event: EdgeFound) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from airw._base.messages import short_repr
 from airw.errors import PolicyError
 from airw.values import HitBatch, SearchHit
+from airw.values.hits import FACTS, add_facts, get_fact
 from airw.walking.committed import CommittedNodes
 from airw.walking.found_again import BetterPath
 from airw.walking.policy import Policy, WalkPolicy
@@ -64,7 +65,7 @@ class Provenance:
         for row, fields in zip(rows, metadata, strict=True) if asks_edge else ():
             edge = find_edge(self._policy, nodes[row])
             if edge is not None:
-                fields["walk_edge"] = edge.type
+                add_facts(fields, {"walk_edge": edge.type})
 
     def annotate_batch(
         self, committed: CommittedNodes, hits: HitBatch, edge_types: Sequence[str | None] | None
@@ -81,9 +82,9 @@ class Provenance:
         id, parent_id = record.ids_at(np.array([position, better.parent]))
         depth_above, old_depth = record.depths_at(np.array([better.parent, position])).tolist()
         # A seed that the policy wrote stays.
-        if old_depth and fields.get("seed") == self.name_of_seed(self.path_to(position, id, old_depth)[0]):
-            del fields["seed"]
-        fields.pop("walk_edge", None)
+        if old_depth and get_fact(fields, "seed") == self.name_of_seed(self.path_to(position, id, old_depth)[0]):
+            _forget(fields, "seed")
+        _forget(fields, "walk_edge")
         self.write([(id, depth_above + 1, better.parent, parent_id, better.edge_type)], [fields])
         return replace(hit, score=better.score, metadata=fields)
 
@@ -112,14 +113,14 @@ class Provenance:
         path_to, name_of_seed = self.path_to, self.name_of_seed
         for (id, depth, parent, parent_id, edge_type), fields in zip(origins, metadata, strict=True):
             path_above = path_to(parent, parent_id, depth - 1) if depth else ()
-            fields["walk_depth"] = depth
-            fields["walk_parent"] = parent_id
+            facts: dict[str, Any] = {"walk_depth": depth, "walk_parent": parent_id}
             if depth <= _PATH_DEPTH:
-                fields["walk_path"] = [*path_above, id]
-            if depth and "seed" not in fields:  # a policy may have written a seed of its own
-                fields["seed"] = name_of_seed(path_above[0])
+                facts["walk_path"] = [*path_above, id]
+            if depth and get_fact(fields, "seed") is None:  # a policy may have written a seed of its own
+                facts["seed"] = name_of_seed(path_above[0])
             if edge_type is not None:
-                fields["walk_edge"] = edge_type
+                facts["walk_edge"] = edge_type
+            add_facts(fields, facts)
 
     def path_to(self, position: int, id: Hashable | None, depth: int) -> tuple[Hashable, ...]:
         """Return the ids from the seed to a node, or the seed alone if there are many.
@@ -144,6 +145,14 @@ class Provenance:
             top = self._record.parent_at(top)
         path = (*self._paths.get(top, ()), *self._record.ids_at(np.array(climbed[::-1], np.intp)))
         return path if depth <= _PATH_DEPTH else path[:1]
+
+
+def _forget(metadata: dict[str, Any], fact: str) -> None:
+    """Remove a fact from the metadata of a hit; a field of the author stays."""
+    if fact in metadata.get(FACTS, ()):
+        add_facts(metadata, {fact: None})
+    else:
+        metadata.pop(fact, None)
 
 
 def _is_usable(hit: object) -> bool:

@@ -120,6 +120,17 @@ def test_the_metadata_have_the_id_by_which_rankings_are_merged(make):
     assert len(found[0].page_content) < len("budget of team 3. " * 80)  # the passage that matched
 
 
+def test_documents_have_their_fields_and_the_facts_of_the_walk_beside_them():
+    fields = {"seed": "wheat", "walk_depth": "deep", "fused_sources": None, "lexical_score": "none"}
+    source = from_records([{"id": "a", "text": "bread", **fields}], name="loaves", embedder="light")
+    with sync.build(source, store=MemoryStore()) as corpus:
+        for retriever in (walk_retriever(corpus), search_retriever(corpus)):
+            [found] = retriever.invoke("bread")
+            assert fields.items() <= found.metadata.items()
+            assert "airw_facts" not in found.metadata
+        assert walk_retriever(corpus).invoke("bread")[0].metadata["airw"]["walk_depth"] == 0
+
+
 class Noted(BaseCallbackHandler):
     """Notes the calls of LangChain."""
 

@@ -481,7 +481,7 @@ def test_metadata_keys_as_one_string_are_refused():
 # Notes
 
 
-async def test_frontmatter_becomes_metadata_and_fields_of_the_source_take_precedence(tmp_path):
+async def test_frontmatter_becomes_metadata_and_its_fields_take_precedence(tmp_path):
     text = "---\ntitle: T\nday: 2026-11-21\ntags: [a]\npath: theirs\nn: .nan\n3: x\n---\n# Heading\n"
     write(tmp_path, {"a.md": text, "b.md": "# Heading", "c.md": "plain"})
     a, b, c = await read(from_notes(tmp_path))
@@ -492,7 +492,8 @@ async def test_frontmatter_becomes_metadata_and_fields_of_the_source_take_preced
         "tags": ["a"],
         "n": None,
         "3": "x",
-        "path": str(tmp_path / "a.md"),
+        "path": "theirs",
+        "airw_path": str(tmp_path / "a.md"),
         "filename": "a.md",
     }
 

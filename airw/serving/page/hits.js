@@ -30,7 +30,8 @@ export class HitList {
   /** Add a committed node; a router has no element, but a name in the paths of others. */
   add(event) {
     const { type, id, parent, metadata = {} } = event;
-    const key = keyOf(id), edge = oneLine(metadata.walk_edge, 60);
+    const taken = metadata.airw_facts ?? {}; // facts whose names the document itself uses
+    const key = keyOf(id), edge = oneLine("walk_edge" in taken ? taken.walk_edge : metadata.walk_edge, 60);
     const node = { key, id, parent: parent === null ? null : keyOf(parent), parentId: parent, edge };
     this.nodes.set(key, Object.assign(node, factsOf(event, id)));
     if (type !== "hit") return;
