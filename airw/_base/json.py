@@ -5,6 +5,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from decimal import Decimal
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ from airw._base.messages import escape_controls
 # Values of exactly these types are JSON already. A float is not always: it may be NaN or infinite.
 _CLEAN = frozenset({str, int, bool, type(None)})
 _FLAT = _CLEAN | {float}
+_MAX_DIGITS = 300  # of a decimal that becomes a whole number; a float has at most 309
 # With a line feed after each comma: JSON escapes those inside strings, so each one is between two values.
 _FLAT_ENCODERS = [
     json.JSONEncoder(ensure_ascii=False, separators=(",\n", ":"), sort_keys=sort_keys) for sort_keys in (False, True)
@@ -150,8 +152,8 @@ def is_deeper(value: Any, levels: int = 100) -> bool:
 def json_clean(value: Any) -> Any:
     """Return a value converted to JSON: no numpy, no objects, no NaN.
 
-    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, numbers that are not finite become
-    `None`, keys become strings, and any other object becomes its `str`.
+    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, decimals become numbers, numbers
+    that are not finite become `None`, keys become strings, and any other object becomes its `str`.
 
     Example:
         >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})
@@ -173,9 +175,22 @@ def json_clean(value: Any) -> Any:
         return sorted((json_clean(item) for item in value), key=str)
     if isinstance(value, (list, tuple)):
         return [json_clean(item) for item in value]
+    return _clean_object(value)
+
+
+def _clean_object(value: object) -> str | float | None:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
-    return str(value)
+    return _to_number(value) if isinstance(value, Decimal) else str(value)
+
+
+def _to_number(value: Decimal) -> int | float | None:
+    """Return a decimal as a whole number if it is one, else as the nearest float."""
+    # The integer of a large exponent would have as many digits.
+    if value.is_finite() and value.adjusted() < _MAX_DIGITS and value == value.to_integral_value():
+        return int(value)
+    number = float(value) if not value.is_snan() else math.nan
+    return number if math.isfinite(number) else None
 
 
 def list_flat_texts(values: Sequence[Any]) -> list[str] | None:

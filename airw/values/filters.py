@@ -13,16 +13,21 @@
 
 Of the conditions on a field, a missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in
 Python, so `True == 1 == 1.0`. Every store must agree with `matches`.
-`$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match.
+`$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match. Two
+strings that are both a date with a time and a zone, such as `2024-01-05T10:00:00Z` or `2024-01-05 12:00+02:00`, compare
+as moments, also for `$eq`, `$ne`, `$in` and `$nin`; in a list, they are texts. Dates without a zone compare as texts,
+so write them in one form. Objects of `datetime` and `Decimal` are such texts, and numbers.
 
 A filter nests at most 50 levels deep, its values included. It has at most 5,000 conditions, and compares with at most
 1,000,000 values.
 """
 
-import math
+import datetime
 import operator
+import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Set as AbstractSet
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -230,7 +235,7 @@ class _Parser:
                 for item in value:
                     self._check_value(path, item, depth + 1)
         # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
-        elif isinstance(value, float | np.floating) and not math.isfinite(value):
+        elif isinstance(value, float | np.floating | Decimal) and json_clean(value) is None:
             raise FilterError(f"the condition on {short_repr(path)} compares with {value!r}; use finite numbers")
         elif isinstance(value, int) and value.bit_length() > _MAX_INT_BITS:
             raise FilterError(f"the condition on {short_repr(path)} compares with a number of thousands of digits")
@@ -318,8 +323,54 @@ def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
             return not matches(part, metadata)
 
 
+TIME_PATTERN = (
+    r"(?!0000)\d{4}-"
+    r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])|"
+    r"02-29)[Tt ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?(?:[Zz]|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)"
+)
+"""The regular expression of a date with a time and a zone, as Python and PostgreSQL read it.
+
+The year of a 29 February may lack that day; see `find_moment`.
+"""
+
+_TIME = re.compile(TIME_PATTERN, re.ASCII)
+
+
+def find_moment(value: object) -> int | None:
+    """Return the moment that a date with a time and a zone means, in microseconds since the year 1 in UTC.
+
+    It is `None` for anything else.
+
+    Example:
+        >>> find_moment("2024-01-05T10:00:00Z") == find_moment("2024-01-05 12:00+02:00"), find_moment("2024-01-05")
+        (True, None)
+    """
+    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(value.upper())
+    except ValueError:  # a 29 February in a year without one
+        return None
+    offset = moment.utcoffset() or datetime.timedelta()
+    # As the first and the last day of the calendar would leave it in UTC, their zone is subtracted as a duration.
+    in_utc = moment.replace(tzinfo=datetime.UTC) - datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - offset
+    return in_utc // datetime.timedelta(microseconds=1)
+
+
+def _is_equal(value: Any, operand: Any) -> bool:
+    if value == operand:
+        return True
+    moment = find_moment(operand)
+    return moment is not None and moment == find_moment(value)
+
+
 def _is_in(value: Any, operand: list[Any]) -> bool:
-    return any(item in operand for item in value) if isinstance(value, list) else value in operand
+    if isinstance(value, list):
+        return any(item in operand for item in value)
+    if value in operand:
+        return True
+    moment = find_moment(value)
+    return moment is not None and any(find_moment(item) == moment for item in operand)
 
 
 def _contains(value: Any, operand: Any) -> bool:
@@ -332,14 +383,17 @@ def _order_test(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     # Metadata of real files mixes types: `"2020" < 2021` must be False, where Python raises a TypeError.
     def compare(value: Any, operand: Any) -> bool:
         same_kind = any(isinstance(value, kind) and isinstance(operand, kind) for kind in (str, int | float))
-        return same_kind and test(value, operand)
+        if not same_kind:
+            return False
+        moments = find_moment(operand), find_moment(value)
+        return test(value, operand) if None in moments else test(moments[1], moments[0])
 
     return compare
 
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": operator.eq,
-    "$ne": operator.ne,
+    "$eq": _is_equal,
+    "$ne": lambda value, operand: not _is_equal(value, operand),
     "$gt": _order_test(operator.gt),
     "$gte": _order_test(operator.ge),
     "$lt": _order_test(operator.lt),

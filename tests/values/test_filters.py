@@ -1,6 +1,7 @@
 """The meaning of filters, which every store must follow."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ ADA = {
     "status": "Final",
     "nothing": None,
     "deep": {"x": {"y": [1, [2]]}},
+    "at": "2024-01-05T11:00:00+02:00",
+    "seen": ["2024-01-05T11:00:00+02:00"],
 }
 
 CASES = [
@@ -63,6 +66,24 @@ CASES = [
     ({"status": {"$gt": "Fina"}}, True),
     ({"status": {"$lt": 5}}, False),
     ({"draft": {"$lt": 1}}, True),
+    # dates with a time and a zone are moments, in any spelling; others are texts
+    ({"at": "2024-01-05T09:00:00Z"}, True),
+    ({"at": {"$ne": "2024-01-05 09:00:00.000+00"}}, False),
+    ({"at": {"$in": ["2020", "2024-01-05T10:00:00+01:00"]}}, True),
+    ({"at": {"$nin": ["2024-01-05T10:00:00+01:00"]}}, False),
+    ({"at": {"$lt": "2024-01-05T10:00:00Z"}}, True),
+    ({"at": {"$gt": "2024-01-05T10:00:00+01:30"}}, True),
+    ({"at": datetime.datetime(2024, 1, 5, 9, tzinfo=datetime.UTC)}, True),
+    ({"at": {"$gt": datetime.datetime(2024, 1, 5, 8, 59, tzinfo=datetime.UTC)}}, True),
+    ({"at": {"$lt": "2024-01-05T12:00:00"}}, True),
+    ({"at": {"$gt": "2024-01-05"}}, True),
+    ({"at": "2024-01-05"}, False),
+    ({"seen": {"$contains": "2024-01-05T09:00:00Z"}}, False),
+    ({"seen": {"$in": ["2024-01-05T11:00:00+02:00"]}}, True),
+    ({"at": {"$contains": "T11"}}, True),
+    # decimals are numbers
+    ({"year": Decimal("2020.0")}, True),
+    ({"ratio": {"$lt": Decimal("0.51"), "$gt": Decimal("0.49")}}, True),
     ({"tags": {"$gt": ["a"]}}, False),
     ({"nothing": {"$lte": 0}}, False),
     # a missing field matches only $ne, $nin and $exists: False
@@ -129,6 +150,7 @@ def test_dates_and_tuples_compare_as_they_are_stored():
         ({"n": [float("inf")]}, "finite"),
         ({"n": {"$eq": {"x": float("nan")}}}, "finite"),
         ({"n": np.float32("nan")}, "finite"),
+        *(({"n": {"$lt": Decimal(number)}}, "finite") for number in ("nan", "snan", "-inf", "1e400")),
         ({1: 2}, "keys must be strings"),
         ({"$and": [None]}, "contains None"),
         ({"$or": ["x"]}, "must be a mapping"),

@@ -15,11 +15,12 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
 from airw._base.slices import sort_in_slices
-from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, matches
+from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, find_moment, matches
 
 Mask: TypeAlias = NDArray[np.bool_]
 RecordNumbers: TypeAlias = NDArray[np.int64]
 
+_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
 _CACHED_FIELDS = 32  # fields whose column is kept, those that filters used last
 _MAX_UNUSED = 4096  # values without a row that a column may keep, besides one per row
 # Up to 256 unsorted values, plus 1/256 of the sorted ones, are compared one by one; beyond that, all are sorted.
@@ -118,6 +119,19 @@ class Column:
 
     def _find_codes(self, op: str, operand: Any) -> Iterable[Any]:
         """Return groups of codes, whose values satisfy the condition."""
+        # One moment has several texts, and moments have another order than these.
+        if op in ("$eq", "$in"):
+            moments = {find_moment(item) for item in (operand if op == "$in" else [operand])} - {None}
+            if moments:
+                texts = self._codes_of_type[str]
+                yield [code for code in texts if find_moment(self._keys[code]) in moments]
+        elif op in _ORDERS and find_moment(operand) is not None:
+            leaf = Compare("v", op, operand)
+            yield [code for code in self._codes_of_type[str] if matches(leaf, {"v": self._keys[code]})]
+            return
+        yield from self._find_codes_by_key(op, operand)
+
+    def _find_codes_by_key(self, op: str, operand: Any) -> Iterable[Any]:
         match op:
             case "$exists":
                 return [slice(1, None) if operand else slice(1)]

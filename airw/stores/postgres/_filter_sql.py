@@ -12,13 +12,14 @@ from typing import Any
 from airw._base.checks import find_text_fault
 from airw._base.json import json_clean
 from airw.stores.postgres._field_json import dump_value, encode_text
-from airw.values.filters import And, Compare, Filter, Not, Or
+from airw.values.filters import TIME_PATTERN, And, Compare, Filter, Not, Or, find_moment
 
 _FEW = 16  # values of which each has a condition of its own that the index can answer
 _SOME = 200  # values that the index finds by one JSON path; with more, it would take longer than reading all records
 _MAX_STEPS = 8  # of a path that is written as one operator per key; a longer one is a JSON path
 _MAX_KEYS = 1_000  # metadata nests less deeply, so a longer path is only a literal key
 _ITEMS = 64
+_LEAP_YEAR = "^(..(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)$"
 _MAX_CONDITIONS = 1_000  # of a filter whose values are parameters each; PostgreSQL has 65,535, and asyncpg half of them
 
 
@@ -177,6 +178,23 @@ class _Field:
         """The value as text, compared by its bytes."""
         return f"({self.value} #>> '{{}}') COLLATE \"C\""
 
+    @property
+    def moment(self) -> str:
+        """The moment that the value means; NULL unless it is a date with a time and a zone."""
+        text = f"({self.value} #>> '{{}}')"
+        # The other 29 February would be an error of the cast.
+        leap = rf"substr({text}, 1, 10) !~ '02-29$' OR substr({text}, 1, 4) ~ '{_LEAP_YEAR}'"
+        is_moment = f"{self.kind} = 'string' AND {text} ~ {self._parameters.add(f'^{TIME_PATTERN}$', 'text')}"
+        return f"(CASE WHEN {is_moment} THEN CASE WHEN {leap} THEN {text}::timestamptz END END)"
+
+    def texts(self, values: list[str]) -> str:
+        """Return a parameter with texts."""
+        return self._parameters.add(values, "text[]")
+
+    def time(self, value: str) -> str:
+        """Return a parameter with a date with a time and a zone."""
+        return f"({self._parameters.add(value, 'text')})::timestamptz"
+
     def json(self, value: Any) -> str:
         """Return a parameter with a JSON value."""
         return self._parameters.add(dump_value(value), "jsonb")
@@ -233,6 +251,8 @@ def _compile_exists(field: _Field, operand: Any) -> str:
 
 
 def _compile_equal(field: _Field, operand: Any) -> str:
+    if find_moment(operand) is not None:
+        return f"coalesce({field.moment} = {field.time(operand)}, false)"
     if not _is_storable(operand):
         return "false"
     if _is_scalar(operand):
@@ -244,6 +264,13 @@ def _compile_equal(field: _Field, operand: Any) -> str:
 
 
 def _compile_in(field: _Field, operand: Any) -> str:
+    if times := [value for value in operand if find_moment(value) is not None]:
+        array = field.texts(times)
+        return f"(coalesce({field.moment} = ANY ({array}::timestamptz[]), false) OR {_compile_one_of(field, operand)})"
+    return _compile_one_of(field, operand)
+
+
+def _compile_one_of(field: _Field, operand: Sequence[Any]) -> str:
     values = [value for value in operand if _is_storable(value)]
     if not values:
         return "false"
@@ -297,6 +324,8 @@ def _compile_order(sign: str) -> Callable[[_Field, Any], str]:
             place = next(at for at, char in enumerate(operand) if "\ud800" <= char <= "\udfff")
             operand = operand[:place] + "\ue000"
         test = f"{field.string} {compared} {field.text(operand)}"
+        if find_moment(operand) is not None:
+            test = f"coalesce({field.moment} {sign} {field.time(operand)}, {test})"
         return f"(CASE {field.kind} WHEN 'string' THEN {test} ELSE false END)"
 
     return compile

@@ -16,7 +16,7 @@ from airw._base.checks import find_text_fault
 from airw._base.fairness import hand_over
 from airw._base.slices import dump_in_slices
 from airw.stores._changes import metadata_json
-from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, get_field, matches
+from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, find_moment, get_field, matches
 
 if TYPE_CHECKING:
     import sqlite3
@@ -27,6 +27,7 @@ Sql: TypeAlias = tuple[str, list[Any]]
 _MAX_PARTS = 200
 _MAX_DEPTH = 8
 _INT64 = 2**63
+_MOMENT = """iif(j GLOB '"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][Tt ][0-9]*', airw_moment(j), NULL)"""
 
 
 def keys_json(ids: Iterable[str]) -> str:
@@ -55,6 +56,7 @@ def register_functions(connection: "sqlite3.Connection") -> None:
     """Register the functions to which compiled filters and `compile_field` fall back."""
     connection.create_function("airw_matches", 2, _matches, deterministic=True)
     connection.create_function("airw_field", 2, _read_field, deterministic=True)
+    connection.create_function("airw_moment", 1, _read_moment, deterministic=True)
 
 
 def compile_filter(filter: Filter, column: str) -> Sql:
@@ -164,13 +166,17 @@ def _compile_equality(leaf: Compare, column: str, operand: Any) -> Sql:
     values = operand if leaf.op in ("$in", "$nin") else [operand]
     spellings = json.dumps([text for value in values for text in _list_spellings(value)])
     may_be_nested = leaf.op in ("$in", "$nin") or isinstance(operand, list | dict)
-    test = "j IN (SELECT value FROM json_each(?))"
+    test, parameters = "j IN (SELECT value FROM json_each(?))", [spellings]
+    # One moment has several texts.
+    if moments := [moment for value in values if (moment := find_moment(value)) is not None]:
+        test = f"({test} OR coalesce({_MOMENT} IN (SELECT value FROM json_each(?)), 0))"
+        parameters.append(json.dumps(moments))
     if leaf.op in ("$ne", "$nin"):
         test = f"j IS NULL OR NOT {test}"
     # `test` comes before `<exact>`, so that their parameters are in the order of the text.
     if may_be_nested:
         test = f"CASE WHEN j IS NULL OR substr(j, 1, 1) NOT IN ('[', '{{') THEN {test} ELSE <exact> END"
-    return _test_field(leaf, column, test, [spellings])
+    return _test_field(leaf, column, test, parameters)
 
 
 def _list_spellings(value: Any) -> list[str]:
@@ -198,9 +204,11 @@ def _compile_order(leaf: Compare, column: str, operand: Any) -> Sql:
     sign = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}[leaf.op]
     if isinstance(operand, str) and find_text_fault(operand) is None:
         # SQLite reads \u0000 as the end of a text, so such values are compared in Python.
-        test = f"""CASE WHEN substr(j, 1, 1) <> '"' THEN 0
+        moment = find_moment(operand)
+        by_moment = "" if moment is None else f"WHEN {_MOMENT} IS NOT NULL THEN {_MOMENT} {sign} ?"
+        test = f"""CASE WHEN substr(j, 1, 1) <> '"' THEN 0 {by_moment}
             WHEN instr(j, '\\u0000') = 0 THEN json_extract(j, '$') {sign} ? ELSE <exact> END"""
-        return _test_field(leaf, column, test, [operand])
+        return _test_field(leaf, column, test, [operand] if moment is None else [moment, operand])
     if isinstance(operand, int | float) and abs(operand) < _INT64:
         # SQLite compares integers exactly, but may read a float one bit off. So close floats are compared in Python.
         test = f"""CASE WHEN substr(j, 1, 1) IN ('"', '[', '{{', 'n') THEN 0
@@ -267,6 +275,11 @@ def _parse(filter: str) -> Filter:
 def _matches(metadata: str | None, filter: str) -> bool | None:
     hand_over()
     return None if metadata is None else matches(_parse(filter), json.loads(metadata))
+
+
+def _read_moment(value: str) -> int | None:
+    hand_over()
+    return find_moment(json.loads(value))
 
 
 def _read_field(metadata: str, path: str) -> str | None:
