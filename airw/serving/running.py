@@ -165,7 +165,10 @@ class GracefulServer(uvicorn.Server):
         self.has_started.set()
 
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error that reached the event loop; of connections that have no room, one line a minute."""
+        """Log an error that reached the event loop.
+
+        Of connections for which there is no room, it logs one line a minute.
+        """
         error = context.get("exception")
         if self.should_exit and isinstance(error, ValueError) and "handle" in context:
             return  # it tries again to accept connections, at a socket that is closed by now
