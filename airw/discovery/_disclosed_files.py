@@ -113,7 +113,9 @@ def _read_text(path: Path) -> FileBody:
 
 
 def _walk_files(folder: Path, roots: Sequence[OpenFolder]) -> Iterator[str]:
-    """Yield the sorted relative POSIX paths of files that may be read, without links and hidden files.
+    """Yield the sorted relative POSIX paths of files, without links and hidden files.
+
+    What may not be read is left out.
 
     A folder is listed only when the caller gets there, so folders behind the last used path cost nothing.
     """

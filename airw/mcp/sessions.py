@@ -1,4 +1,4 @@
-"""The sessions of clients over HTTP: a bound for each client, and room in place of those that nobody uses."""
+"""The sessions of clients over HTTP: so many for each, and room in place of idle ones."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -109,7 +109,10 @@ class ClientSessions:
             raise TooManyRequests(f"{len(self._sessions):,} sessions run already; try again later", 1)
 
     async def _end_idle(self, client: str) -> bool:
-        """End the session of a client that was not used for longest; return False if all are in use."""
+        """End the session of a client that was not used for longest.
+
+        The answer is False if all are in use.
+        """
         idle = (id for id, session in self._sessions.items() if session.client == client and not session.running)
         id = next(idle, None)
         if id is None:

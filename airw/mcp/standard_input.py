@@ -1,4 +1,4 @@
-"""The messages that arrive at standard input, of which those that nobody can read are answered here."""
+"""Messages at standard input; those that nobody can read are answered here."""
 
 import json
 import os
@@ -24,9 +24,9 @@ from airw._base.messages import one_line
 
 
 class MessageLines:
-    """The lines of a file that are messages of the protocol; any other line is answered with its error.
+    """The lines of a file that are messages; any other line is answered with an error.
 
-    The SDK drops such lines, and a client that waits for an answer waits for its whole timeout.
+    The SDK drops such a line, and a client that waits for an answer waits for its whole timeout.
 
     Args:
         file: The file.

@@ -1,4 +1,4 @@
-"""Which files of the server's disk a client may read: those of the corpora that it may read."""
+"""Which files of the server a client may read: those of the corpora that it may read."""
 
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,10 @@ async def open_roots(call: ClientCall) -> list[OpenFolder]:
 
 
 async def _find_folders(call: ClientCall, name: str) -> list[Path]:
-    """Return the folders and files that a corpus was built from, without links; none if they are not known."""
+    """Return the folders and files that a corpus was built from, without links.
+
+    There are none if they are not known.
+    """
     try:
         corpus = await call.service.corpora.get(name, visible=[name])
         settings = await corpus.store.config() if hasattr(corpus.store, "config") else {}

@@ -4,6 +4,7 @@ A server that stops takes no new connections, answers the requests it has, and t
 """
 
 import asyncio
+import errno
 import gc
 import logging
 import socket
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGINT, SIGTERM
+from typing import Any
 
 import anyio.lowlevel
 import uvicorn
@@ -23,6 +25,7 @@ from airw.errors import ArgumentError, UnknownFieldWarning
 from airw.serving.application import app
 from airw.serving.ending import Ending
 from airw.serving.limits import ServingLimits
+from airw.serving.logs import LOGGER
 from airw.serving.token_files import read_tokens
 
 LONGEST_END = 10
@@ -30,6 +33,9 @@ LONGEST_END = 10
 
 _LAST_ARRIVALS = 2.0  # seconds in which the clients of open connections may send requests, to be told to leave
 _BACKLOG = 2048
+_ACCEPTED_AT_ONCE = 16  # connections; asyncio tries so often, even after the system has said that there is no room
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_COMPLAINT_PAUSE = 60.0  # seconds
 _LARGEST_HEAD = 65_536  # bytes of the headers of a request
 _SEND_BUFFER = 262_144  # bytes of answers that the system keeps for a slow client; else up to 4 MB
 
@@ -142,6 +148,7 @@ class GracefulServer(uvicorn.Server):
         super().__init__(config)
         self.has_started: anyio.Event = anyio.Event()
         self._ending = ending
+        self._next_complaint = 0.0
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -150,9 +157,26 @@ class GracefulServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and set the event `has_started`."""
+        asyncio.get_running_loop().set_exception_handler(self._note_error)
         await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(_BACKLOG)  # asyncio has made the queue as short as what it accepts at once
         spare_collector()
         self.has_started.set()
+
+    def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log an error that reached the event loop.
+
+        Of connections for which there is no room, it logs one line a minute.
+        """
+        error = context.get("exception")
+        if self.should_exit and isinstance(error, ValueError) and "handle" in context:
+            return  # it tries again to accept connections, at a socket that is closed by now
+        if not isinstance(error, OSError) or error.errno not in _NO_ROOM or "socket" not in context:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._next_complaint:
+            self._next_complaint = loop.time() + _COMPLAINT_PAUSE
+            LOGGER.warning("new connections wait (%s); raise the limit with ulimit -n", error.strerror)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer what has arrived, then close all connections."""
@@ -189,7 +213,7 @@ def new_server(application: Starlette) -> GracefulServer:
         ws="none",
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=_ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=LONGEST_END,
     )
     return GracefulServer(config, application.state.service.ending)

@@ -376,7 +376,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def cut_to_tokens(text: str, most: int) -> str:
-    """Return the beginning of a text that has at most so many tokens, as `estimate_tokens` estimates them.
+    """Return the beginning of a text, of so many tokens as `estimate_tokens` estimates.
 
     Example:
         >>> cut_to_tokens("signing keys", 2)

@@ -163,7 +163,7 @@ async def test_without_a_right_to_write_nothing_can_be_changed():
 
 @asynccontextmanager
 async def serve_two_folders(tmp_path, token=None, **options):
-    """Yield a client of two corpora below one root, of which readers and writers may see the first only."""
+    """Yield a client of two corpora below one root, of which tokens allow the first only."""
     for name, text in {"notes/a.md": "keys", "secret/b.md": "midnight", "secret/.env": "KEY=midnight"}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

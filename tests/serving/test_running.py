@@ -3,7 +3,11 @@
 import os
 import pathlib
 import re
+import resource
 import signal
+import socket
+import time
+from contextlib import ExitStack
 
 import anyio
 import httpx
@@ -196,3 +200,25 @@ async def test_a_server_that_stops_answers_the_requests_it_has(notes):
             load.is_over = True
         assert server.process.returncode == 0
         assert sum("POST /search 200" in line for line in server.lines) == load.answers
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_without_file_descriptors_it_complains_in_one_line_and_goes_on(notes, workers):
+    with run_serve("notes", "--workers", workers) as server, ExitStack() as held:
+        for pid in children_of(server.process.pid) or [server.process.pid]:
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (64, 64))
+        address = httpx.URL(server.url)
+        with httpx.Client(base_url=server.url, timeout=PATIENCE) as client:
+            assert client.get("/healthz").status_code == 200
+            for _ in range(200):
+                held.enter_context(socket.create_connection((address.host, address.port), timeout=PATIENCE))
+            wait_until(lambda: any("new connections wait" in line for line in server.lines))
+            for _ in range(30):  # meanwhile asyncio has tried again
+                assert client.get("/healthz").status_code == 200
+                time.sleep(0.1)
+        held.close()
+        assert httpx.get(f"{server.url}healthz", timeout=PATIENCE).status_code == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE) == 0
+        others = [line for line in server.lines if "GET /healthz" not in line]
+        assert len(others) <= workers, others

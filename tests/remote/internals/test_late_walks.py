@@ -62,7 +62,7 @@ async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(even
 
 
 class Flood(httpx.AsyncByteStream):
-    """A stream whose next piece is always there already, and takes much longer to read than to receive."""
+    """A stream whose next piece is there already, and takes longer to read than to receive."""
 
     def __init__(self, piece):
         self.piece = piece
