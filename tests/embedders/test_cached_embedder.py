@@ -663,3 +663,49 @@ def test_it_accepts_a_specification_and_its_repr_shows_the_inner_embedder(tmp_pa
     assert embedder.id == "hashing-v1-512"
     assert repr(embedder) == f"CachedEmbedder(HashingEmbedder(dim=512), path={str(tmp_path / 'c')!r})"
     assert repr(CachedEmbedder("light")) == "CachedEmbedder(HashingEmbedder(dim=512))"
+
+
+FORKED = """
+import asyncio, os, signal, sys, threading, time, warnings
+from airw.embedders import CachedEmbedder, HashingEmbedder
+warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, from Python 3.12 on
+embedder = CachedEmbedder(HashingEmbedder(), path=sys.argv[1])
+row, has_ended = asyncio.run(embedder.embed_query("before")), []
+
+def write():
+    number = 0
+    while not has_ended:
+        asyncio.run(embedder.embed_documents([f"{number} {text}" for text in range(200)]))
+        number += 1
+
+threading.Thread(target=write).start()
+for turn in range(12):
+    time.sleep(0.01)  # so that each child begins at another point of a write
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        same = asyncio.run(embedder.embed_query("before")) == row
+        os._exit(not same.all())
+    if os.waitpid(child, 0)[1]:
+        print("a child failed or hung")
+        break
+has_ended.append(True)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_forked_during_a_write_uses_the_cache(path):
+    command = [sys.executable, "-c", FORKED, path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+async def test_a_cache_that_computes_what_it_stores_is_refused_before_a_row_is_read(path):
+    async with CachedEmbedder(Recorder(), path=path) as embedder:
+        await embedder.embed_query("a")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        computed = "data BLOB AS (instr(zeroblob(900000000), zeroblob(400000000) || x'01'))"
+        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, 'data BLOB NOT NULL', ?)", [computed])
+    with pytest.raises(StoreCorrupt, match="contains the table 'vector', which airw did not make; delete it"):
+        await CachedEmbedder(Recorder(), path=path).embed_query("a")

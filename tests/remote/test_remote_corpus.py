@@ -1,8 +1,10 @@
 """A corpus on another machine is searched, walked and federated like one on this machine."""
 
+import asyncio
 import inspect
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import httpx
@@ -363,3 +365,25 @@ async def test_texts_are_embedded_in_batches():
         assert (rows == await corpus.embedder.embed_documents(texts)).all()
         assert requests.take() == ["/embed"] * 3
         assert (await remote.embedder.embed_documents([])).shape == (0, 512)
+
+
+@pytest.mark.asyncio_only
+async def test_event_loops_one_after_the_other_and_at_the_same_time_share_a_remote_corpus():
+    async with notes() as corpus:
+        with serve(app({"notes": corpus})) as server:
+            expected = as_dicts(await search(corpus, QUERY, k=5))
+            remote = await RemoteCorpus(server.url, "notes").__aenter__()
+
+            async def ask():
+                return as_dicts(await search(remote, QUERY, k=5))
+
+            def use_loops(_):
+                return [asyncio.run(ask()) for _ in range(5)]
+
+            with ThreadPoolExecutor(4) as threads:
+                asked = [asyncio.wrap_future(threads.submit(use_loops, number)) for number in range(4)]
+                assert await ask() == expected
+                assert await asyncio.gather(*asked) == [[expected] * 5] * 4
+            await remote.aclose()
+            with pytest.raises(RemoteError, match="is closed"):
+                await ask()

@@ -12,9 +12,11 @@ import anyio
 import pytest
 
 import airw
+from airw.cli import main
 from airw.corpora import build, open_corpus
 from airw.errors import AirwError, StoreCorrupt
 from airw.sources import from_mapping
+from airw.stores import SqliteStore, copy_file
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.asyncio_only
@@ -26,6 +28,16 @@ CONFIG = "UPDATE setting SET value = {} WHERE kind = 'config'"
 
 def set_config(field, value):
     return [(CONFIG.format(f"json_set(value, '$.{field}', json(?))"), [json.dumps(value)])]
+
+
+# An expression that needs gigabytes, and one that needs minutes, both without an end for whoever waits.
+HUGE = "printf('%.900000000c', 'x')"
+LONG = "instr(zeroblob(900000000), zeroblob(400000000) || x'01') > 0"
+
+
+def edit(table, old, new):
+    """Return the statement that changes a part of the schema, without running what it says."""
+    return "UPDATE sqlite_schema SET sql = replace(sql, ?, ?) WHERE name = ?", [old, new, table]
 
 
 OPENED = {
@@ -46,6 +58,21 @@ OPENED = {
         "ALTER TABLE record RENAME TO r",
         "CREATE VIRTUAL TABLE record USING fts5 (id, artifact_id, kind, idx, metadata, text)",
     ],
+    "texts are computed, and huge": [edit("record", "text TEXT NOT NULL", f"v TEXT, text TEXT AS ({HUGE} || v)")],
+    "settings are computed without an end": [
+        edit("setting", "value TEXT NOT NULL", f"v TEXT, value TEXT AS (iif({LONG}, '', v))")
+    ],
+    "an index has a huge expression": ["CREATE INDEX i ON record (kind)", edit("i", "(kind)", f"({HUGE} || kind)")],
+    "an index of airw has another condition": [edit("link_by_ref", "(ref)", f"(ref) WHERE ref > {HUGE}")],
+    "a check never ends": [edit("record", "text TEXT NOT NULL", f"text TEXT NOT NULL CHECK ({LONG})")],
+    "a table more is computed": [f"CREATE TABLE mine (x, y AS ({HUGE}))"],
+    "a table more among many is computed": [
+        *(f"CREATE TABLE t{number} (x)" for number in range(100)),
+        f"CREATE TABLE z (x, y AS ({HUGE}))",
+    ],
+    "a statement is huge": [edit("artifact", "source TEXT", f"source /*{'x' * 2_000_000}*/ TEXT")],
+    "an expression is deep": [edit("bucket", "live INTEGER", f"live INTEGER DEFAULT {'(' * 900}1{')' * 900}")],
+    "a table of the text index is computed": [edit("record_text_docsize", "sz BLOB", f"sz BLOB AS ({HUGE})")],
     "the text index is a table": ["DROP TABLE record_text", "CREATE TABLE record_text (text)"],
     "tables are missing": ["DROP TABLE link", "DROP TABLE name", "DROP TABLE gone"],
     "settings nest deeply": [(CONFIG.format("?"), [DEEP])],
@@ -171,7 +198,13 @@ async def fail_typed(call):
     return caught
 
 
-QUICK = ("artifacts are an endless view", "a trigger never ends", "settings nest deeply", "settings lack the width")
+QUICK = (
+    "artifacts are an endless view",
+    "a trigger never ends",
+    "texts are computed, and huge",
+    "settings nest deeply",
+    "settings lack the width",
+)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +215,29 @@ async def test_a_file_with_a_foreign_schema_or_foreign_settings_is_not_opened(pa
     error = await fail_typed(open_corpus(path))
     assert isinstance(error, StoreCorrupt)
     assert "remove it and build it again" in str(error)
+
+
+@pytest.mark.parametrize("fault", ["texts are computed, and huge", "settings are computed without an end"])
+async def test_no_door_reads_a_row_of_a_file_with_a_foreign_schema(path, fault, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AIRW_HOME", str(tmp_path))
+    craft(path, OPENED[fault])
+    corpora = tmp_path / "corpora"
+    corpora.mkdir()
+    shutil.copy(path, corpora / "notes.airw")
+    doors = {
+        "store": lambda: SqliteStore.open(path),
+        "build": lambda: build(from_mapping({"a": "hello"}, name="notes", embedder="light"), store=path),
+        "copy": lambda: copy_file(path, tmp_path / "copy.airw"),
+    }
+    for name, door in doors.items():
+        assert isinstance(await fail_typed(door()), StoreCorrupt), name
+    [damage] = await airw.corpora.check_corpus_file(path)
+    assert "which airw did not make" in damage
+    for command in (["ls"], ["info", "notes"], ["info", str(path)], ["search", "notes", "hello"]):
+        code = await anyio.to_thread.run_sync(main, command)
+        printed, said = capsys.readouterr()
+        assert "which airw did not make" in printed + said
+        assert code == (1 if command == ["ls"] else 2)
 
 
 @pytest.mark.filterwarnings("ignore::airw.errors.UnknownFieldWarning")

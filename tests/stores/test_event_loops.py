@@ -75,6 +75,18 @@ def test_several_loops_write_and_each_finds_what_it_wrote(corpus):
     assert len(ids) == len(TEXTS) + 16
 
 
+def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path):
+    asyncio.run(open_notes(tmp_path / "notes.airw").aclose())
+    retrieve = airw.corpora.as_retriever(tmp_path / "notes.airw")
+
+    async def ask(_):
+        hits = await asyncio.gather(*(retrieve(f"keys {number}") for number in range(4)))
+        return id(retrieve.corpus), [len(each) for each in hits]
+
+    assert len({str(answer) for answer in run_in_threads(ask, 8)}) == 1
+    asyncio.run(retrieve.aclose())
+
+
 def test_a_builder_waits_for_that_of_another_loop(corpus):
     entered, is_held, has_failed = [], [], []
 

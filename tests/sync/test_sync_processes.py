@@ -110,6 +110,23 @@ def test_a_forked_process_is_told_to_open_its_own_corpus(tmp_path):
     assert run(code, tmp_path) == (0, [*told, "2", "2 2 True 2 2"], "")
 
 
+def test_a_corpus_that_is_dropped_at_the_end_of_a_script_is_closed_to_the_end(tmp_path):
+    code = """
+    corpus = sync.build(source, store="notes")
+    close = corpus.store.aclose
+
+    async def take_time():
+        await anyio.sleep(0.2)
+        await close()
+        print("closed", flush=True)
+
+    corpus.store.aclose = take_time
+    print(len(corpus.search("keys")), flush=True)
+    del corpus
+    """
+    assert run(code, tmp_path) == (0, ["2", "closed"], "")
+
+
 def test_a_script_may_leave_everything_open(tmp_path):
     code = """
     corpus = sync.build(source, store="notes")

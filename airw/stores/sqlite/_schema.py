@@ -422,7 +422,7 @@ def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
 @cache
 def _list_statements(version: int) -> dict[str, frozenset[str]]:
     """Return the statements that airw writes into a file of a format, by the names of tables and indexes."""
-    statements = map(tidy_sql, _TABLES)
+    statements = [tidy_sql(sql) for sql in _TABLES]
     if version < VERSION:
-        statements = (sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements)
+        statements = [sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements]
     return {sql.split()[2]: frozenset([sql]) for sql in statements} | {"record_text": INDEX_STATEMENTS}
