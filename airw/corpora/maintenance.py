@@ -18,7 +18,7 @@ from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
 from airw.corpora.pipeline import BuildReport, with_survey
 from airw.corpora.progress import BuildProgress
-from airw.corpora.recipes import BuildRecipe, OnError, check_id
+from airw.corpora.recipes import BuildRecipe, OnError, check_id, keep_extractor
 from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
 from airw.corpora.source_pages import SourcePages
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
