@@ -18,7 +18,7 @@ _HEADING = re.compile(
 _FIRST_LEVEL = re.compile(r" {0,3}#[ \t]+(.+)")
 _ANY_LINE = re.compile(r" {0,3}(\S.*)")
 _UNDERLINE = re.compile(r" {0,3}=+[ \t]*\Z")
-_CODE_FENCE = re.compile(r" {0,3}(?:`{3}|~{3})")
+_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)", re.DOTALL | re.MULTILINE)
 _RULE = re.compile(r" {0,3}(?:[-*_][ \t]*){3,}\Z")
 _TARGET = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])"
 # No pattern reads past the next bracket of its kind, so that each takes linear time on any text.
@@ -219,16 +219,15 @@ def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int
 
 
 def _opening_title(text: str, body: int) -> str:
-    """Return the heading of the first level before all other text, or `""`."""
-    lines = strip_comments(text[body : body + _MAX_OPENING]).splitlines()
+    """Return the heading of the first level before all prose, or `""`."""
+    lines = strip_comments(_FENCED.sub("", text[body : body + _MAX_OPENING])).splitlines()
     for line, next_line in pairwise([*lines, ""]):
         heading = _FIRST_LEVEL.match(line)
         if heading is None and _UNDERLINE.match(next_line):
             heading = _ANY_LINE.match(line)
         title = _heading_text(heading[1]) if heading else ""
-        # Images, tags and rules may come before it.
-        is_text = _CODE_FENCE.match(line) or (plain_text(line) and not _RULE.match(line))
-        if title or (is_text and not heading):
+        # Images, tags, rules and blocks of code may come before it.
+        if title or (not heading and not _RULE.match(line) and plain_text(line)):
             return title
     return ""
 

@@ -11,7 +11,7 @@ All other names exist as written and folded, and wiki links are looked up folded
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
@@ -25,6 +25,7 @@ _ANCHOR = re.compile(r"[#^]")
 # If a wiki link has two sides, either may be the label, and labels contain `#` and `^` as in "C# for beginners" and
 # "x^2". So the anchor of the first and of the last side must look like one.
 _SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
+_DOTTED = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)+")
 _MAX_ENDS = 64  # of a path, the shortest first; their total length grows with the square of their number
 _INDEX_STEMS = frozenset({"index", "_index"})
 
@@ -114,22 +115,44 @@ def _deduplicate(names: Iterable[str], *, without: str = "") -> list[str]:
 def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
     """Return the reference of `[[written]]`; `None` for URLs and places in the same note.
 
-    If there are two sides, both count: some tools write the label first, some last.
+    Of two sides, the first is the target, as in Obsidian. Only if the second one is plainly written as a target, which
+    Dendron puts there, it counts, too.
 
     Raises:
         UnusableReference: If the link leads out of the root.
     """
-    sides = re.split(r"\\?\|", written, maxsplit=1)
-    anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
-    sides = [_VAULT.sub("", side.strip()) for side in sides]
-    if any(_URL.match(side) or side.startswith(("#", "^")) for side in sides):
+    sides = [side.strip() for side in re.split(r"\\?\|", written, maxsplit=1)]
+    if any(_URL.match(_VAULT.sub("", side)) or side.startswith(("#", "^")) for side in sides):
         return None
-    split_sides = [anchor.split(side, maxsplit=1) for anchor, side in zip(anchors, sides, strict=True) if side]
-    names = [_wiki_name(side[0].strip(), artifact_id) for side in split_sides]
+    anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
+    split_sides = [anchor.split(_VAULT.sub("", side), maxsplit=1) for anchor, side in zip(anchors, sides, strict=True)]
+    targets = [split_sides[place] for place in _find_targets(sides, split_sides)]
+    names = [_wiki_name(target[0].strip(), artifact_id) for target in targets]
     if not names:
         return None
-    has_anchor = any(len(side) == 2 for side in split_sides)
+    has_anchor = any(len(target) == 2 for target in targets)
     return NoteRef(names[0], names[-1] if names[-1] != names[0] else None, has_anchor)
+
+
+def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) -> list[int]:
+    """Return the places of the sides of a wiki link that may be its target, the likely one first."""
+    places = [place for place, side in enumerate(sides) if side]
+    if len(places) < 2 or _is_path(split_sides[0]) or _is_dotted(split_sides[0]) or _VAULT.match(sides[0]):
+        return places[:1]
+    if _VAULT.match(sides[1]):
+        return [1]
+    if _is_dotted(split_sides[1]):
+        return [1, 0]
+    return [0, 1] if _is_path(split_sides[1]) else [0]
+
+
+def _is_dotted(side: Sequence[str]) -> bool:
+    """Return whether a side is a name of Dendron, such as `topic.tags`, or has an anchor: few labels look like that."""
+    return len(side) == 2 or _DOTTED.fullmatch(strip_suffix(side[0])) is not None
+
+
+def _is_path(side: Sequence[str]) -> bool:
+    return " " not in side[0] and ("/" in side[0] or NOTE_SUFFIX.search(side[0]) is not None)
 
 
 def _wiki_name(name: str, artifact_id: str) -> str:
@@ -141,7 +164,8 @@ def _wiki_name(name: str, artifact_id: str) -> str:
 def parse_path_ref(written: str, artifact_id: str) -> NoteRef | None:
     """Return the reference of a markdown link; `None` for URLs, templates and anchors.
 
-    It is the id of a note in that place or, for a path without the suffix of a note, the path after a `/`.
+    It is the id of a note in that place or, for a path without the suffix of a note, the path after a `/`. A path
+    without a leading `/`, `./` or `../` may also begin at the root.
 
     Raises:
         UnusableReference: If the link leads out of the root, or cannot be a file name.
@@ -151,9 +175,13 @@ def parse_path_ref(written: str, artifact_id: str) -> NoteRef | None:
         return None
     from urllib.parse import unquote
 
-    place = _resolve_path(unquote(path), artifact_id)
+    path = unquote(path)
+    place = _resolve_path(path, artifact_id)
     name, composed_name = _path_name(place), _path_name(_compose(place))
-    return NoteRef(name, composed_name if composed_name != name else None, bool(anchor))
+    or_name = composed_name
+    if composed_name == name and path.split("/")[0] not in (".", ".."):
+        or_name = _path_name(_compose(_resolve_path(f"/{path}", artifact_id)))
+    return NoteRef(name, or_name if or_name != name else None, bool(anchor))
 
 
 def _path_name(place: str) -> str:

@@ -29,10 +29,12 @@ class MarkdownLinks:
     r"""An edge extractor for markdown notes whose ids are their POSIX paths below the root.
 
     - **Inline links**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark defines them. A path is
-      relative to the note's own folder, `/a.md` to the root. Wiki links are `[[target]]`, `[[target|label]]`,
-      `[[label|target]]`, `[[target#heading]]`, `[[target^block]]` and `![[target]]`; they refer to a note in any
-      folder, in any case. Ignored are URLs, places in the same note, images, embedded media, footnote definitions,
-      code, comments, tags, templates, and TOML tables (`[[name]]`) in the blocks of site generators.
+      relative to the note's own folder, or else to the root; `/a.md` is relative to the root, `./a.md` to the folder.
+      Wiki links are `[[target]]`, `[[target|label]]`, `[[target#heading]]`, `[[target^block]]` and `![[target]]`; they
+      refer to a note in any folder, in any case. `[[label|target]]` is understood if the target looks like one:
+      `dendron://vault/a.b`, `a.b`, `a#heading`, `a/b` or `a.md`. Ignored are URLs, places in the same note, images,
+      embedded media, footnote definitions, code, comments, tags, templates, and TOML tables (`[[name]]`) in the blocks
+      of site generators.
     - **Typed links**: the frontmatter fields in `fields`. A value is a mapping with `id` and `type`, a plain name, a
       list of either, or names separated by commas. A plain name has the type `"related"` in the field `links`, and the
       name of the field in others. A field that the frontmatter lacks is read from the filter fields.

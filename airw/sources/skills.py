@@ -14,7 +14,7 @@ from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import Folder, add_location, to_printable
+from airw.sources.files import Folder, to_printable
 from airw.sources.records import Fetcher, RecordFetcher, check_fetcher
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
@@ -146,8 +146,7 @@ class _SkillFolders:
             reason = "; ".join([*file.warnings, "there is no text to index; add a description"])
             return _SkillCandidate(ids, ItemProblem("", f"{name}: {reason}"))
         raw = {**identity, "description": file.description, **({"body": file.body} if self.keep_bodies else {})}
-        location = {"skill_path": str(path), "base_path": str(path.parent)}
-        metadata = add_location({"parent": identity["parent"], **file.fields, "name": identity["name"]}, location)
+        metadata = {**file.fields, **identity, "skill_path": str(path), "base_path": str(path.parent)}
         warnings = tuple(f"{name}: {warning}" for warning in file.warnings)
         return _SkillCandidate(ids, Artifact("", raw, metadata), warnings)
 
@@ -297,11 +296,10 @@ def from_skills(
     - `name@`, followed by its folder relative to the root;
     - `name@`, followed by its file relative to the root. If that is not free either, a number follows: `#2`.
 
-    Metadata are the fields of the frontmatter, JSON-clean and without the description, and `name`, `parent`,
-    `skill_path` (the file) and `base_path` (its folder). A `parent` or a path in the frontmatter stays; instead of
-    `skill_path`, the file is then in `airw_path`. Raw values are mappings of `name`, `description` and `parent`. They
-    contain `body`, too, if another strategy than `Skill()`, or another extractor than `DependencyLinks()`, may read it.
-    Otherwise a change of the body alone indexes nothing again.
+    Metadata are the fields of the frontmatter, JSON-clean and without the description. They are overridden by `name`,
+    `parent`, `skill_path` (the file) and `base_path` (its folder). Raw values are mappings of `name`, `description` and
+    `parent`. They contain `body`, too, if another strategy than `Skill()`, or another extractor than
+    `DependencyLinks()`, may read it. Otherwise a change of the body alone indexes nothing again.
 
     If the frontmatter is missing or broken, or has no description, the first paragraph is used instead, else the first
     heading, and there is a problem with `lost=False`. A file that has no text or cannot be read is a problem with the

@@ -174,12 +174,12 @@ def keep_fields(metadata: dict[str, Any]) -> dict[str, Any]:
 def add_facts(metadata: dict[str, Any], facts: Mapping[str, Any]) -> None:
     """Write facts into the metadata of a hit; fields of the author stay."""
     taken = metadata.get(FACTS)
-    if not isinstance(taken, dict):
-        metadata.update(facts)
-        return
-    metadata.update({name: value for name, value in facts.items() if name not in taken})
-    # A new dict: a copy of the hit may share the old one.
-    metadata[FACTS] = {name: facts.get(name, value) for name, value in taken.items()}
+    taken = dict(taken) if isinstance(taken, dict) else {}  # a copy: another hit may share it
+    for name, value in facts.items():
+        place = taken if name in taken else metadata
+        place[name] = value
+    if taken:
+        metadata[FACTS] = taken
 
 
 def with_facts(metadata: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -136,19 +136,26 @@ def test_a_wiki_link_beside_or_in_a_block_of_a_site_generator_stays_a_link(text)
 @pytest.mark.parametrize(
     ("text", "sides"),
     [
-        ("[[Target|the label]]", ("target", "the label")),
-        ("[[the label|Target#part]]", ("the label", "target")),
-        ("[[Target#part|label]]", ("target", "label")),
-        ("| [[Target\\|label]] |", ("target", "label")),
-        ("[[C# for all|lang.csharp]]", ("c# for all", "lang.csharp")),
-        ("[[a|x^2]] ", ("a", "x^2")),
-        ("[[label|note^kSChN1jT6OMc]]", ("label", "note")),
+        ("[[Target|the label]]", ("target", None)),
+        ("[[the label|Target#part]]", ("target", "the label")),
+        ("[[Target#part|label]]", ("target", None)),
+        ("[[lang.csharp|lang.basic]]", ("lang.csharp", None)),
+        ("| [[Target\\|label]] |", ("target", None)),
+        ("[[C# for all|lang.csharp]]", ("lang.csharp", "c# for all")),
+        ("[[C# for all|dendron://my.vault/C#top]]", ("c", None)),
+        ("[[a|x^2]] ", ("a", None)),
+        ("[[a|version 1.2]] ", ("a", None)),
+        ("[[a|v1.2]] ", ("a", None)),
+        ("[[a|and / or]] ", ("a", None)),
+        ("[[a|b/c]] ", ("a", "b/c")),
+        ("[[a|c.md]] ", ("a", "c")),
+        ("[[label|note^kSChN1jT6OMc]]", ("note", "label")),
         ("[[Same|same]]", ("same", None)),
         ("[[|x]]", ("x", None)),
         ("[[x|]]", ("x", None)),
     ],
 )
-def test_either_side_of_a_wiki_link_may_be_the_name(text, sides):
+def test_the_right_side_of_a_wiki_link_is_a_label_unless_it_looks_like_a_target(text, sides):
     assert [(link.target_ref, link.or_ref) for link in extract(text).links] == [sides]
 
 
@@ -307,7 +314,7 @@ def test_settings_choose_fields_and_type_and_make_the_id():
     settings = {"fields": ["see"], "inline_type": "mentions"}
     links = extract("---\nsee: a\nlinks: b\n---\n[[c]]", **settings).links
     assert [(link.target_ref, link.type) for link in links] == [("a", "see"), ("c", "mentions")]
-    assert MarkdownLinks(**settings).id == "MarkdownLinks(fields=('see',), inline_type='mentions') 3"
+    assert MarkdownLinks(**settings).id == "MarkdownLinks(fields=('see',), inline_type='mentions') 4"
     assert MarkdownLinks(**settings).id != MarkdownLinks().id
     assert isinstance(MarkdownLinks(), EdgeExtractor)
 

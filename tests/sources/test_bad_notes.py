@@ -271,7 +271,7 @@ async def test_links_out_of_the_root_are_reported_and_never_followed(tmp_path):
         (["deep/x.md", "far/x.md"], "[[x]]", None),
         (["x.md", "far/x.md"], "[[x]]", "x.md"),
         (["x.md", "target.md"], "[[x|Target]]", "x.md"),
-        (["target.md"], "[[label|Target]]", "target.md"),
+        (["target.md"], "[[label|Target.md]]", "target.md"),
     ],
 )
 async def test_a_link_leads_to_the_only_note_with_that_path_or_name(tmp_path, files, links, expected):

@@ -29,7 +29,7 @@ async def test_hidden_and_vendored_folders_are_left_out_and_reported(make, tmp_p
     assert source.count() == len(READ)
     async with await build(source, store=MemoryStore()) as corpus:
         report = await coverage(source, corpus=corpus)
-    assert report.excluded == {"in a hidden folder or node_modules": sorted(VAULT.keys() - set(READ))}
+    assert report.excluded == {"in a hidden folder or node_modules": tuple(sorted(VAULT.keys() - set(READ)))}
 
 
 async def test_links_do_not_lead_to_deleted_notes_and_packages(tmp_path):
@@ -84,3 +84,46 @@ async def test_a_section_is_no_target_of_links(tmp_path):
         assert [(each.link.target_ref, each.state) for each in await graph.unresolved_links()] == [
             ("trips", "dangling")
         ]
+
+
+@pytest.mark.parametrize(
+    ("files", "edges"),
+    [
+        ({"a.md": "[[My Note|setup]]", "n.md": "---\ntitle: My Note\n---\n", "setup.md": "other"}, ["n.md"]),
+        ({"a.md": "[[K8s|install]]", "k.md": "---\naliases: [K8s]\n---\n", "install.md": "other"}, ["k.md"]),
+        ({"a.md": "[[gone|setup]]", "setup.md": "other"}, []),
+        ({"a.md": "---\nlinks: '[[gone|setup]]'\n---\n", "setup.md": "other"}, []),
+        (
+            {"a.md": "[[Tags|dendron://my.vault/topic.tags]]", "topic.tags.md": "t", "tags.md": "other"},
+            ["topic.tags.md"],
+        ),
+        ({"a.md": "[[Tags|topic.tags#h]]", "topic.tags.md": "t", "tags.md": "other"}, ["topic.tags.md"]),
+        ({"a.md": "[[Tags|topic.tags]]", "topic.tags.md": "t"}, ["topic.tags.md"]),
+        ({"a.md": "[[tags|topic.tags]]", "tags.md": "t"}, ["tags.md"]),
+    ],
+)
+async def test_the_target_of_a_wiki_link_stands_first_and_a_label_is_no_target(files, edges, tmp_path):
+    source = from_notes(write(tmp_path, files), name="n", embedder="light")
+    async with await build(source, store=MemoryStore()) as corpus:
+        [found] = await CorpusGraph(corpus).neighbors(["a.md"])
+    assert [edge.target for edge in found] == edges
+
+
+@pytest.mark.parametrize(
+    ("text", "edges"),
+    [
+        ("[b](thoughts/b%20c.md)", ["thoughts/b c.md"]),
+        ("[p](posts/p.md#top) [q](posts/q)", ["posts/p.md", "posts/q.md"]),
+        ("[i](docs/)", ["docs/index.md"]),
+        ("[same](same.md) [same](same)", ["thoughts/same.md"]),
+        ("[root](/same.md)", ["same.md"]),
+        ("[only here](./posts/p.md) [above](../thoughts/posts/p.md)", []),
+        ("[gone](posts/gone.md)", []),
+    ],
+)
+async def test_a_path_begins_at_the_folder_of_the_note_or_else_at_the_root(text, edges, tmp_path):
+    others = ["thoughts/b c.md", "posts/p.md", "posts/q.md", "docs/index.md", "same.md", "thoughts/same.md"]
+    write(tmp_path, {**dict.fromkeys(others, "text"), "thoughts/a.md": text})
+    async with await build(from_notes(tmp_path, name="n", embedder="light"), store=MemoryStore()) as corpus:
+        [found] = await CorpusGraph(corpus).neighbors(["thoughts/a.md"])
+    assert [edge.target for edge in found] == edges

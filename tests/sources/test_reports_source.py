@@ -150,9 +150,9 @@ async def test_the_title_comes_from_the_frontmatter_and_broken_frontmatter_is_on
 async def test_the_fields_of_the_frontmatter_are_metadata(tmp_path):
     write(tmp_path, {"a/p/docs/r.md": "---\nstatus: Final\ntags: [x]\npath: theirs\n---\n# R"})
     [report] = await read(from_md_reports(projects_root=tmp_path))
-    expected = {"status": "Final", "tags": ["x"], "project": "p", "title": "R", "filename": "r.md"}
+    expected = {"status": "Final", "tags": ["x"], "project": "p", "title": "R", "filename": "r.md", "path": "theirs"}
     assert expected.items() <= report.metadata.items()
-    assert report.metadata["path"].endswith("a/p/docs/r.md")
+    assert report.metadata["airw_path"].endswith("a/p/docs/r.md")
 
 
 async def test_more_reports_than_a_page_are_all_read(tmp_path):
