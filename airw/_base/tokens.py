@@ -1,8 +1,8 @@
 """The words of texts, as the tokenizers of SQLite's full-text search cut and stem them.
 
-`unicode61` cuts a text at all characters but letters and digits, folds case, and drops diacritics. `porter` then stems
-the words ([Porter, 1980](https://tartarus.org/martin/PorterStemmer/)). SQLite itself does both here, in a table in
-memory, so that the words are those of an index in any script.
+`unicode61` cuts a text at all characters but letters, digits and perhaps marks, folds case, and drops the diacritics of
+Latin. `porter` then stems the words ([Porter, 1980](https://tartarus.org/martin/PorterStemmer/)). SQLite itself does
+both here, in a table in memory, so that the words are those of an index in any script.
 """
 
 import re
@@ -12,39 +12,58 @@ from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from airw._base.unspaced import space_query, space_text
 
 if TYPE_CHECKING:
     import sqlite3
 
+WITH_MARKS = "unicode61 categories 'L* N* Co Mn Mc'"
+"""The tokenizer of FTS5 to which the vowel signs of Hindi or Tamil are parts of words, as letters are."""
+
+# Signs that only some writers add to a word: vowels and accents in Hebrew and Arabic, and the stretching of letters.
+# And those that choose between forms of one character, such as a colourful heart.
+_OPTIONAL = (
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
+    "\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
 _WORD = re.compile("[a-z0-9]+")
 _MAX_TOKEN = 32_768  # FTS5 indexes only this many bytes of a word
 _MAX_KNOWN = 1 << 17  # parts of texts whose words are remembered
 _LONGEST_KNOWN = 64  # letters of such a part
 
 
-def prepare_text(text: str) -> str:
+def prepare_text(text: str, *, keeps_marks: bool) -> str:
     """Return a text to index: composed (NFC), and with runs of unspaced letters cut.
 
-    FTS5 would cut a word before a combining mark.
+    FTS5 would cut a word before a combining mark, unless the tokenizer is `WITH_MARKS`.
+
+    Args:
+        text: The text.
+        keeps_marks: Whether that is the tokenizer. Marks that not everybody writes are then left out.
 
     Example:
-        >>> prepare_text("東京 keys")
+        >>> prepare_text("東京 keys", keeps_marks=True)
         ' 東 京 東京  keys'
     """
-    return text if text.isascii() else space_text(unicodedata.normalize("NFC", text))
+    return text if text.isascii() else space_text(_compose(text, keeps_marks=keeps_marks))
 
 
-def prepare_query(text: str) -> str:
+def prepare_query(text: str, *, keeps_marks: bool) -> str:
     """Return a query in the form in which texts are indexed.
 
     Example:
-        >>> prepare_query("東京 keys")
+        >>> prepare_query("東京 keys", keeps_marks=True)
         ' 東京  keys'
     """
-    return text if text.isascii() else space_query(unicodedata.normalize("NFC", text))
+    return text if text.isascii() else space_query(_compose(text, keeps_marks=keeps_marks))
+
+
+def _compose(text: str, *, keeps_marks: bool) -> str:
+    composed = unicodedata.normalize("NFC", text)
+    return re.sub(_OPTIONAL, "", composed) if keeps_marks else composed
 
 
 class Tokenizer:
@@ -60,7 +79,7 @@ class Tokenizer:
         [['rotat', 'the', 'kei']]
     """
 
-    def __init__(self, name: Literal["unicode61", "porter unicode61"]) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
         self._stems = name.startswith("porter")
         self._known: dict[str, Sequence[str]] = {}  # it only grows; a full one is replaced
@@ -134,7 +153,7 @@ class Tokenizer:
 
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.text_factory = lambda data: data.decode(errors="replace")
-        connection.execute(f"CREATE VIRTUAL TABLE piece USING fts5 (text, content='', tokenize='{self._name}')")
+        connection.execute(f"CREATE VIRTUAL TABLE piece USING fts5 (text, content='', tokenize=\"{self._name}\")")
         connection.execute("CREATE VIRTUAL TABLE word USING fts5vocab (piece, instance)")
         return connection
 

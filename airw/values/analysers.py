@@ -7,13 +7,18 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from airw._base.messages import short_repr
-from airw._base.tokens import Tokenizer, prepare_query, prepare_text
+from airw._base.tokens import WITH_MARKS, Tokenizer, prepare_query, prepare_text
 from airw.errors import ArgumentError
 
-Language: TypeAlias = Literal["en"]
-"""A language whose words are stemmed, and whose stop words do not count in queries."""
+Language: TypeAlias = Literal["en", "en-unicode61", "unicode61"]
+"""A language whose words are stemmed, and whose stop words do not count in queries.
+
+Corpora of earlier versions cut words at combining marks, and keep that: in English as `"en-unicode61"`, and without a
+language as `"unicode61"`.
+"""
 
 LANGUAGES: tuple[Language, ...] = ("en",)
+EARLIER_LANGUAGES: tuple[Language, ...] = ("en-unicode61", "unicode61")
 
 _FUNCTION_WORDS = {
     "before nouns": "a an the this that these those some any all each both such other same own few more most",
@@ -42,12 +47,14 @@ class Analyser:
     """The way in which a corpus splits texts and queries into words.
 
     All stores and policies use the same one, so that they agree on which words a text contains. Words are cut as by the
-    tokenizer `unicode61` of SQLite. Letters of scripts without spaces, as in Chinese, Japanese or Thai, and of Korean,
-    are words alone and in pairs.
+    tokenizer `unicode61` of SQLite, with their combining marks. Vowel signs of Hebrew and Arabic, which few texts have,
+    do not count. Letters of scripts without spaces, as in Chinese, Japanese or Thai, and of Korean, are words alone and
+    in pairs.
 
     Args:
         language: `"en"`: words are stemmed by Porter's algorithm, and stop words and single letters do not count in
-            queries. `None`: words stay as they are, and all count.
+            queries. `None`: words stay as they are, and all count. `"en-unicode61"` and `"unicode61"`: the same, but
+            combining marks cut words, as in corpora of earlier versions.
 
     Raises:
         ArgumentError: If there is no such language.
@@ -57,6 +64,8 @@ class Analyser:
         ['rotat', 'the', 'kei']
         >>> Analyser("en").query_terms(["How do I rotate the keys?", "To be or not to be"])
         [{'kei': 1, 'rotat': 1}, {'be': 2, 'not': 1, 'or': 1, 'to': 2}]
+        >>> Analyser(None).terms("किताब"), Analyser("unicode61").terms("किताब")
+        (['किताब'], ['क', 'त', 'ब'])
     """
 
     language: Language | None = "en"
@@ -83,7 +92,7 @@ class Analyser:
             >>> Analyser().split(["signed keys", "東京"])
             [['sign', 'kei'], ['東', '京', '東京']]
         """
-        return _find_tokenizer(self.tokenizer).split([prepare_text(text) for text in texts])
+        return _find_tokenizer(self.tokenizer).split([self.prepare(text) for text in texts])
 
     def count(self, text: str) -> int:
         """Return the number of words of a text, by which BM25 measures its length.
@@ -95,7 +104,7 @@ class Analyser:
             >>> Analyser("en").count("An ox, an axe")
             4
         """
-        return _find_tokenizer(self.tokenizer).count(prepare_text(text))
+        return _find_tokenizer(self.tokenizer).count(self.prepare(text))
 
     def query_terms(self, queries: Sequence[str]) -> list[dict[str, int]]:
         """Return the words of each query that count, and how often it has each.
@@ -107,17 +116,41 @@ class Analyser:
             [{'keys': 1, 're': 1, 'rotate': 2, 'the': 1}, {}, {'京都': 1, '東京': 1}]
         """
         # Cut first, and stem what is left: the stop words are whole words.
-        words_by_query = _find_tokenizer("unicode61").split([prepare_query(query) for query in queries])
-        if self.language is not None:
+        prepared = [prepare_query(query, keeps_marks=self.keeps_marks) for query in queries]
+        words_by_query = _find_tokenizer(self._cutter).split(prepared)
+        if self.stems:
             words_by_query = [[word for word in words if not _is_stop_word(word)] or words for words in words_by_query]
             stems = _find_tokenizer(self.tokenizer).find(word for words in words_by_query for word in words)
             words_by_query = [[stem for word in words for stem in stems[word]] for words in words_by_query]
         return [dict(sorted(Counter(words).items())) for words in words_by_query]
 
+    def prepare(self, text: str) -> str:
+        """Return a text in the form in which the tokenizer cuts it.
+
+        Example:
+            >>> Analyser().prepare("東京 keys")
+            ' 東 京 東京  keys'
+        """
+        return prepare_text(text, keeps_marks=self.keeps_marks)
+
     @property
-    def tokenizer(self) -> Literal["unicode61", "porter unicode61"]:
+    def stems(self) -> bool:
+        """Return whether words are stemmed, and stop words do not count in queries."""
+        return self.language in ("en", "en-unicode61")
+
+    @property
+    def keeps_marks(self) -> bool:
+        """Return whether combining marks are parts of words."""
+        return self.language not in EARLIER_LANGUAGES
+
+    @property
+    def tokenizer(self) -> str:
         """Return the name of the tokenizer of FTS5 that an index needs."""
-        return "unicode61" if self.language is None else "porter unicode61"
+        return f"porter {self._cutter}" if self.stems else self._cutter
+
+    @property
+    def _cutter(self) -> str:
+        return WITH_MARKS if self.keeps_marks else "unicode61"
 
 
 def check_language(language: object) -> Language | None:
@@ -130,7 +163,7 @@ def check_language(language: object) -> Language | None:
         >>> check_language("en"), check_language(None)
         ('en', None)
     """
-    for known in (*LANGUAGES, None):
+    for known in (*LANGUAGES, *EARLIER_LANGUAGES, None):
         if language == known and type(language) is type(known):
             return known
     known_values = ", ".join(map(repr, LANGUAGES))
@@ -142,5 +175,5 @@ def _is_stop_word(word: str) -> bool:
 
 
 @cache
-def _find_tokenizer(name: Literal["unicode61", "porter unicode61"]) -> Tokenizer:
+def _find_tokenizer(name: str) -> Tokenizer:
     return Tokenizer(name)

@@ -8,7 +8,7 @@ from functools import cache
 from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.values.analysers import LANGUAGES, Analyser
+from airw.values.analysers import EARLIER_LANGUAGES, LANGUAGES, Analyser
 
 K1, B = 1.2, 0.75
 """The constants of BM25: how soon more occurrences add little, and how much the length of a text counts."""
@@ -45,15 +45,15 @@ def formula_of(analyser: Analyser) -> str:
         False
     """
     # It changes with any rule that a score depends on: the constants, the weight, how texts and queries are split.
-    rules = "words of unicode61, unspaced letters in pairs"
-    if analyser.language is not None:
-        rules += f", stems and stop words of {analyser.language}"
+    rules = f"words of unicode61{' with marks' if analyser.keeps_marks else ''}, unspaced letters in pairs"
+    if analyser.stems:
+        rules += ", stems and stop words of en"
     return f"bm25 with k1={K1:g}, b={B:g} and the weights of lucene; {rules}"
 
 
 @cache
 def _analysers_by_formula() -> dict[str, Analyser]:
-    return {formula_of(analyser): analyser for analyser in map(Analyser, (*LANGUAGES, None))}
+    return {formula_of(analyser): analyser for analyser in map(Analyser, (*LANGUAGES, *EARLIER_LANGUAGES, None))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,69 @@ def test_stop_words_count_only_in_a_query_of_nothing_else(query, words):
     assert Analyser("en").query_terms([query, "locks"]) == [words, {"lock": 1}]
 
 
+MARKED = {
+    "hindi": "शेर एक जानवर है जो जंगल में रहता है, किताब नमस्ते",
+    "bengali": "বাংলা ভাষা",
+    "tamil": "தமிழ் மொழி",
+    "telugu": "తెలుగు భాష",
+    "arabic": "كَتَبَ الْوَلَدُ",
+    "hebrew": "שָׁלוֹם עוֹלָם",
+    "vietnamese": "Tie\u0302\u0301ng Vie\u0323\u0302t",
+    "heart": "❤\ufe0f keys",
+}
+QUESTIONS = {
+    "किताब": "hindi",
+    "नमस्ते": "hindi",
+    "বাংলা": "bengali",
+    "தமிழ்": "tamil",
+    "తెలుగు": "telugu",
+    "كَتَبَ": "arabic",
+    "كتب": "arabic",
+    "שָׁלוֹם": "hebrew",
+    "שלום": "hebrew",
+    "Tiếng": "vietnamese",
+    "❤ key": "heart",
+}
+
+
+@pytest.mark.parametrize("language", ["en", None])
+def test_marks_do_not_cut_words(language):
+    for name, text in MARKED.items():
+        count = len(text.split()) - (name == "heart")
+        assert len(Analyser(language).terms(text)) == Analyser(language).count(text) == count
+    assert Analyser(language).terms("কি") != Analyser(language).terms("কা")
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+async def test_a_question_finds_the_words_with_their_marks(kind, tmp_path, anyio_backend):
+    if kind == "file" and anyio_backend != "asyncio":
+        return
+    store = MemoryStore() if kind == "memory" else tmp_path / "n.airw"
+    async with build(from_mapping(MARKED, name="marked", embedder="light"), store=store) as corpus:
+        for question, name in QUESTIONS.items():
+            hits = await corpus.search(question, mode="lexical")
+            assert (question, [hit.artifact_id for hit in hits]) == (question, [name])
+
+
+@pytest.mark.asyncio_only
+async def test_a_file_of_an_earlier_version_keeps_its_words_until_it_is_built_for_a_language_again(tmp_path):
+    path, source = tmp_path / "old.airw", from_mapping(MARKED, name="old", embedder="light")
+    async with build(source, store=path, language="en-unicode61") as corpus:
+        assert await corpus.store.language() == "en-unicode61"
+        before = await corpus.store.search_text(["किताब कविता"], 9)
+    async with build(source, store=path) as corpus:
+        assert await corpus.store.language() == "en-unicode61"
+        after = await corpus.store.search_text(["किताब कविता"], 9)
+        assert [each.artifact_ids for each in after] == [each.artifact_ids for each in before] == [["hindi"]]
+        assert (await corpus.store.term_statistics(["किताब"])).formula == formula_of(Analyser("en-unicode61"))
+    async with build(source, store=path, language="en") as corpus:
+        assert await corpus.store.language() == "en"
+        assert await find(corpus.store, "किताब कविता", "कविता") == [["hindi"], []]
+
+
 @given(st.lists(st.text(max_size=30), max_size=4))
 def test_texts_have_the_same_words_alone_together_and_a_second_time(texts):
-    for analyser in (Analyser("en"), Analyser(None)):
+    for analyser in map(Analyser, ("en", None, "en-unicode61", "unicode61")):
         together = analyser.split(texts)
         assert together == [analyser.terms(text) for text in texts] == analyser.split(texts)
         # A query keeps words of the text in the form of the index, so each text is found by its own words.
@@ -53,10 +113,12 @@ def test_texts_have_the_same_words_alone_together_and_a_second_time(texts):
             assert found.keys() <= {*words}
 
 
-WORDS = st.sampled_from(["walk", "walked", "Walking", "the", "keys", "key", "café", "東京都", "c", "one"])
+WORDS = st.sampled_from(
+    ["walk", "walked", "Walking", "the", "keys", "key", "café", "東京都", "किताब", "כָּתַב", "c", "one"]
+)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["en", None]),
+        st.sampled_from(["en", None, "en-unicode61", "unicode61"]),
         st.dictionaries(st.sampled_from("abc"), st.lists(WORDS, max_size=6).map(" ".join), max_size=3),
         st.lists(st.sampled_from("abc"), max_size=1),
     ),

@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airw._base.tokens import prepare_text
 from airw.errors import StoreError
 from airw.values import LANGUAGES, Analyser, Language
+from airw.values.analysers import EARLIER_LANGUAGES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,15 +29,17 @@ _LAST_ROWID = 1 << 62  # a corpus that comes so far was made by a stranger
 
 
 def _to_sql(language: Language | None) -> str:
+    analyser = Analyser(language)
+    quote = '"' if analyser.keeps_marks else "'"  # as earlier versions wrote it
     return (
         "CREATE VIRTUAL TABLE record_text USING fts5 "
-        f"(text, content='record', content_rowid='rowid', tokenize='{Analyser(language).tokenizer}')"
+        f"(text, content='record', content_rowid='rowid', tokenize={quote}{analyser.tokenizer}{quote})"
     )
 
 
 # The statement by which SQLite made the index says its language, so that the two never differ.
-_LANGUAGE_BY_SQL = {_to_sql(language): language for language in LANGUAGES}
-INDEX_STATEMENTS = frozenset(map(_to_sql, (*LANGUAGES, None)))
+_LANGUAGE_BY_SQL = {_to_sql(language): language for language in (*LANGUAGES, *EARLIER_LANGUAGES, None)}
+INDEX_STATEMENTS = frozenset(_LANGUAGE_BY_SQL)
 """The statements that create the full-text index, one for each way of cutting texts."""
 
 
@@ -72,7 +74,8 @@ def change_language(connection: "sqlite3.Connection", language: Language | None)
         return
     connection.execute("DROP TABLE record_text")
     create_index(connection, language)
-    connection.execute("INSERT INTO record_text (rowid, text) SELECT rowid, airw_words(text) FROM record")
+    words = _words_function(language)
+    connection.execute(f"INSERT INTO record_text (rowid, text) SELECT rowid, {words}(text) FROM record")
 
 
 def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, ...]]) -> int:
@@ -103,8 +106,9 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
         if error.sqlite_errorcode != sqlite3.SQLITE_CONSTRAINT_UNIQUE:
             raise
         raise StoreError("puts contains two records with the same id; create ids with Record.make_id") from error
+    prepare = Analyser(read_language(connection)).prepare
     connection.executemany(
-        "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], prepare_text(row[-1])) for row in numbered)
+        "INSERT INTO record_text (rowid, text) VALUES (?, ?)", ((row[0], prepare(row[-1])) for row in numbered)
     )
     return first
 
@@ -112,21 +116,28 @@ def insert_records(connection: "sqlite3.Connection", rows: Sequence[tuple[Any, .
 def delete_records(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> None:
     """Delete the records of these artifacts."""
     condition, parameters = "artifact_id IN (SELECT value FROM json_each(?))", [json.dumps(artifact_ids)]
+    words = _words_function(read_language(connection))
     connection.execute(
         f"""INSERT INTO record_text (record_text, rowid, text)
-        SELECT 'delete', rowid, airw_words(text) FROM record WHERE {condition}""",
+        SELECT 'delete', rowid, {words}(text) FROM record WHERE {condition}""",
         parameters,
     )
     connection.execute(f"DELETE FROM record WHERE {condition}", parameters)
 
 
+def _words_function(language: Language | None) -> str:
+    """Return the name of the function in SQL that prepares a text to index."""
+    return "airw_words" if Analyser(language).keeps_marks else "airw_words_without_marks"
+
+
 def prepare_texts(connection: "sqlite3.Connection") -> None:
     """Prepare a connection for these tables and `InvertedIndex`.
 
-    It registers a function that `delete_records` uses, and creates two virtual tables: `temp.record_word` lists each
+    It registers the functions that `delete_records` uses, and creates two virtual tables: `temp.record_word` lists each
     occurrence of each word in the index, and `temp.record_frequency` the number of rows with each.
     """
-    connection.create_function("airw_words", 1, prepare_text, deterministic=True)
+    for analyser in (Analyser(None), Analyser("unicode61")):
+        connection.create_function(_words_function(analyser.language), 1, analyser.prepare, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )

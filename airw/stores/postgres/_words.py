@@ -15,7 +15,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
-from airw.errors import ArgumentError, StoreError
+from airw.errors import StoreError
 from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
 from airw.stores._stored_values import DamagedValue, check_types, detect_damage
 from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_numbers
@@ -53,6 +53,13 @@ _PAGE = 1_000  # texts that are indexed again at a time
 _GROWTH = 16  # factor by which more records are named while too few of them pass
 _FIRST = 16  # records per result that are named at first if some may not pass
 _ATTEMPTS = 10  # of a search while others remove the records it finds
+# How settings name a language. Earlier versions wrote "en" and null.
+_NAMES: Mapping[Language | None, str | None] = {
+    "en": "en, words with marks",
+    None: "words with marks",
+    "en-unicode61": "en",
+    "unicode61": None,
+}
 LANGUAGE = "(SELECT value FROM setting WHERE kind = 'language' AND key = '')"
 """The SQL of the language that `IndexedTexts.of` takes."""
 RUNS = f"(SELECT array_agg(ARRAY[{', '.join(Run._fields)}] ORDER BY first) FROM text_run)"
@@ -114,7 +121,7 @@ class TextScope(NamedTuple):
 
 async def create_state(c: "Connection", language: Language | None) -> None:
     """Set the language of a new corpus."""
-    await c.execute("INSERT INTO setting VALUES ('language', '', $1)", json.dumps(language))
+    await c.execute("INSERT INTO setting VALUES ('language', '', $1)", json.dumps(_NAMES[language]))
 
 
 async def read_language(c: "Connection") -> Language | None:
@@ -444,7 +451,7 @@ async def change_language(c: "Connection", language: Language | None) -> None:
     # TRUNCATE would make others wait, and find nothing meanwhile.
     await c.execute("DELETE FROM posting")
     await c.execute("DELETE FROM text_run")
-    await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(language))
+    await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(_NAMES[language]))
     last, indexed = -1, IndexedTexts(language, [])
     while rows := await c.fetch(
         "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
@@ -490,7 +497,7 @@ def _parse_language(value: str | None) -> Language | None:
         language = json.loads(value)
     if not isinstance(language, str | None):
         raise DamagedValue("the language of the texts is no text")
-    try:
-        return check_language(language)
-    except ArgumentError:
-        raise StoreError("the texts are of a language that this version of airw does not know; update it") from None
+    for known, name in _NAMES.items():
+        if name == language:
+            return known
+    raise StoreError("the texts are of a language that this version of airw does not know; update it")
