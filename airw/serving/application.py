@@ -57,7 +57,8 @@ def app(
         tokens: The tokens that clients send; without any, everybody may read all corpora.
         writable: Without tokens: the names of the corpora that everybody may change; `"*"` for all.
         limits: What one request, one client and all clients may ask for.
-        roots: The folders whose files may be disclosed. Without them, clients get no bodies of files.
+        roots: The folders whose files may be disclosed, except hidden ones, and those of corpora that a client may not
+            read. Without them, clients get no bodies of files.
         rerankers: The values of `rerank` that clients may choose, such as `"cross-encoder"`.
         hosts: The names in the header `Host` to which the server answers; `"*"` for all. By default all if there are
             tokens, else only loopback names and IP addresses.
