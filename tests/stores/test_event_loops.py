@@ -89,9 +89,8 @@ def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path
     asyncio.run(retrieve.aclose())
 
 
-def test_an_application_is_asked_in_several_loops_without_its_lifespan(tmp_path):
-    asyncio.run(open_notes(tmp_path / "notes.airw").aclose())
-    served = app({"notes": tmp_path / "notes.airw"})
+def test_an_application_is_asked_in_several_loops(corpus):
+    served = app({"notes": corpus})
 
     async def ask(_):
         transport = httpx.ASGITransport(served)
