@@ -150,12 +150,12 @@ class SqliteStore(
     ) -> None:
         self._reader: Readers | None = None
         self._writer: Connection | None = None
+        self._process = os.getpid()
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._new_language = check_language(language)
         self._segments = segment_folder(self._path)
         self._writer_lock = SharedLock(repr(str(self._path)))
-        self._process = os.getpid()
         # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
         self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
         self._waiting = WaitingSearches()
