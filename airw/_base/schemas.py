@@ -26,7 +26,7 @@ _COMPUTES = re.compile(r"\b(?:AS|CHECK)\b", re.IGNORECASE)
 
 @contextmanager
 def small_limits(connection: "sqlite3.Connection") -> Iterator[None]:
-    """Let SQLite refuse long statements and deep expressions within the block, in which it reads the schema."""
+    """Refuse long statements and deep expressions while the block reads the schema."""
     import sqlite3
 
     limits = {
@@ -43,7 +43,7 @@ def small_limits(connection: "sqlite3.Connection") -> Iterator[None]:
 
 
 def read_schema(connection: "sqlite3.Connection") -> list[tuple[str, str, str]]:
-    """Return kind, name and statement of everything in a file, except the indexes that SQLite makes itself."""
+    """Return kind, name and statement of all in a file that SQLite did not make."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
     return [
         (str(kind), str(name), tidy_sql(str(sql)))
@@ -53,7 +53,9 @@ def read_schema(connection: "sqlite3.Connection") -> list[tuple[str, str, str]]:
 
 
 def find_foreign(schema: list[tuple[str, str, str]], own: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
-    """Return kind and name of the first thing in a schema that can do more than store values, and is not airw's.
+    """Return kind and name of the first thing in a schema that airw did not make.
+
+    A table that can only store values is none: SQLite makes some, and a user may.
 
     Args:
         schema: What `read_schema` returned.
@@ -67,5 +69,5 @@ def find_foreign(schema: list[tuple[str, str, str]], own: Mapping[str, Collectio
 
 
 def tidy_sql(sql: str) -> str:
-    """Return a statement with single spaces, as SQLite keeps the line breaks of the source."""
+    """Return a statement with single spaces, as SQLite keeps those of its source."""
     return re.sub(r"\s+", " ", sql, flags=re.ASCII).strip()

@@ -132,7 +132,7 @@ class SharedLock:
                 await turn.wait()  # for a task of the same loop, which runs as long as this one waits
 
     def release(self, turn: Signal) -> None:
-        """Leave the lock to the task that has waited longest, unless another one has it by now."""
+        """Leave the lock to the task that waits longest, unless another one has it by now."""
         with self._guard:
             if self._holder is not turn:
                 return

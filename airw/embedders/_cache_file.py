@@ -57,7 +57,7 @@ class CacheFile:
         self._begin()
 
     def _begin(self) -> None:
-        """Begin in this process, which may have been forked: SQLite forbids it to use a connection of its parent."""
+        """Begin in this process, without a connection and locks."""
         self._process = os.getpid()
         # Reentrant: a garbage collection inside a locked section may close this file from the same thread.
         self._lock = threading.RLock()
@@ -138,7 +138,8 @@ class CacheFile:
         import sqlite3
 
         if self._process != os.getpid():
-            self._inherited = self._raw  # not even closed here
+            # A forked process must not use a connection of its parent, nor close it, and no thread here frees its lock.
+            self._inherited = self._raw
             self._begin()
         with self._lock:
             if self._is_closed:

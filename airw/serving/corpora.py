@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import short_repr
+from airw._base.sharing import SharedLock
 from airw.corpora import Corpus, open_corpus
 from airw.corpora.naming import list_similar_first
 from airw.corpora.places import locate
@@ -51,8 +52,9 @@ class ServedCorpora:
         self._opened: dict[str, OpenCorpus[Any]] = {}
         self._openings: dict[str, _Opening] = {}
         self._tasks: TaskGroup | None = None
-        self._turns = {name: anyio.Lock() for name in self._places}
-        self._writers = {name: anyio.Lock() for name in self._places}
+        # An application may be asked in several event loops, each in its thread.
+        self._turns = {name: SharedLock(f"corpus {name!r}") for name in self._places}
+        self._writers = {name: SharedLock(f"corpus {name!r}") for name in self._places}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ class ServedCorpora:
     async def _open_once(self, name: str, place: str | os.PathLike[str]) -> None:
         """Open a corpus, or wait for the opening that has begun."""
         if self._tasks is None:  # nobody has entered the lifespan, so only the caller can do it
-            async with self._turns[name]:
+            async with self._turns[name].hold():
                 if name not in self._opened:
                     self._opened[name] = _rename(await _open(name, place), name)
             return
@@ -175,13 +177,13 @@ class ServedCorpora:
         """
         turn = self._writers[name]
         with anyio.move_on_after(LONGEST_WAIT) as scope:
-            await turn.acquire()
+            held = await turn.acquire()
         if scope.cancelled_caught:
             raise StoreBusy(f"corpus {name!r} is being changed by others; try again")
         try:
             yield
         finally:
-            turn.release()
+            turn.release(held)
 
     async def _close_all(self) -> None:
         """Close the corpora that this object opened."""

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from airw._base.concurrency import map_bounded
+from airw._base.sharing import SharedLock
 from airw.serving.problems import AccessDenied, describe_problem
 from airw.serving.service import Service, log_failure
 
@@ -36,7 +37,7 @@ class Readiness:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._turn = anyio.Lock()
+        self._turn = SharedLock("the answer of /readyz")
         self._faults: Mapping[str, dict[str, Any]] = {}
         self._checked_at = -math.inf
 
@@ -46,7 +47,7 @@ class Readiness:
         The answer has the state of each corpus that the caller may read, and of no other.
         """
         asked_at = anyio.current_time()
-        async with self._turn:
+        async with self._turn.hold():
             # Nobody can make the server read more by asking more: a check counts for all that wait, and for a while.
             if self._checked_at < asked_at - _FRESH:
                 now = anyio.current_time()

@@ -1,4 +1,4 @@
-"""A corpus that several event loops use at the same time, each in its thread, or a forked process."""
+"""A corpus that event loops in several threads use together, or a forked process."""
 
 import asyncio
 import os
@@ -9,10 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
+import httpx
 import pytest
 
 import airw
 from airw.errors import StoreBusy, StoreError
+from airw.serving import app
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
 from tests.support.waiting import PATIENCE, wait_for
@@ -85,6 +87,20 @@ def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path
 
     assert len({str(answer) for answer in run_in_threads(ask, 8)}) == 1
     asyncio.run(retrieve.aclose())
+
+
+def test_an_application_is_asked_in_several_loops(corpus):
+    served = app({"notes": corpus})
+
+    async def ask(_):
+        transport = httpx.ASGITransport(served)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for _ in range(3):
+                found = await client.post("/search", json={"corpus": "notes", "query": "keys 7", "k": 2})
+                ready = await client.get("/readyz")
+                assert (found.status_code, len(found.json()["hits"]), ready.status_code) == (200, 2, 200)
+
+    run_in_threads(ask)
 
 
 def test_a_builder_waits_for_that_of_another_loop(corpus):

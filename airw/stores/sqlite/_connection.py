@@ -294,7 +294,7 @@ class Connection:
 
 
 class _Report:
-    """What aiosqlite takes for a future: it reports the end of a call to a loop, unless that has closed meanwhile."""
+    """What aiosqlite takes for a future: it may report to a loop that has closed."""
 
     def __init__(self, loop: "asyncio.AbstractEventLoop", ended: "asyncio.Future[object]") -> None:
         self._loop, self._ended = loop, ended

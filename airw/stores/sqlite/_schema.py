@@ -421,7 +421,7 @@ def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
 
 @cache
 def _list_statements(version: int) -> dict[str, frozenset[str]]:
-    """Return the statements that airw writes into a file of a format, by the names of tables and indexes."""
+    """Return the statements that airw writes into a file of a format, by name."""
     statements = [tidy_sql(sql) for sql in _TABLES]
     if version < VERSION:
         statements = [sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements]

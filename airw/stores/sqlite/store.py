@@ -151,6 +151,7 @@ class SqliteStore(
         self._process = os.getpid()
         self._reader: Readers | None = None
         self._writer: Connection | None = None
+        self._process = os.getpid()
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._new_language = check_language(language)
