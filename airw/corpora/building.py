@@ -236,8 +236,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
             name.
         embedder: An embedder or its specification; the default is the source's.
         full: Remove the artifacts that came from this source and are no longer in it.
-        force: Allow a source without any artifact to empty the corpus, a source that reads another folder or file to
-            replace the artifacts of the earlier one, and a build without an edge extractor to remove the links of one.
+        force: Allow a source without any artifact to empty the corpus, and a source that reads another folder or file
+            to replace the artifacts of the earlier one. A build without an edge extractor may then remove all links.
         batch_size: The number of items that are read, embedded and written at once. If you do not pass it, the build
             embeds and writes up to 512 at once while it is quick, and reads up to 2,048.
         edge_extractor: The extractor of links; the default is the source's, else that of the last build.

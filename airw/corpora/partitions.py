@@ -180,11 +180,11 @@ async def prepare_ingest(
     began = time.time()
     resolved, recipe = await in_thread(request.resolve)
     async with AsyncExitStack() as exit_stack, request.lock_store(exit_stack, anyio.lowlevel.checkpoint) as locked:
-        run, config, extractor = await _begin(request, recipe, _check_run_store(locked), resolved)
+        run, config, kept = await _begin(request, recipe, _check_run_store(locked), resolved)
     spec = config["embedder"] if isinstance(request.spec, str | os.PathLike) else request.spec
     # Workers may have other working folders, so the path must be absolute.
     target = request.target.absolute() if isinstance(request.target, Path) else request.target
-    return IngestPlan(run, target, _without_items(source, extractor), spec, on_error, began)
+    return IngestPlan(run, target, _without_items(source, kept), spec, on_error, began)
 
 
 async def _begin(

@@ -364,7 +364,7 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
 
 
 def keep_extractor(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:
-    """Return the recipe of a build with the link extractor of the last one, if the build names none.
+    """Return the recipe, with the extractor of the last build if this one names none.
 
     Otherwise the build would remove all links of the source. If the settings cannot make the extractor, artifacts that
     have not changed keep their links, and others cannot be indexed.

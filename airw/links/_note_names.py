@@ -135,7 +135,7 @@ def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
 
 
 def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) -> list[int]:
-    """Return the places of the sides of a wiki link that may be its target, the likely one first."""
+    """Return the places of the sides that may be the target of a link, the likely one first."""
     places = [place for place, side in enumerate(sides) if side]
     if len(places) < 2 or _is_path(split_sides[0]) or _is_dotted(split_sides[0]) or _VAULT.match(sides[0]):
         return places[:1]
@@ -147,7 +147,7 @@ def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) ->
 
 
 def _is_dotted(side: Sequence[str]) -> bool:
-    """Return whether a side is a name of Dendron, such as `topic.tags`, or has an anchor: few labels look like that."""
+    """Return whether a side is a name such as `topic.tags`, or has an anchor, unlike labels."""
     return len(side) == 2 or _DOTTED.fullmatch(strip_suffix(side[0])) is not None
 
 

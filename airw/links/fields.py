@@ -106,7 +106,7 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
 
 
 def record_links(artifact: Artifact) -> Extraction:
-    """Return the links that a record has in its field `links`, for sources without an edge extractor.
+    """Return the links in the field `links` of a record, for sources without an extractor.
 
     The field is a list of ids, or a mapping of edge types to ids. An entry may also be `{"id": …, "type": …}`, or
     `[source, id]` for an artifact of another corpus. Links of a list have the type `"related"`. URLs, links of an

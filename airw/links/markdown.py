@@ -69,8 +69,8 @@ class MarkdownLinks:
         ...     print(link.line, link.type, link.target_ref, link.or_ref)
         2 requires 2 None
         4 related c.md None
-        4 related /a/d/ None
-        5 related some note x
+        4 related /a/d/ /d/
+        5 related some note None
     """
 
     fields: Sequence[str] = ("links", "requires")

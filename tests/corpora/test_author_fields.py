@@ -21,7 +21,7 @@ async def in_memory(records, **options):
     return await build(from_records(records, embedder="light", **{"name": "events", **options}), store=MemoryStore())
 
 
-async def linked():
+async def link_events():
     see = airw.links.extractor_from(lambda _, fields: {"see": fields["next"]}, id="see")
     records = [
         {"id": "a", "text": "book fair", "next": ["b"], **OWN},
@@ -78,7 +78,7 @@ async def test_files_without_such_fields_have_their_path_as_before(tmp_path):
 
 @pytest.mark.parametrize("options", [{"mode": "lexical"}, {"mode": "dense"}, {}, {"fusion": "ranks"}])
 async def test_hits_of_a_search_have_the_fields_of_their_documents(options):
-    async with await linked() as corpus:
+    async with await link_events() as corpus:
         hits = await search(corpus, "book fair", rerank=lambda _, texts: [len(text) for text in texts], **options)
         check_fields(hits)
         check_fields(fuse_hits({"x": hits, "y": hits[:1]}))
@@ -98,20 +98,20 @@ async def test_hits_of_a_search_have_the_fields_of_their_documents(options):
     ],
 )
 async def test_hits_of_a_walk_have_the_fields_of_their_documents(policy):
-    async with await linked() as corpus, traverse("book fair", corpus, policy=policy) as walk:
+    async with await link_events() as corpus, traverse("book fair", corpus, policy=policy) as walk:
         hits = [hit async for hit in walk]
         check_fields([*hits, *walk.ranking])
         assert [hit.metadata["airw_facts"]["walk_path"] for hit in hits] == [walk.path(hit) for hit in hits]
 
 
 async def test_hits_of_a_discovery_have_the_fields_of_their_documents():
-    async with await linked() as one, await in_memory([{"id": "c", "text": "book", **OWN}], name="more") as other:
+    async with await link_events() as one, await in_memory([{"id": "c", "text": "book", **OWN}], name="more") as other:
         answer = await discover([one, other], "book fair", min_score=None)
         check_fields(answer.results)
 
 
 async def test_an_answer_of_a_stream_is_final_although_documents_have_such_a_field():
-    async with await linked() as one:
+    async with await link_events() as one:
         async with discover_stream([one], "book fair", min_score=None) as stream:
             answers = [item async for item in stream if isinstance(item, SourceAnswered)]
         check_fields(answers[-1].ranking)
