@@ -44,9 +44,10 @@ async def in_thread(function: Callable[[*Args], R], *args: *Args, limiter: anyio
         with running, note_work():
             return function(*args)
 
+    cancelled = anyio.get_cancelled_exc_class()  # not where a call is closed that its loop has abandoned
     try:
         return await anyio.to_thread.run_sync(work, limiter=limiter)
-    except anyio.get_cancelled_exc_class():
+    except cancelled:
         # A cancel scope of anyio waits for the thread by itself, but `asyncio.Task.cancel` leaves it running.
         await _wait_until_free(running)
         raise

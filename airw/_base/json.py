@@ -152,8 +152,8 @@ def is_deeper(value: Any, levels: int = 100) -> bool:
 def json_clean(value: Any) -> Any:
     """Return a value converted to JSON: no numpy, no objects, no NaN.
 
-    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, decimals become numbers, numbers
-    that are not finite become `None`, keys become strings, and any other object becomes its `str`.
+    Tuples and arrays become lists, sets become sorted lists, dates become ISO text, and decimals become numbers. A
+    number that is not finite becomes `None`. Keys become strings, and any other object becomes its `str`.
 
     Example:
         >>> json_clean({"id": ("a", 1), "score": float("inf"), "day": datetime.date(2026, 11, 21)})

@@ -128,6 +128,7 @@ class CorpusServer:
             raise ArgumentError(f"timeouts must be a Timeouts object, not {short_repr(timeouts)}")
         self.timeouts = timeouts
         self._client, self._is_closed = client, False
+        self._is_in_use = False  # by a first event loop
         self._own_clients: PerLoop[list[httpx.AsyncClient]] = PerLoop(list)  # none or one, as connections are of a loop
 
     def __repr__(self) -> str:
@@ -136,7 +137,7 @@ class CorpusServer:
     async def aclose(self) -> None:
         """Close the connections of this event loop, unless the caller passed the client.
 
-        Those of other loops end with their loops. Closing twice is harmless.
+        Closing twice is harmless.
         """
         self._is_closed = True
         for client in self._own_clients.get():
@@ -217,7 +218,9 @@ class CorpusServer:
         own_clients = self._own_clients.get()
         if self._client is None and not own_clients and not self._is_closed:
             await in_thread(load_tls)
-            limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS)
+            # Nobody closes the connections of further loops, so they end with each answer.
+            kept, self._is_in_use = 0 if self._is_in_use else _MAX_CONNECTIONS, True
+            limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=kept)
             # No proxy of the environment: it would see the token. Who needs one passes a client.
             own_clients[:] = own_clients or [httpx.AsyncClient(verify=load_tls(), limits=limits, trust_env=False)]
         times = self.timeouts

@@ -337,9 +337,9 @@ _TIME = re.compile(TIME_PATTERN, re.ASCII)
 
 
 def find_moment(value: object) -> int | None:
-    """Return the moment that a date with a time and a zone means, in microseconds since the year 1 in UTC.
+    """Return the moment of a date with a time and a zone, `None` for anything else.
 
-    It is `None` for anything else.
+    It is in microseconds since the year 1, in UTC.
 
     Example:
         >>> find_moment("2024-01-05T10:00:00Z") == find_moment("2024-01-05 12:00+02:00"), find_moment("2024-01-05")

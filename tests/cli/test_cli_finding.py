@@ -89,7 +89,9 @@ class TestDiscover:
         )
 
     def test_reports_on_each_of_several_corpora_then_prints_the_fused_hits(self, notes, others, lines):
-        *answers, first, _, second, _, reason = lines("discover", notes, others, "signing keys", "--max-k", "2")
+        *answers, first, _, second, _, reason = lines(
+            "discover", notes, others, "signing keys", "--rel", "0", "--max-k", "2"
+        )
         told = sorted(re.fullmatch(r"(\w+) +ok +(\d) hits  \d+ ms", line).groups() for line in answers)
         assert told == [("notes", "3"), ("others", "2")]
         assert first.split()[2:] == ["notes", "keys.md", "Signing", "keys"]

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import threading
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 import anyio
@@ -33,6 +33,7 @@ from airw.indexing import WholeText
 from airw.links import extractor_from
 from airw.sources import from_files, from_jsonl, from_notes
 from airw.stores import MemoryStore
+from airw.testing.changes import put
 from airw.values import Artifact, Record
 from tests.support.corpora import assert_same, content, reference_content, run, source
 from tests.support.small_corpora import in_memory, notes
@@ -99,12 +100,13 @@ async def test_a_failed_write_leaves_the_artifact_unchanged(path):
 
     So the ledger never reports an artifact as unchanged whose records were removed.
     """
-    async with build(notes({"a": "first", "b": "beta"}), store=path):
-        pass
-    with closing(sqlite3.connect(path)) as connection, connection:  # the file itself refuses one record
-        connection.execute("CREATE UNIQUE INDEX refuse ON record ((1)) WHERE text <> 'first'")
-    with pytest.raises(StoreError):
-        await build(notes({"a": "second", "b": "beta"}), store=path)
+    async with build(notes({"a": "first", "b": "beta"}), store=path) as corpus:
+        dim = corpus.embedder.dim
+        wrong = put("c", "third", "fourth", dim=dim)
+        first, _ = wrong.records
+        wrong = replace(wrong, records=[first, first], entry=replace(wrong.entry, record_ids=(first.id, first.id)))
+        with pytest.raises(StoreError, match="the same id"):
+            await corpus.store.apply([put("a", "second", dim=dim), wrong])
     async with build(notes({"a": "first", "b": "beta"}), store=path) as corpus:
         assert corpus.report.unchanged == 2
         assert [hit.artifact_id for hit in await corpus.search("first", k=1)] == ["a"]
@@ -130,7 +132,7 @@ async def test_after_a_crash_an_artifact_that_left_the_source_is_removed(path):
         assert all([await records_for_artifact(corpus, each) for each in served])
     rest = source()
     items = {key: text for key, text in rest.scope.items() if key != "000"}
-    async with build(notes(items, embedder=EMBEDDER), store=path) as corpus:
+    async with build(notes(items, embedder=EMBEDDER, edge_extractor=rest.edge_extractor), store=path) as corpus:
         assert "000" not in {hit.artifact_id for hit in await corpus.search("alpha 0", k=99)}
         with pytest.raises(NoLedgerEntry):
             await records_for_artifact(corpus, "000")

@@ -1,4 +1,4 @@
-"""Walks over several corpora of which some are functions, and offer few of a store's methods."""
+"""Walks over several corpora, some of which are functions with few methods of a store."""
 
 from itertools import product
 

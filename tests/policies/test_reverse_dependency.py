@@ -327,12 +327,13 @@ async def test_the_largest_fan_in_may_be_that_of_a_library_outside():
     assert hits[0].score == pytest.approx(math.cos(0.1 * math.pi) + 2 / 4, abs=1e-6)
 
 
-async def test_fields_of_the_same_name_do_not_hide_metadata_of_the_policy():
+async def test_fields_of_the_same_name_stay_beside_the_facts_of_the_policy():
     items = packages(app=("0.1", "numpy"))
     items["app"]["fields"] = {"seed": "apple", "fan_in": "many"}
     async with corpus_of(items) as corpus:
         [hit], _ = await walk_all(corpus, policy=ReverseDependency(seeds=["numpy"]))
-    assert (hit.metadata["seed"], hit.metadata["fan_in"]) == ("numpy", 0)
+    assert (hit.metadata["seed"], hit.metadata["fan_in"]) == ("apple", "many")
+    assert hit.metadata["airw_facts"] == {"seed": "numpy", "fan_in": 0}
 
 
 @pytest.mark.parametrize("scope", [Scope(), Scope(keep={"links": {"$exists": True}})], ids=["open", "scoped"])

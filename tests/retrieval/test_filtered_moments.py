@@ -29,21 +29,21 @@ CASES = [
 
 
 @asynccontextmanager
-async def opened(source, store, tmp_path):
+async def open_records(source, store, tmp_path):
     async with build(source, store=MemoryStore() if store == "memory" else tmp_path / "n.airw") as corpus:
         yield corpus
 
 
-async def found(corpus, filter):
+async def find_ids(corpus, filter):
     return sorted(hit.artifact_id for hit in await search(corpus, "keys", filter=filter))
 
 
 @pytest.mark.parametrize("store", ["memory", "file"])
 @pytest.mark.asyncio_only
 async def test_moments_and_amounts_are_compared_and_not_their_texts(store, tmp_path):
-    async with opened(from_records(RECORDS, name="records", embedder="light"), store, tmp_path) as corpus:
+    async with open_records(from_records(RECORDS, name="records", embedder="light"), store, tmp_path) as corpus:
         for filter, expected in CASES:
-            assert (filter, await found(corpus, filter)) == (filter, sorted(expected))
+            assert (filter, await find_ids(corpus, filter)) == (filter, sorted(expected))
         (hit,) = await search(corpus, "keys", filter={"price": Decimal(100)})
         assert (hit.metadata["price"], hit.metadata["at"]) == (100, "2024-01-05T11:00:00+02:00")
 
@@ -52,4 +52,4 @@ async def test_dates_of_notes_are_moments_too(tmp_path):
     for name, date in {"ten": "2024-01-05T10:00:00Z", "nine": "2024-01-05T11:00:00+02:00"}.items():
         (tmp_path / f"{name}.md").write_text(f"---\ndate: {date}\n---\nkeys\n", "utf-8")
     async with build(from_notes(tmp_path, name="notes", embedder="light"), store=MemoryStore()) as corpus:
-        assert await found(corpus, {"date": {"$lt": "2024-01-05T10:00:00Z"}}) == ["nine.md"]
+        assert await find_ids(corpus, {"date": {"$lt": "2024-01-05T10:00:00Z"}}) == ["nine.md"]

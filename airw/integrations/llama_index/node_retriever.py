@@ -44,7 +44,10 @@ class AirwNode(TextNode):  # type: ignore[misc]
     @property
     @override
     def hash(self) -> str:
-        """Return the hash of the corpus and the artifact, and of its surface if it has several nodes."""
+        """Return the hash of the corpus and the artifact.
+
+        If an artifact may have several nodes, it is also that of the surface.
+        """
         return sha256(repr(self._identity).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -137,10 +137,12 @@ class Connection:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
             self._is_cancelled = False
+            # Asked for here: a call that its loop abandons is closed where no loop runs.
+            cancelled = anyio.get_cancelled_exc_class()
             try:
                 with translate_errors(self._path):
                     result = cast("R", await self._submit(work, *args, **kwargs))
-            except anyio.get_cancelled_exc_class():
+            except cancelled:
                 with anyio.CancelScope(shield=True):
                     await self._interrupt()
                 raise
