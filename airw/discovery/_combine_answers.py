@@ -8,23 +8,21 @@ import anyio
 
 from airw._base.concurrency import call_user_function, offload_if
 from airw._base.messages import error_text, short_repr
-from airw.discovery._hit_evidence import SourceScales, select_by_evidence, weigh_hits
 from airw.discovery._planning import DiscoveryPlan
 from airw.discovery._query_source import SourceRequest, drop_copies
 from airw.discovery._rank_bounds import final_places
 from airw.discovery._union import UnionMember, UnionSearch
 from airw.discovery._union_bounds import PendingBound, bounds_of, final_union_places
 from airw.discovery.disclosure import disclose
+from airw.discovery.hit_evidence import SourceScales, list_scales, select_by_evidence, sums_ranks, weigh_hits
 from airw.discovery.results import Answer, DiscoveryResult
 from airw.discovery.selection import Selection, abstain, select
 from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
-from airw.retrieval.query import default_alpha, rank_weights
 from airw.values import SearchHit
-from airw.values.hits import get_fact, with_facts
+from airw.values.hits import with_facts
 
-_COMPARE_HITS = {"conservative", "rel_threshold", "score_gap"}
 _OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
 
 
@@ -189,9 +187,9 @@ async def _select_hits(request: SourceRequest, hits: Sequence[SearchHit], answer
         chosen = list(await call_user_function(strategy, hits))
         return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
     bounds: dict[str, Any] = {"max_k": plan.max_k, "rel": plan.rel, "gap_ratio": plan.gap_ratio}
-    if strategy in _COMPARE_HITS and _sums_ranks(plan, hits):
+    if _sums_ranks(plan, hits):
         evidence = weigh_hits(hits, _find_scales(request, answers))
-        return select_by_evidence(hits, evidence, strategy=strategy, **bounds)
+        return select_by_evidence(hits, evidence, strategy=strategy, min_score=floor, **bounds)
     return select(hits, strategy=strategy, min_score=floor, **bounds)
 
 
@@ -200,29 +198,20 @@ def _sums_ranks(plan: DiscoveryPlan, hits: Sequence[SearchHit]) -> bool:
 
     With `"rrf-by-source"` they are such sums, but `ir` compares them all the same.
     """
-    if callable(plan.merge) or plan.merge == "rrf-by-source" or plan.search.rerank is not None:
+    if callable(plan.merge) or plan.merge == "rrf-by-source":
         return False
-    if plan.walk is not None:
-        return plan.is_multi_source
-    if plan.union_search.adds_scores and plan.search.formulate is None:
-        return False
-    # The hits of a single ranking keep its scores, and have no others.
-    return any(
-        get_fact(hit.metadata, f"{channel}_score") is not None for hit in hits for channel in plan.search.channels
-    )
+    return plan.is_multi_source if plan.walk is not None else sums_ranks(plan.union_search, hits)
 
 
 def _find_scales(request: SourceRequest, answers: Iterable[Answer]) -> Callable[[SearchHit], SourceScales]:
     """Return a function that tells on which scales the scores of a hit are."""
-    search, scales = request.plan.search, dict[str | None, SourceScales]()
+    scales: dict[str | None, SourceScales] = {}
     for answer in answers:
         member = request.members.get(answer.source)
         counts = None if member is None else member.counts
-        alpha = default_alpha(answer.embedder_id) if search.alpha is None else search.alpha
-        weights = dict(zip(search.channels, rank_weights(search.channels, alpha), strict=True))
         # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
-        names = {"dense": answer.embedder_id, "lexical": answer.source if counts is None else counts.formula}
-        scales[answer.source] = SourceScales({**names, "own": answer.source}, weights)
+        formula = answer.source if counts is None else counts.formula
+        scales[answer.source] = list_scales(request.plan.search, answer.embedder_id, formula, answer.source)
     if not request.plan.is_multi_source:
         (only,) = scales.values()
         return lambda _: only

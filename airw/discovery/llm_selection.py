@@ -12,10 +12,12 @@ from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.questions import ChatPrompt, function_or_prompt, list_items, strip_bullet
+from airw.discovery.hit_evidence import SourceScales, select_by_evidence, weigh_hits
 from airw.discovery.selection import select
 from airw.errors import ArgumentKindError
 from airw.protocols import MaybeAwaitable, Selector
 from airw.values import SearchHit
+from airw.values.hits import get_fact
 
 SELECTION_PROMPT = """\
 Somebody needs this:
@@ -79,7 +81,11 @@ class LlmSelector:
             labels = None
         if labels is not None:
             return [hits_by_label[label] for label in labels]
-        return select(hits).selected if self.fallback is None else list(await call_user_function(self.fallback, hits))
+        if self.fallback is not None:
+            return list(await call_user_function(self.fallback, hits))
+        if any(get_fact(hit.metadata, "retrieval_score") is not None for hit in hits):
+            return select(hits).selected  # the scores of a reranker
+        return select_by_evidence(hits, weigh_hits(hits, lambda _: SourceScales())).selected
 
     async def _choose_labels(self, candidates: str, labels: list[str]) -> list[str] | None:
         if isinstance(self.chooser, ChatPrompt):

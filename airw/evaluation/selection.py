@@ -9,6 +9,7 @@ from typing import Any, cast
 from airw._base.concurrency import in_thread, map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.discovery import Strategy, select
+from airw.discovery.hit_evidence import list_scales, select_by_evidence, sums_ranks, weigh_hits
 from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.evaluation.tables import format_number, format_table
 from airw.protocols import SearchStore
@@ -34,6 +35,7 @@ class Candidates:
     Args:
         case: The case.
         hits: The hits of the search, best first.
+        evidence: What `discover` compares in place of the scores, for each hit; `None` for the scores.
 
     Example:
         >>> Candidates(DiscoveryCase("keys", "a"), (SearchHit("a", "document", 0.9, ""),)).gold_found
@@ -42,6 +44,7 @@ class Candidates:
 
     case: DiscoveryCase
     hits: tuple[SearchHit, ...]
+    evidence: tuple[float, ...] | None = None
 
     @property
     def gold_found(self) -> set[str]:
@@ -150,7 +153,11 @@ def score_selection(
     precisions, recalls, scores, sizes, abstained = [], [], [], [], []
     for each in candidates:
         options: Any = {"max_k": max_k, "rel": rel, "gap_ratio": gap_ratio, "min_score": min_score}
-        selected = set(select(each.hits, strategy=strategy, **options).selected_ids)
+        if each.evidence is None or callable(strategy):
+            selection = select(each.hits, strategy=strategy, **options)
+        else:
+            selection = select_by_evidence(each.hits, each.evidence, strategy=strategy, **options)
+        selected = set(selection.selected_ids)
         found = each.gold_found
         if each.case.gold_is_none:
             abstained.append(not selected)
@@ -207,7 +214,11 @@ async def find_candidates(
     async with use_corpus(corpus) as opened:
 
         async def find(case: DiscoveryCase) -> Candidates:
-            return Candidates(case, tuple(await run_search(opened, replace(query, text=case.query))))
+            hits = tuple(await run_search(opened, replace(query, text=case.query)))
+            if not sums_ranks(query, hits):
+                return Candidates(case, hits)
+            scales = list_scales(query, opened.embedder.id)
+            return Candidates(case, hits, tuple(weigh_hits(hits, lambda _: scales)))
 
         return await map_bounded(find, checked, limit=_MAX_SEARCHES)
 

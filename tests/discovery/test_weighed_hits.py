@@ -4,6 +4,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw import adapt, discover, select
+from airw.discovery import make_llm_selector
+from airw.evaluation import DiscoveryCase, evaluate_selection
 from tests.support.discoveries import Counting, corpora
 from tests.support.drawing import examples
 
@@ -75,3 +77,23 @@ async def test_select_itself_compares_the_scores_that_it_is_given():
     async with corpora({"notes": texts_of(6)}) as (notes,):
         selection = select(await notes.search("signing keys", fusion="ranks"))
     assert (selection.selected_ids, selection.reason) == (["d0", "d1"], "rel_threshold")
+
+
+async def test_if_a_language_model_fails_equal_documents_are_all_selected():
+    def fail(*, query, candidates):
+        raise OSError("no model")
+
+    async with corpora({"notes": texts_of(3, others=2)}) as (notes,):
+        strategy = make_llm_selector("signing keys", chooser=fail)
+        result = await discover(notes, "signing keys", strategy=strategy)
+    assert result.ids == ["d0", "d1", "d2"]
+
+
+@pytest.mark.parametrize("options", [{}, {"fusion": "scores"}, {"mode": "dense"}])
+async def test_what_discover_commits_to_is_what_an_evaluation_measures(options):
+    async with corpora({"notes": texts_of(3, others=4)}) as (notes,):
+        case = DiscoveryCase("signing keys", ("d0", "d1", "d2"))
+        report = await evaluate_selection(notes, [case], max_k=5, **options)
+        result = await discover(notes, "signing keys", max_k=5, **options)
+    assert result.ids == ["d0", "d1", "d2"]
+    assert (report.mean_selected_size, report.selection_f1) == (3, 1)

@@ -6,14 +6,17 @@ scale, as embedders and formulas of BM25 have scales of their own. Nothing here 
 """
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from airw.discovery.selection import Selection, Strategy, select
+from airw.retrieval import SearchQuery
+from airw.retrieval.query import default_alpha, rank_weights
 from airw.values import SearchHit
 from airw.values.hits import get_fact
 
+_COMPARE_HITS = {"conservative", "rel_threshold", "score_gap"}
 _OWN = "own"  # the channel of a hit that has only the score of its source
 
 
@@ -28,6 +31,29 @@ class SourceScales:
 
     names: Mapping[str, Hashable] = field(default_factory=dict)
     weights: Mapping[Any, float] = field(default_factory=dict)
+
+
+def list_scales(search: SearchQuery, embedder_id: str, formula: Hashable = "", source: str = "") -> SourceScales:
+    """Return the scales of the hits of a search in one source.
+
+    Args:
+        search: The search.
+        embedder_id: The id of the embedder.
+        formula: What names the formula of BM25.
+        source: What names the scale of hits that have only the score of their source.
+    """
+    alpha = default_alpha(embedder_id) if search.alpha is None else search.alpha
+    weights = dict(zip(search.channels, rank_weights(search.channels, alpha), strict=True))
+    return SourceScales({"dense": embedder_id, "lexical": formula, _OWN: source}, weights)
+
+
+def sums_ranks(search: SearchQuery, hits: Iterable[SearchHit]) -> bool:
+    """Return whether the scores of the hits of a search are sums of reciprocal ranks."""
+    if search.rerank is not None or (search.adds_scores and search.formulate is None):
+        return False
+    # The hits of a single ranking keep its scores, and have no others.
+    names = [f"{channel}_score" for channel in search.channels]
+    return any(get_fact(hit.metadata, name) is not None for hit in hits for name in names)
 
 
 def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], SourceScales]) -> list[float]:
@@ -63,7 +89,12 @@ def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], Sourc
 
 
 def select_by_evidence(
-    hits: Sequence[SearchHit], evidence: Sequence[float], *, strategy: Strategy, **bounds: Any
+    hits: Sequence[SearchHit],
+    evidence: Sequence[float],
+    *,
+    strategy: Strategy = "conservative",
+    min_score: float | None = None,
+    **bounds: Any,
 ) -> Selection:
     """Select as `airw.select` does, with the evidence of each hit as its score.
 
@@ -72,12 +103,14 @@ def select_by_evidence(
     Args:
         hits: The ranked hits.
         evidence: The evidence of each.
-        strategy: The name of a strategy.
+        strategy: The name of a strategy; only some compare hits.
+        min_score: The floor of the score of the first hit, or of each.
         bounds: `max_k`, `rel` and `gap_ratio` of `select`.
     """
     first = evidence[0] if evidence else 0.0
-    if not first:  # nothing can be compared with it
-        return select(hits, strategy=strategy, **bounds)
+    is_below = min_score is not None and bool(hits) and hits[0].score < min_score
+    if strategy not in _COMPARE_HITS or is_below or not first:  # nothing can be compared with 0
+        return select(hits, strategy=strategy, min_score=min_score, **bounds)
     order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], first))
     weighed = [replace(hits[place], score=evidence[place]) for place in order]
     places = {id(hit): place for hit, place in zip(weighed, order, strict=True)}
