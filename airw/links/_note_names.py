@@ -25,7 +25,7 @@ _ANCHOR = re.compile(r"[#^]")
 # If a wiki link has two sides, either may be the label, and labels contain `#` and `^` as in "C# for beginners" and
 # "x^2". So the anchor of the first and of the last side must look like one.
 _SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
-_DOTTED = re.compile(r"[^\W\d][\w-]*(?:\.[^\W\d][\w-]*)+")
+_PART = re.compile(r"[\w-]+")
 _MAX_ENDS = 64  # of a path, the shortest first; their total length grows with the square of their number
 _INDEX_STEMS = frozenset({"index", "_index"})
 
@@ -137,18 +137,24 @@ def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
 def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) -> list[int]:
     """Return the places of the sides that may be the target of a link, the likely one first."""
     places = [place for place, side in enumerate(sides) if side]
-    if len(places) < 2 or _is_path(split_sides[0]) or _is_dotted(split_sides[0]) or _VAULT.match(sides[0]):
+    if len(places) < 2 or _VAULT.match(sides[0]):
         return places[:1]
     if _VAULT.match(sides[1]):
         return [1]
+    if _is_dotted(split_sides[0]):
+        return [0, 1] if _is_dotted(split_sides[1]) else [0]
+    if _is_path(split_sides[0]):
+        return [0]
     if _is_dotted(split_sides[1]):
         return [1, 0]
     return [0, 1] if _is_path(split_sides[1]) else [0]
 
 
 def _is_dotted(side: Sequence[str]) -> bool:
-    """Return whether a side is a name such as `topic.tags`, or has an anchor, unlike labels."""
-    return len(side) == 2 or _DOTTED.fullmatch(strip_suffix(side[0])) is not None
+    """Return whether a side is a name such as `topic.tags.2021`, or has an anchor, unlike labels such as `v1.2`."""
+    parts = strip_suffix(side[0]).split(".")
+    is_name = all(map(_PART.fullmatch, parts)) and sum(not part[0].isdigit() for part in parts) > 1
+    return len(side) == 2 or is_name
 
 
 def _is_path(side: Sequence[str]) -> bool:
