@@ -151,7 +151,10 @@ def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) ->
 
 
 def _is_dotted(side: Sequence[str]) -> bool:
-    """Return whether a side is a name such as `topic.tags.2021`, or has an anchor, unlike labels such as `v1.2`."""
+    """Return whether a side is a name such as `topic.tags.2021`, or has an anchor.
+
+    A label such as `v1.2` is none.
+    """
     parts = strip_suffix(side[0]).split(".")
     is_name = all(map(_PART.fullmatch, parts)) and sum(not part[0].isdigit() for part in parts) > 1
     return len(side) == 2 or is_name
