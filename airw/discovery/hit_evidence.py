@@ -104,11 +104,12 @@ def select_by_evidence(
         hits: The ranked hits.
         evidence: The evidence of each.
         strategy: The name of a strategy; only some compare hits.
-        min_score: The floor of the score of the first hit, or of each.
+        min_score: The floor, as in `select`: a score, not evidence.
         bounds: `max_k`, `rel` and `gap_ratio` of `select`.
     """
     first = evidence[0] if evidence else 0.0
-    is_below = min_score is not None and bool(hits) and hits[0].score < min_score
+    # Of the strategies that compare hits, only this one has a floor, and that is a score.
+    is_below = strategy == "conservative" and min_score is not None and bool(hits) and hits[0].score < min_score
     if strategy not in _COMPARE_HITS or is_below or not first:  # nothing can be compared with 0
         return select(hits, strategy=strategy, min_score=min_score, **bounds)
     order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], first))

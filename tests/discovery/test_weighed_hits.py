@@ -97,3 +97,11 @@ async def test_what_discover_commits_to_is_what_an_evaluation_measures(options):
         result = await discover(notes, "signing keys", max_k=5, **options)
     assert result.ids == ["d0", "d1", "d2"]
     assert (report.mean_selected_size, report.selection_f1) == (3, 1)
+
+
+@pytest.mark.parametrize(("strategy", "size"), [("rel_threshold", 3), ("score_gap", 3), ("conservative", 0)])
+async def test_only_the_strategy_that_has_a_floor_compares_the_score_with_it(strategy, size):
+    async with corpora({"notes": texts_of(3, others=4)}) as (notes,):
+        case = DiscoveryCase("signing keys", ("d0", "d1", "d2"))
+        report = await evaluate_selection(notes, [case], max_k=5, strategy=strategy, min_score=0.9)
+    assert report.mean_selected_size == size
