@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakSet
 from zlib import crc32
 
 import numpy as np
@@ -36,6 +37,27 @@ _SETUP = (
 )
 
 
+# SQLite has locks of its own, for a whole process. A child that is forked while another thread has one could never open
+# a database, so a fork waits for the calls of all caches.
+_FORK_LOCK = threading.RLock()
+_files: "WeakSet[CacheFile]" = WeakSet()
+
+
+def _stop_caches() -> None:
+    _FORK_LOCK.acquire()
+    for file in _files:
+        file.lock.acquire()
+
+
+def _continue_caches() -> None:
+    for file in _files:
+        file.lock.release()
+    _FORK_LOCK.release()
+
+
+os.register_at_fork(before=_stop_caches, after_in_parent=_continue_caches, after_in_child=_continue_caches)
+
+
 class CachedRows(NamedTuple):
     """The rows read from the cache: a key for each row, and the ids of damaged entries."""
 
@@ -55,12 +77,14 @@ class CacheFile:
         self._max_bytes = max_bytes
         self._is_closed = False
         self._begin()
+        with _FORK_LOCK:
+            _files.add(self)
 
     def _begin(self) -> None:
         """Begin in this process, without a connection and locks."""
         self._process = os.getpid()
         # Reentrant: a garbage collection inside a locked section may close this file from the same thread.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._raw: sqlite3.Connection | None = None
         self._uses: dict[int, None] = {}  # ids of used entries, the last used one at the end
 
@@ -114,7 +138,7 @@ class CacheFile:
 
     def close(self) -> None:
         """Close the file; an order of use that is not written yet is lost."""
-        with self._lock:
+        with self.lock:
             self._is_closed = True
             if self._raw is not None:
                 self._raw.close()
@@ -141,7 +165,7 @@ class CacheFile:
             # A forked process must not use a connection of its parent, nor close it, and no thread here frees its lock.
             self._inherited = self._raw
             self._begin()
-        with self._lock:
+        with self.lock:
             if self._is_closed:
                 raise StoreError(f"{self._name} is closed; create another CachedEmbedder")
             try:
