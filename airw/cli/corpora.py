@@ -31,6 +31,7 @@ from airw.cli.resolve import choose_corpus, corpus_argument, list_names
 from airw.corpora.definitions import embedder_to_spec
 from airw.corpora.registry import save_definition
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreError
+from airw.links import CorpusGraph
 from airw.protocols import EmbedderLike, LanguageKeeper, Store
 
 
@@ -120,7 +121,7 @@ async def _run_build(
         )
         async with building as corpus:
             report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
-            unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
+            unresolved = await CorpusGraph(corpus).unresolved_links() if arguments.verbose else None
     place = corpora.locate(store or name, name).place
     output.print_build_report(name, place, report, counts, unresolved)
     problems = report.problems if report else ()
@@ -214,7 +215,7 @@ async def _read_about(
         config=await store.config(),
         calibrations=await store.calibration(),
         definition=definition,
-        links=await store.link_counts(),
+        links=await CorpusGraph(store).link_counts(),
         language=await store.language(),
     )
 

@@ -220,7 +220,7 @@ async def _read_links(corpus: Corpus, id: str, links: FollowedLinks) -> list[Lis
     [edges] = await corpus.store.neighbors([id], direction=links.direction, origins=links.filter.origins)
     accepted = [(edge, links.name_of(edge, id)) for edge in edges if links.accepts(edge, id)]
     # A link that leads nowhere has no target, so the store can list it only with the document that contains it.
-    candidates = [] if links.direction == "in" else await corpus.store.unresolved_links([id])
+    candidates = [] if links.direction == "in" else await CorpusGraph(corpus).unresolved_links([id])
     unresolved = [link for link in candidates if links.filter.accepts(link.link)]
     ends: list[Any] = [end for edge, _ in accepted for end in (edge.source, edge.target) if isinstance(end, str)]
     nodes = await describe(corpus, list(dict.fromkeys(ends)))
@@ -230,10 +230,11 @@ async def _read_links(corpus: Corpus, id: str, links: FollowedLinks) -> list[Lis
 async def check(arguments: argparse.Namespace) -> int:
     """Check the links of a corpus and print those that lead nowhere."""
     async with _open_without_embedder(choose_corpus(corpus_argument(arguments))) as corpus:
-        diagnosis = await CorpusGraph(corpus).diagnose()
-        unresolved = await corpus.store.unresolved_links() if arguments.verbose else None
-    output.print_diagnosis(corpus.name, diagnosis, unresolved, arguments.format)
-    return int(arguments.strict and diagnosis.dangling > 0)
+        graph = CorpusGraph(corpus)
+        diagnosis = await graph.diagnose()
+        unresolved = await graph.unresolved_links()
+    output.print_diagnosis(corpus.name, diagnosis, unresolved if arguments.verbose else None, arguments.format)
+    return int(arguments.strict and any(link.state == "dangling" for link in unresolved))
 
 
 async def context(arguments: argparse.Namespace) -> int:

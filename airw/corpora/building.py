@@ -34,6 +34,8 @@ from airw.errors import (
     EmbedderUnavailable,
     SourceError,
 )
+from airw.links.sites import SiteSurvey, site_of
+from airw.links.unresolved import find_files
 from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, LanguageKeeper, Source, Store
 from airw.stores import DURABILITIES, Durability, SqliteStore
 from airw.values import Language, check_language
@@ -298,8 +300,20 @@ async def _build(request: BuildRequest) -> Corpus:
             outdated = await find_outdated(request, recipe, store, config)
             # Only now, as a build that is refused changes nothing.
             await request.set_language(store)
-            builder = Builder(recipe, store, embedder, config, outdated, meter)
+            site = SiteSurvey() if recipe.extractor and site_of(recipe.extractor) and request.full else None
+            builder = Builder(recipe, store, embedder, config, outdated, meter, site=site)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
+            first = meter.counts
+            if site is not None:
+                # All notes are read: if their links have another root than was assumed, extract the links again.
+                recipe = await in_thread(lambda: recipe.with_extractor(site.prepare(recipe.extractor)))
+            if recipe.extractor_id != builder.recipe.extractor_id:
+                config = await make_config(request, recipe, store, embedder)
+                meter = ProgressMeter(request.progress)
+                builder = Builder(recipe, store, embedder, config, frozenset(), meter)
+                all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_page)
+                async with aclosing(all_pages) as pages_again:
+                    await builder.run(pages_again, BatchSize(request.batch_size, request.largest_batch))
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
@@ -307,11 +321,14 @@ async def _build(request: BuildRequest) -> Corpus:
                 await store.apply([], removals=pruning.stored)
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
-            changed = meter.counts.written + pruning.count
+            await _keep_files(request.source, recipe, store)
+            changed = first.written + pruning.count
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
+    if meter.counts.written != first.written:  # what was added is updated when links are extracted again
+        report = replace(report, added=first.added, updated=max(0, report.updated - first.added))
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))
 
 
@@ -326,6 +343,20 @@ def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Cor
         strategy=builder.recipe.strategy,
         edge_extractor=builder.recipe.extractor,
     )
+
+
+async def _keep_files(source: Source, recipe: BuildRecipe, store: Store) -> None:
+    """Write into the settings which unresolved links lead to files, as only the build sees the folder of the notes."""
+    site, folder, name = recipe.extractor and site_of(recipe.extractor), _origin_of(source), source.name.casefold()
+    if not site or folder is None:
+        return
+    found = await find_files(store, folder, site["root"])
+    config = await store.config()
+    files = {**config.get("files", {}), name: found}
+    if not found:
+        del files[name]
+    if files != config.get("files", {}):
+        await store.set_config({**config, "files": files})
 
 
 async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:

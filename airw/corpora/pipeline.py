@@ -30,6 +30,7 @@ from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, check_id
 from airw.corpora.source_pages import Item, SourcePages
 from airw.errors import SourceError
+from airw.links.sites import SiteSurvey, site_of
 from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
 
@@ -142,6 +143,7 @@ class Builder:
         seen_ids: The ids that the source has yielded so far.
         kept_ids: The artifacts of the source that must not be pruned: written, unchanged, or kept in an old version.
         problems: The problems so far.
+        site: Collects what the links of all notes together tell; `None` if no extractor needs it.
     """
 
     recipe: BuildRecipe
@@ -153,6 +155,7 @@ class Builder:
     seen_ids: set[str] = field(default_factory=set)
     kept_ids: set[str] = field(default_factory=set)
     problems: list[ItemProblem] = field(default_factory=list)
+    site: SiteSurvey | None = None
     _settings_written: bool = False
     _slice: int = _FIRST_SLICE
 
@@ -229,6 +232,8 @@ class Builder:
         """Return a page that counts the unchanged items, and the artifacts that may have changed."""
         page = Page()
         artifacts = self._check_items(items, page)
+        if self.site is not None:
+            await in_thread(self.site.add, artifacts)
         # In a worker thread, because change signals may hash whole texts.
         versions = await in_thread(self._add_versions, artifacts, page)
         # Drop unchanged artifacts before their ledger entries are read: most rebuilds change little.
@@ -542,23 +547,33 @@ async def with_survey(
 ) -> BuildRecipe:
     """Return the recipe, with its extractor prepared if that must see all artifacts first.
 
+    An async strategy may call a model for each artifact, so the root of a site is found before, not after it.
+
     Preparing reads the whole source, and the meter counts the items. Items with problems are passed over: the build
     that follows reports them.
 
     Raises:
         SourceError: If the source itself cannot be read.
     """
-    if not isinstance(recipe.extractor, CorpusWideExtractor):
+    extractor = recipe.extractor
+    site = SiteSurvey() if extractor is not None and site_of(extractor) and recipe.is_async else None
+    survey = await in_thread(extractor.survey) if isinstance(extractor, CorpusWideExtractor) else None
+    surveys = [found for found in (survey, site) if found is not None]
+    if extractor is None or not surveys:
         return recipe
     meter = meter or ProgressMeter()
-    survey = await in_thread(recipe.extractor.survey)
     meter.advance(stage="survey")
     await meter.find_total(source)
     async with aclosing(SourcePages(source, page_size)) as pages:
         while page := await pages.next():
-            await in_thread(survey.add, [item for item in page if isinstance(item, Artifact) and _has_valid_id(item)])
+            artifacts = [item for item in page if isinstance(item, Artifact) and _has_valid_id(item)]
+            for found in surveys:
+                await in_thread(found.add, artifacts)
             meter.add_read(page)
-    extractor = await in_thread(survey.extractor)
+    if survey is not None:
+        extractor = await in_thread(survey.extractor)
+    if site is not None:
+        extractor = await in_thread(site.prepare, extractor)
     meter.advance(stage="index", read=0)
     return recipe.with_extractor(extractor)
 

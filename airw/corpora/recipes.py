@@ -14,6 +14,7 @@ from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
 from airw.links.fields import record_links
+from airw.links.sites import site_of, with_site
 from airw.protocols import EdgeExtractor, IndexingStrategy
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, LedgerEntry, Record
 
@@ -322,6 +323,7 @@ def recipes_by_source(recipe: BuildRecipe, config: Mapping[str, Any]) -> dict[st
         "strategy": strategy_spec(recipe.strategy),
         "extractor_id": recipe.extractor_id,
         "extractor": extractor_spec(recipe.extractor) if recipe.extractor else None,
+        **({"site": site} if recipe.extractor and (site := site_of(recipe.extractor)) else {}),
     }
     return {**config.get("recipes", {}), recipe.source.name.casefold(): settings}
 
@@ -364,18 +366,21 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
 
 
 def keep_extractor(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:
-    """Return the recipe, with the extractor of the last build if this one names none.
+    """Return the recipe with what the last build knows of links: the site, and the extractor if this one names none.
 
-    Otherwise the build would remove all links of the source. If the settings cannot make the extractor, artifacts that
+    Without an extractor, the build would remove all links of the source. If the settings cannot make it, artifacts that
     have not changed keep their links, and others cannot be indexed.
     """
     settings: Mapping[str, Any] = config.get("recipes", {}).get(recipe.source.name.casefold(), {})
-    if recipe.extractor is not None or not settings.get("extractor_id"):
+    extractor, spec = recipe.extractor, settings.get("extractor")
+    if extractor is None and settings.get("extractor_id"):
+        extractor = _MissingExtractor(settings["extractor_id"]) if spec is None else extractor_from_spec(spec)
+    if extractor is None:
         return recipe
-    spec = settings.get("extractor")
-    return recipe.with_extractor(
-        _MissingExtractor(settings["extractor_id"]) if spec is None else extractor_from_spec(spec)
-    )
+    match settings.get("site"):
+        case {"root": str(root), "label_first": bool(label_first)}:
+            extractor = with_site(extractor, root, label_first=label_first)
+    return recipe.with_extractor(extractor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from html import unescape
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from airw._base.frontmatter import NOTE_SUFFIX, split_frontmatter
 from airw.errors import SourceError
@@ -22,18 +24,36 @@ if TYPE_CHECKING:
 _Rule: TypeAlias = "Callable[[StateInline, bool], bool]"
 
 _NEWLINE = re.compile(r"\r\n?")
-# The start of a link that is neither a URL nor a place in the same note. Many files contain none: this search over the
-# whole text then saves the parser's work.
-_LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)")
-_BRACKET = re.compile(r"\[")
-_WIKI = re.compile(r"\[\[([^\[\]\n]+)\]\]")
+# What a link may begin with that is neither a URL nor a place in the same note. Many texts contain none: this search
+# then saves the parser's work.
+_LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)|<[aA]\s|<[A-Z][\w.]*\s|\(\(")
+_MARKUP = re.compile(r"[\[<(]")
+_WIKI = re.compile(r"\[\[[^\[\]\n]+\]\]")
 _MARKER = re.compile(r"[>*+-]|\d+[.)]")
-_FOOTNOTE = re.compile(r"\[\^")
 _OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
+# A tag that is a link: `<a href>`, or a component such as `<Link to>` in MDX.
+_TAG_LINK = re.compile(
+    r"""<(?:[aA]|[A-Z][\w.]*)\s(?:[^<>]*\s)?(?:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>={}`]+))"""
+)
+# An indented block: an admonition or a tab of mkdocs, the text of a footnote, a definition.
+_INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|\[\^[^\]\n]+\]:|:[ \t]")
+_BLOCK_REFERENCE = re.compile(r"\(\([\da-f]{8}-[\da-f-]{27}\)\)")  # of Logseq
+# A link whose target contains spaces is none in CommonMark, but in many programs.
+_SPACED_LINK = re.compile(
+    r"\[([^\[\]\n]*)\]\(([^()<>\[\]\n\"]+?\.(?:md|markdown|mdx|html)(?:#[^()\n]*)?)[ \t]*\)", re.IGNORECASE
+)
+# The templates of site generators that stand for the address of a note: Jekyll's, then Hugo's.
+_TEMPLATE = re.compile(r"\{%[^%\n]*%\}|\{\{[^{}\n]*\}\}")
+_NOTE_TEMPLATE = re.compile(
+    r"""\{%-?\s*(?P<tag>link|post_url)\s+(?P<note>\S+?)\s*-?%\}"""
+    r"""|\{\{[<%]?-?\s*(?P<ref>rel)?ref\s+(?:\.\s+)?["']?(?P<hugo>[^"'\s>%}]+)["']?\s*-?[>%]?\}\}"""
+    r"""|\{\{-?\s*["'](?P<path>[^"']*)["']\s*\|\s*(?:relative|absolute)_url\s*-?\}\}"""
+)
+_BASE_URL = re.compile(r"\{\{-?\s*(?:site\.(?:base)?url|base_?path)\s*-?\}\}", re.IGNORECASE)
 # Embedded files that are not notes: images, sound, film, documents of other programs.
 _MEDIA = re.compile(
     r"\.(?:avif|bmp|gif|heic|ico|jpe?g|png|svg|tiff?|webp|3gp|aac|flac|m4a|mp3|oga|ogg|opus|wav|avi|mkv|mov|mp4|mpe?g|ogv"
-    r"|webm|pdf|epub|docx?|odt|pptx?|xlsx?|zip|canvas)\s*(?:[#|\\]|\Z)",
+    r"|webm|pdf|epub|docx?|odt|pptx?|xlsx?|zip|canvas)\s*(?:[#|\\]|\]\]|\Z)",
     re.IGNORECASE,
 )
 _MAX_NESTING = 100  # levels, beyond which the parser drops the rest of the text
@@ -62,14 +82,12 @@ class Target(NamedTuple):
     """The target of a link.
 
     Args:
-        written: The target as written.
+        written: The target as written; a wiki link with its brackets.
         line: The line of the link, counted from 0.
-        is_wiki: True for a wiki link.
     """
 
     written: str
     line: int
-    is_wiki: bool = False
 
 
 def text_of(artifact: Artifact) -> str:
@@ -86,21 +104,25 @@ def text_of(artifact: Artifact) -> str:
     )
 
 
-def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
+def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list[tuple[str, int]]]:
     """Return the links of a markdown text, and the problems with their lines.
 
-    Embeds of notes and reference definitions are links; a definition that an image uses is not. Images, links in code,
-    comments and tags, and TOML tables in blocks of site generators, are not. The text of a footnote is searched like
-    other text.
+    Embeds of notes, tags such as `<a href>` and reference definitions are links; a definition that an image uses is
+    not. Images, links in code and comments, and TOML tables in texts of site generators, are not.
+
+    Args:
+        text: The text.
+        is_mdx: Whether the text is MDX, in which indented lines are no code.
 
     Returns:
         The links in order of line, and pairs of a problem and its line. Lines count from 0.
     """
+    text = _TEMPLATE.sub(_read_template, text) if "{{" in text or "{%" in text else text
     if not _LOCAL.search(text):
         return [], []
     # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
     text = _NEWLINE.sub("\n", text)
-    markdown, tokens, env = _link_parser(), list["Token"](), dict[str, Any]()
+    markdown, tokens, env = _link_parser(is_mdx=is_mdx), list["Token"](), dict[str, Any]()
     markdown.block.parse(text, markdown, env, tokens)
     definitions = env.get("references", {})
     problems: list[tuple[str, int]] = []
@@ -110,14 +132,35 @@ def inline_links(text: str) -> tuple[list[Target], list[tuple[str, int]]]:
     targets: list[Target] = []
     images: set[str] = set()
     for token in tokens:
-        if token.map and _may_have_links(token) and (_BRACKET if definitions else _LOCAL).search(token.content):
+        if token.map and _may_have_links(token) and (_MARKUP if definitions else _LOCAL).search(token.content):
             for line, piece in _split_unreadable(token.content, token.map[0], problems):
                 _collect_links(piece, line, env, targets, images)
+                if _BLOCK_REFERENCE.search(piece):
+                    problems.append(("references to blocks of Logseq are not followed; link to the page", line))
     targets += [Target(item["href"], item["map"][0]) for item in definitions.values() if item["href"] not in images]
-    if any(target.is_wiki for target in targets):
-        toml_tables = find_toml_tables(text)
-        targets = [target for target in targets if not (target.is_wiki and target.line in toml_tables)]
+    if any(_WIKI.match(target.written) for target in targets):
+        tables = find_toml_tables(text)
+        targets = [target for target in targets if target.line not in tables]
     return sorted(targets, key=lambda target: target.line), problems
+
+
+def _read_template(match: re.Match[str]) -> str:
+    """Return what a template of a site generator stands for, as a target of a link.
+
+    Others lose their spaces, so that a link that contains them is read, and reported.
+    """
+    if _BASE_URL.fullmatch(match[0]):
+        return ""
+    note = _NOTE_TEMPLATE.fullmatch(match[0])
+    if note is None:
+        return re.sub(r"\s+", "", match[0])
+    if note["tag"] == "link":
+        return "/" + quote(note["note"].lstrip("/"))
+    if path := note["path"]:
+        return quote(path, safe="/#?%")
+    name = note["note"] or note["hugo"]
+    # A name without a folder is that of a note anywhere.
+    return quote(name, safe="/#?%") if "/" in name and note["tag"] is None else f"[[{name.rpartition('/')[2]}]]"
 
 
 def _may_have_links(token: Token) -> bool:
@@ -150,24 +193,25 @@ def _max_open_brackets(content: str) -> int:
 
 def _collect_links(piece: str, line: int, env: dict[str, Any], targets: list[Target], images: set[str]) -> None:
     tokens: list[Token] = []
-    _link_parser().inline.parse(piece, _link_parser(), env, tokens)
+    parser = _link_parser()
+    parser.inline.parse(piece, parser, env, tokens)
     counted = 0  # newlines before this position are in `line` already
     for token in tokens:
         position = token.meta.get("position")
-        is_wiki = token.type == "wiki_link"
-        written = token.content if is_wiki else str(token.attrs.get("href") or token.attrs.get("src", ""))
+        written = str(token.attrs.get("href") or token.attrs.get("src", ""))
         if token.type == "image" and not NOTE_SUFFIX.search(written.partition("#")[0]):
             images.add(written)
         elif position is not None:
             line += piece.count("\n", counted, position)
             counted = position
-            targets.append(Target(written, line, is_wiki))
+            targets.append(Target(written, line))
 
 
 @cache
-def _link_parser() -> MarkdownIt:
+def _link_parser(*, is_mdx: bool = False) -> MarkdownIt:
     """Return a CommonMark parser with wiki links, and only the rules that matter for links."""
     from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import image, link
 
     class LinkParser(MarkdownIt):
         def normalizeLink(self, url: str) -> str:  # noqa: N802 - the name is the library's
@@ -177,10 +221,13 @@ def _link_parser() -> MarkdownIt:
     parser.disable(["emphasis", "entity", "newline"])
     for name, others in _CONTAINERS.items():
         parser.block.ruler.at(name, partial(_parse_container, name), {"alt": others})
-    parser.block.ruler.at("reference", _parse_reference)
-    parser.inline.ruler.at("link", _parse_link)
-    parser.inline.ruler.at("image", _parse_image)
-    parser.inline.ruler.after("link", "wiki_link", _parse_wiki_link)
+    parser.block.ruler.before("reference", "indented", _parse_indented)
+    parser.inline.ruler.at("link", partial(_parse_with_position, link))
+    parser.inline.ruler.at("image", partial(_parse_with_position, image))
+    parser.inline.ruler.after("link", "other_link", _parse_other_link)
+    parser.inline.ruler.at("html_inline", _parse_tag)
+    if is_mdx:
+        parser.disable("code")
     return parser
 
 
@@ -195,28 +242,30 @@ def _parse_container(name: str, state: StateBlock, start: int, end: int, silent:
     return False
 
 
-def _parse_reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
-    """Parse a reference definition; that of a footnote remains a paragraph with links."""
-    from markdown_it.rules_block import reference
+def _parse_indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:  # noqa: FBT001 - the library's
+    """Parse a block of text that belongs to the line above it by its indentation."""
+    position = state.bMarks[start] + state.tShift[start]
+    if state.is_code_block(start) or not _INDENTED.match(state.src, position):
+        return False
+    if state.level >= _MAX_BLOCK_LEVEL:
+        state.env.setdefault(_DEEP_LINE, start)
+        return False
+    if silent:
+        return True
+    after = start + 1
+    while after < end and (state.isEmpty(after) or state.sCount[after] >= state.blkIndent + 4):
+        after += 1
+    token = state.push("inline", "", 0)
+    token.content, token.map, token.children = state.src[position : state.eMarks[start]], [start, start + 1], []
+    outer = state.parentType, state.lineMax, state.blkIndent, state.level
+    state.lineMax, state.blkIndent, state.level = after, state.blkIndent + 4, state.level + 1
+    state.md.block.tokenize(state, start + 1, after)
+    state.parentType, state.lineMax, state.blkIndent, state.level = outer
+    state.line = after
+    return True
 
-    is_footnote = _FOOTNOTE.match(state.src, state.bMarks[start] + state.tShift[start])
-    return not is_footnote and reference(state, start, end, silent)
 
-
-def _parse_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    from markdown_it.rules_inline import link
-
-    return _parse_with_position(link, state, silent)
-
-
-def _parse_image(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    # An image may embed a note, so its position matters, too.
-    from markdown_it.rules_inline import image
-
-    return _parse_with_position(image, state, silent)
-
-
-def _parse_with_position(rule: _Rule, state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - so are the rules
+def _parse_with_position(rule: _Rule, state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the rules are the library's
     # Tokens of links have no position, but their lines are needed: store where the rule began.
     position, token_count = state.pos, len(state.tokens)
     matched = rule(state, silent)
@@ -226,15 +275,28 @@ def _parse_with_position(rule: _Rule, state: StateInline, silent: bool) -> bool:
     return matched
 
 
-def _parse_wiki_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Parse `[[target]]` after CommonMark's own links; skip `![[target]]` of other media."""
-    match = _WIKI.match(state.src, state.pos)
+def _parse_tag(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+    """Parse a tag, which may be a link."""
+    from markdown_it.rules_inline import html_inline
+
+    position = state.pos
+    matched = html_inline(state, silent)
+    if matched and not silent and (tag := _TAG_LINK.match(state.src, position, state.pos)):
+        state.tokens[-1].meta["position"] = position
+        state.tokens[-1].attrs["href"] = unescape(tag[1] or tag[2] or tag[3] or "")
+    return matched
+
+
+def _parse_other_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
+    """Parse `[[target]]` after CommonMark's own links, and links with spaces; skip `![[target]]` of other media."""
+    wiki = _WIKI.match(state.src, state.pos)
+    match = wiki or _SPACED_LINK.match(state.src, state.pos)
     if not match:
         return False
     is_embed = state.src[state.pos - 1 : state.pos] == "!" and not state.src[: state.pos - 1].endswith("\\")
-    if not silent and not (is_embed and _MEDIA.search(match[1])):
-        token = state.push("wiki_link", "", 0)
-        token.content = match[1]
+    if not silent and not (is_embed and _MEDIA.search(match[0])):
+        token = state.push("other_link", "", 0)
+        token.attrs["href"] = match[0] if wiki else match[1]
         token.meta["position"] = state.pos
     state.pos = match.end()
     return True

@@ -1,12 +1,19 @@
 """The names by which links can refer to a note, and the references that links contain.
 
-A note has names in four tiers: its id, its paths, its short names, its titles. Stores add a fifth tier: all these names
-in any case. A reference means the note that has it in the strongest tier, if there is exactly one. So the more exact
-name wins: a title that somebody gives a note cannot take over links that refer to another note by its path. Nothing is
-guessed: two notes with the same name in that tier make the link ambiguous.
+A store compares the reference of a link with the names of all notes. A note has its names in tiers, strongest first:
 
-Names and references must agree. A name that begins with `/` is a path below the root: only notes in that place have it.
-All other names exist as written and folded, and wiki links are looked up folded.
+- 0: its id, which is its path from the root of the tree;
+- 1 to 3: its place, as `./a/b` for `a/b.md` and `./a/` for an index note, and the names for wiki links: in tier 1 its
+  path without the suffix, in tier 2 the ends of that path and the `id` of the frontmatter, in tier 3 title and aliases;
+- 4 to 6: its path from the root of the tree, as `/a/b`, and the addresses that it declares;
+- 7 to 9: its path from the root of the site, and the addresses that site generators make of its path.
+
+Stores add all names in any case as the weakest tier. A reference means the note that has it in the strongest tier, if
+exactly one has it there. So an exact name wins: a title cannot take over the links to a place. And nothing is guessed:
+two notes with one name in the same tier make a link ambiguous.
+
+A path in a link is looked up relative to its note (as `./a/b` or, with a suffix, as the id), then from a root (`/a/b`).
+The name in a wiki link is folded.
 """
 
 import re
@@ -17,29 +24,38 @@ from typing import Any, NamedTuple
 from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
 from airw.values import fold_name
 
+WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]+)\]\]")
+PATH_LINK = re.compile(r"!?\[[^\[\]\n]*\]\((?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*))(?:\s[^()\n]*)?\)")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
 _VAULT = re.compile(r"dendron://[^/]+/")  # Dendron's prefix of a note in another vault
-_TEMPLATE = re.compile(r"\{[{%]")  # a placeholder for a site generator
+_TEMPLATE = re.compile(r"\{[{%]")
+_BLOCK = re.compile(r"\(\([\w-]+\)\)")  # Logseq's reference to a block, by its id
+_PATH_END = re.compile(r"[?#]")
 _ANCHOR = re.compile(r"[#^]")
 # If a wiki link has two sides, either may be the label, and labels contain `#` and `^` as in "C# for beginners" and
 # "x^2". So the anchor of the first and of the last side must look like one.
 _SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^(?=[\w-]{6,}\Z)")
 _PART = re.compile(r"[\w-]+")
 _MAX_ENDS = 64  # of a path, the shortest first; their total length grows with the square of their number
-_INDEX_STEMS = frozenset({"index", "_index"})
+_HTML = re.compile(r"(?:(?:(?<=/)|\A)index)?\.html\Z", re.IGNORECASE)
+_LOGSEQ_SLASH = re.compile(r"___|%2F", re.IGNORECASE)  # in the name of a file, for a note named `A/B`
+_POSTS = re.compile(r"/_posts(?=/)")  # Jekyll's folder of posts, and its folders of other documents
+_COLLECTION = re.compile(r"(?<=/)_(?=[^/]+/)")
+_DATE = re.compile(r"(?<=/)(\d{4})-(\d\d)-(\d\d)[-_](?=[^/])")
+_POSITION = re.compile(r"(?<=/)\d{1,3}[-_.]+(?=[^\W\d])")  # a prefix by which site generators sort notes
 
 
 class UnusableReference(ValueError):
     """A reference that cannot become a link; the message is the reason."""
 
 
-class NoteRef(NamedTuple):
+class Reference(NamedTuple):
     """A reference to a note.
 
     Args:
         name: The name of the target.
-        or_name: A second name, as in `[[one|other]]`, if either may be the name of the target.
+        or_name: A second name, which counts if the first one means no note or has a weaker tier.
         has_anchor: True if the link leads to a place within the target.
     """
 
@@ -58,173 +74,241 @@ def to_text(value: Any) -> str | None:
         return None
 
 
-def as_list(value: Any) -> list[Any]:
-    """Return a list unchanged, and any other value as a list of one item."""
-    return value if isinstance(value, list) else [value]
+def list_names(value: Any) -> list[str]:
+    """Return the names in a field: one name, or a list."""
+    return [name for name in map(to_text, value if isinstance(value, list) else [value]) if name]
 
 
-def note_names(artifact_id: str, fields: Mapping[str, Any], title: str) -> list[list[str]]:
-    """Return the names of a note in four tiers, strongest first; see the module for why."""
-    path = strip_suffix(artifact_id)
-    parts = path.split("/")
-    folder_paths = _folder_names(_compose(path))
-    # 2. The whole path, without the suffix and below the root: hardly any other note has it.
-    paths = [*_add_folded([path]), "/" + _compose(path), _compose(artifact_id), *folder_paths[0]]
-    # 3. Short names: the ends of the path, the `id` from the frontmatter, and `165` for `eip-165` with `eip: 165`.
-    #    They are mostly unique, but notes in other folders may have them, too.
-    ends = ["/".join(parts[start:]) for start in range(len(parts) - 1, max(0, len(parts) - 1 - _MAX_ENDS), -1)] or parts
-    stem = fold_name(parts[-1])
-    numbers = [to_text(value) for key, value in fields.items() if fold_name(f"{key}-{to_text(value)}") == stem]
-    short_names = [*_add_folded([*ends, to_text(fields.get("id")), *numbers]), *folder_paths[1]]
-    # 4. Titles and aliases, also without suffix: written for readers, so several notes often have the same.
-    aliases = map(to_text, as_list(fields.get("aliases")))
-    titles = _add_folded(strip_suffix(name) for name in (title, *aliases) if name)
-    return [
-        [artifact_id],
-        _deduplicate(paths, without=artifact_id),
-        _deduplicate(short_names),
-        _deduplicate([*titles, *folder_paths[2]]),
-    ]
+def list_aliases(fields: Mapping[str, Any]) -> list[str]:
+    """Return the aliases that a note declares: lists, or texts with commas."""
+    values = [fields.get("aliases"), fields.get("alias")]
+    lists = [value.split(",") if isinstance(value, str) else value for value in values]
+    return [name for value in lists for name in list_names(value)]
 
 
-def _folder_names(path: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the folder paths that mean this note, for the second, third and fourth tier.
+def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: str = "") -> list[list[str]]:
+    """Return the names of a note in tiers, strongest first; see the module for their order.
 
-    A link to `a/` means the index note of the folder, else its README, else the note `a.md`. A link to `a` prefers the
-    note `a.md`, whose path is in the second tier. The tiers of these names produce that order.
+    Args:
+        artifact_id: The path of the note from the root of the tree.
+        fields: The fields of its frontmatter.
+        title: Its title.
+        root: The folder that is the root of the site; `""` for the root of the tree.
     """
-    parent, _, stem = path.rpartition("/")
-    with_slash, without_slash = (f"/{parent}/", f"/{parent}") if parent else ("/", "")
-    own_path = f"/{path}/"
-    if stem in _INDEX_STEMS:
-        return [with_slash], [without_slash], [own_path]
-    if stem.casefold() == "readme":
-        return [], [with_slash], [without_slash, own_path]
-    return [], [], [own_path]
+    whole = _compose(artifact_id)
+    path = strip_suffix(whole)
+    *folders, stem = path.split("/")
+    starts = range(len(folders), max(-1, len(folders) - _MAX_ENDS), -1)
+    short_names = ["/".join([*folders, stem][start:]) for start in starts] + list_names(fields.get("id"))
+    # A file `eip-165` with the field `eip: 165` is also called `165`.
+    texts = ((key, text) for key, value in fields.items() if (text := to_text(value)))
+    short_names += [text for key, text in texts if fold_name(f"{key}-{text}") == fold_name(stem)]
+    if _LOGSEQ_SLASH.search(stem):
+        short_names.append(_LOGSEQ_SLASH.sub("/", stem))
+    titles = [strip_suffix(name) for name in (title, *list_aliases(fields))]
+    places = _place_names(f"/{path}")
+    tiers = [[artifact_id]]
+    for names, level in zip(([path], short_names, titles), places, strict=True):
+        tiers.append([*names, *map(fold_name, names), *(f".{place}" for place in level)])
+    tiers += places
+    relative, rooted = _declared_places("".join(f"/{name}" for name in folders), fields)
+    tiers[1].append(whole)
+    tiers[3] += [f".{place}" for place in relative]
+    tiers[4] += [f"/{whole}", *relative, *rooted]
+    # The last three tiers: below the root of the site, and where site generators publish the note.
+    addresses = [_published_path(f"/{path}")]
+    if root and path.startswith(f"{root}/"):
+        below = path[len(root) :]
+        addresses += [below, whole[len(root) :], _published_path(below)]
+    if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
+        addresses += [f"/{folders[0]}{place}" for place in rooted]
+    levels = list(map(_place_names, addresses))
+    tiers += [[name for names in levels for name in names[level]] for level in range(3)]
+    known: set[str] = {""}
+    for number, names in enumerate(tiers):  # a name counts in its strongest tier
+        tiers[number] = [name for name in dict.fromkeys(names) if name not in known]
+        known.update(names)
+    return tiers
 
 
-def _add_folded(names: Iterable[str | None]) -> list[str]:
-    """Return each name that is not empty, followed by its folded form."""
-    return [form for name in names if name for form in (name, fold_name(name))]
+def _place_names(place: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the paths that may mean the note in a place, in three tiers.
+
+    `/a/` means the index note of the folder, else its README, else the note `/a/a` or `/a`. To `/a`, the note `/a` is
+    the nearest.
+    """
+    folder, _, stem = place.rpartition("/")
+    name = stem.casefold()
+    if name in {"index", "_index"}:
+        return [place, f"{folder}/"], [folder], [f"{place}/"]
+    if name == "readme":
+        return [place], [f"{folder}/"], [folder, f"{place}/"]
+    if name == folder.rpartition("/")[2].casefold():
+        return [place], [], [f"{folder}/", folder, f"{place}/"]
+    return [place], [], [f"{place}/"]
 
 
-def _deduplicate(names: Iterable[str], *, without: str = "") -> list[str]:
-    return [name for name in dict.fromkeys(names) if name and name != without]
+def _declared_places(folder: str, fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the addresses that a note declares: those relative to its folder, and those from a root."""
+    names = [*list_names(fields.get("slug")), *list_names(fields.get("id"))]
+    addresses = [path for key in ("permalink", "url", "redirect_from") for path in list_names(fields.get(key))]
+    rooted = [f"/{path.lstrip('/')}" for path in addresses]
+    rooted += [path for path in (*names, *list_aliases(fields)) if path.startswith("/")]
+    relative = [f"{folder}/{path}" for path in names if not path.startswith("/")]
+    return _list_addresses(relative), _list_addresses(rooted)
 
 
-def parse_wiki_ref(written: str, artifact_id: str) -> NoteRef | None:
-    """Return the reference of `[[written]]`; `None` for URLs and places in the same note.
+def _list_addresses(paths: Iterable[str]) -> list[str]:
+    """Return paths as links may write them; a pattern such as `/:year/:title` is none."""
+    plain = (_HTML.sub("", _compose(path)).rstrip("/") for path in paths if ":" not in path)
+    return [form for path in plain for form in (path, f"{path}/")]
 
-    Of two sides, the first is the target, as in Obsidian. Only if the second one is plainly written as a target, which
-    Dendron puts there, it counts, too.
+
+def _published_path(path: str) -> str:
+    """Return the path at which Jekyll or Docusaurus publish a note, or `""` if it is the same.
+
+    Example:
+        >>> _published_path("/_docs/01-start"), _published_path("/blog/2024-05-01-hello"), _published_path("/a/b")
+        ('/docs/start', '/blog/2024/05/01/hello', '')
+    """
+    published = _COLLECTION.sub("", _DATE.sub(r"\1/\2/\3/", _POSTS.sub("", path)))
+    published = _POSITION.sub("", published)
+    return "" if published == path else published
+
+
+def parse_reference(
+    written: str, artifact_id: str, *, is_path: bool = False, label_first: bool = False
+) -> Reference | None:
+    """Return the reference that an author wrote; `None` for URLs and places in the same note.
+
+    It may be a wiki link, a markdown link, a path, or a name.
+
+    Args:
+        written: The reference.
+        artifact_id: The note that contains it.
+        is_path: Whether a text that could be a name is a path, as in `[text](path)`.
+        label_first: Whether the label comes first in wiki links with two sides of which neither is an address.
 
     Raises:
-        UnusableReference: If the link leads out of the root.
+        UnusableReference: If it cannot be looked up.
     """
-    sides = [side.strip() for side in re.split(r"\\?\|", written, maxsplit=1)]
-    if any(_URL.match(_VAULT.sub("", side)) or side.startswith(("#", "^")) for side in sides):
+    written = written.strip()
+    if wiki := WIKI_LINK.fullmatch(written):
+        return _parse_wiki(wiki[1], artifact_id, label_first=label_first)
+    if link := PATH_LINK.fullmatch(written):
+        return _parse_path(link[1] or link[2] or "", artifact_id)
+    if is_path or written.startswith(("./", "../", "/")) or NOTE_SUFFIX.search(_PATH_END.split(written)[0]):
+        return _parse_path(written, artifact_id)
+    if not written or _URL.match(written):
         return None
-    anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
-    split_sides = [anchor.split(_VAULT.sub("", side), maxsplit=1) for anchor, side in zip(anchors, sides, strict=True)]
-    targets = [split_sides[place] for place in _find_targets(sides, split_sides)]
-    names = [_wiki_name(target[0].strip(), artifact_id) for target in targets]
-    if not names:
+    # A name that could be a path is looked up as both.
+    place = _parse_path(written, artifact_id) if "/" in written else None
+    name = _compose(written)
+    return Reference(place.name, name, place.has_anchor) if place else Reference(name)
+
+
+def _parse_path(written: str, artifact_id: str) -> Reference | None:
+    path, *anchor = _PATH_END.split(written, maxsplit=1)
+    if _BLOCK.fullmatch(written):
+        raise UnusableReference("references to blocks of Logseq are not followed; link to the page")
+    if not path or _SCHEME.match(path):
         return None
-    has_anchor = any(len(target) == 2 for target in targets)
-    return NoteRef(names[0], names[-1] if names[-1] != names[0] else None, has_anchor)
-
-
-def _find_targets(sides: Sequence[str], split_sides: Sequence[Sequence[str]]) -> list[int]:
-    """Return the places of the sides that may be the target of a link, the likely one first."""
-    places = [place for place, side in enumerate(sides) if side]
-    if len(places) < 2 or _VAULT.match(sides[0]):
-        return places[:1]
-    if _VAULT.match(sides[1]):
-        return [1]
-    if _is_dotted(split_sides[0]):
-        return [0, 1] if _is_dotted(split_sides[1]) else [0]
-    if _is_path(split_sides[0]):
-        return [0]
-    if _is_dotted(split_sides[1]):
-        return [1, 0]
-    return [0, 1] if _is_path(split_sides[1]) else [0]
-
-
-def _is_dotted(side: Sequence[str]) -> bool:
-    """Return whether a side is a name such as `topic.tags.2021`, or has an anchor.
-
-    A label such as `v1.2` is none.
-    """
-    parts = strip_suffix(side[0]).split(".")
-    is_name = all(map(_PART.fullmatch, parts)) and sum(not part[0].isdigit() for part in parts) > 1
-    return len(side) == 2 or is_name
-
-
-def _is_path(side: Sequence[str]) -> bool:
-    return " " not in side[0] and ("/" in side[0] or NOTE_SUFFIX.search(side[0]) is not None)
-
-
-def _wiki_name(name: str, artifact_id: str) -> str:
-    if name.startswith(("./", "../", "/")):
-        return _path_name(_compose(_resolve_path(name, artifact_id)))
-    return strip_suffix(fold_name(name))
-
-
-def parse_path_ref(written: str, artifact_id: str) -> NoteRef | None:
-    """Return the reference of a markdown link; `None` for URLs, templates and anchors.
-
-    It is the id of a note in that place or, for a path without the suffix of a note, the path after a `/`. A path
-    without a leading `/`, `./` or `../` may also begin at the root.
-
-    Raises:
-        UnusableReference: If the link leads out of the root, or cannot be a file name.
-    """
-    path, *anchor = re.split(r"[?#]", written, maxsplit=1)
-    if not path or _SCHEME.match(path) or _TEMPLATE.search(path):
-        return None
+    if _TEMPLATE.search(path):
+        raise UnusableReference(
+            "a link contains a template of a site generator, such as {{ url }}, and is not followed"
+        )
     from urllib.parse import unquote
 
-    path = unquote(path)
-    place = _resolve_path(path, artifact_id)
-    name, composed_name = _path_name(place), _path_name(_compose(place))
-    or_name = composed_name
-    if composed_name == name and path.split("/")[0] not in (".", ".."):
-        or_name = _path_name(_compose(_resolve_path(f"/{path}", artifact_id)))
-    return NoteRef(name, or_name if or_name != name else None, bool(anchor))
-
-
-def _path_name(place: str) -> str:
-    return place if NOTE_SUFFIX.search(place) else f"/{place}"
-
-
-def _resolve_path(path: str, artifact_id: str) -> str:
-    """Return a path relative to the root; that of a folder ends with `/`, the root is empty."""
+    path = _HTML.sub("", _compose(unquote(path)).replace("\\", "/"))
     if "\0" in path:
-        raise UnusableReference(f"the link {path!r} contains a NUL character, which no file name can contain")
-    parts = [] if path.startswith("/") else artifact_id.split("/")[:-1]
+        raise UnusableReference(f"the link {written!r:.80} contains a NUL character, which no file name can contain")
+    path = path.removeprefix("@site")  # the root of the site in Docusaurus
+    *folders, file = _compose(artifact_id).split("/")
+    if path.startswith("/"):
+        return Reference(_rooted(_join([], path)), None, bool(anchor))
+    place = _join(folders, path)
+    is_exact = NOTE_SUFFIX.search(place) or place.startswith("../")
+    if path.split("/")[0] not in {".", ".."}:
+        other = _join([], path)
+    elif NOTE_SUFFIX.search(path) or len(_place_names(f"/{strip_suffix(file)}")[0]) > 1:
+        other = place
+    else:  # from the address of the note, which published notes have as a folder: `../b` in `a.md` is `/b`
+        other = _join([*folders, strip_suffix(file)], path)
+    or_name = None if other.startswith("../") else f"/{other}"
+    return Reference(place if is_exact else f"./{place}", or_name, bool(anchor))
+
+
+def _rooted(place: str) -> str:
+    return place if place.startswith("../") else f"/{place}"
+
+
+def _join(folders: Sequence[str], path: str) -> str:
+    """Return a path in a folder, relative to the root of the tree.
+
+    A path of a folder ends with `/`, that of the root is empty, and one out of the root begins with `../`.
+    """
+    parts, outside = list(folders), 0
     steps = path.split("/")
     for step in steps:
         if step == "..":
-            if not parts:
-                raise UnusableReference(f"the link {path!r} leads out of the root")
-            parts.pop()
-        elif step not in ("", "."):
+            outside += not parts
+            parts = parts[:-1]
+        elif step not in {"", "."}:
             parts.append(step)
-    return "/".join(parts) + ("/" if parts and steps[-1] in ("", ".", "..") else "")
+    is_folder = parts and steps[-1] in {"", ".", ".."}
+    return "../" * outside + "/".join(parts) + "/" * bool(is_folder)
 
 
-def parse_typed_ref(entry: str, artifact_id: str) -> NoteRef | None:
-    """Return the reference of an entry in the frontmatter: a wiki link, a path, or a name.
+class WikiSide(NamedTuple):
+    """One side of `[[one|other]]`.
 
-    Raises:
-        UnusableReference: If the link leads out of the root.
+    Args:
+        name: The name or path, without an anchor.
+        has_anchor: Whether it has an anchor, as in `a#heading`.
+        is_address: Whether it looks like a target: `a.b`, `a#heading`, `a/b` or `a.md`, but not `v1.2`.
     """
-    if wiki := re.fullmatch(r"\[\[([^\[\]]+)\]\]", entry):
-        return parse_wiki_ref(wiki[1], artifact_id)
-    if entry.startswith(("./", "../", "/")):
-        return parse_path_ref(entry, artifact_id)
-    composed_name = _compose(entry)
-    return None if _URL.match(entry) else NoteRef(entry, composed_name if composed_name != entry else None)
+
+    name: str
+    has_anchor: bool
+    is_address: bool
+
+
+def split_wiki(written: str) -> list[WikiSide]:
+    """Return the sides of a wiki link that are not empty.
+
+    Example:
+        >>> [(side.name, side.is_address) for side in split_wiki("Tags|topic.tags#new")]
+        [('Tags', False), ('topic.tags', True)]
+    """
+    sides = [side for side in map(str.strip, re.split(r"\\?\|", written, maxsplit=1)) if side]
+    anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
+    return [_read_side(side, anchor) for side, anchor in zip(sides, anchors, strict=False)]
+
+
+def _read_side(side: str, anchor: re.Pattern[str]) -> WikiSide:
+    name, *rest = anchor.split(_VAULT.sub("", side), maxsplit=1)
+    words = strip_suffix(name).split(".")
+    is_dotted = all(map(_PART.fullmatch, words)) and sum(not word[0].isdigit() for word in words) > 1
+    is_path = " " not in name and ("/" in name or NOTE_SUFFIX.search(name) is not None)
+    return WikiSide(name.strip(), bool(rest), bool(rest or is_dotted or is_path or _VAULT.match(side)))
+
+
+def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Reference | None:
+    """Return the reference of `[[written]]`: the side that is an address, else that of the usual order."""
+    sides = split_wiki(written)
+    if not sides:
+        return None
+    addresses = [side for side in sides if side.is_address]
+    name, has_anchor, _ = addresses[0] if len(addresses) == 1 else sides[-1 if label_first else 0]
+    if not name or name.startswith(("#", "^")) or _URL.match(name):
+        return None
+    if name.startswith(("./", "../", "/")):
+        place = _parse_path(name, artifact_id)
+        return place and place._replace(has_anchor=has_anchor)
+    # `topic.markdown` may be the name of `topic.markdown.md`, or the file of the note `topic`.
+    folded = fold_name(name)
+    stem = strip_suffix(folded)
+    return Reference(folded, None if stem == folded else stem, has_anchor)
 
 
 def _compose(name: str) -> str:

@@ -16,6 +16,7 @@ from airw.links.columns import returns_columns
 from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath
+from airw.links.unresolved import count_links, read_unresolved
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
 from airw.values import DIRECTIONS, ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
@@ -189,16 +190,18 @@ class CorpusGraph:
     async def unresolved_links(
         self, ids: Sequence[NodeId] | None = None, *, limit: int | None = None
     ) -> list[UnresolvedLink]:
-        """Return the dangling and ambiguous links of artifacts, or of all, ordered by artifact.
+        """Return the links of artifacts, or of all, that are no edges, ordered by artifact.
+
+        They are ambiguous or dangling, or lead to a file or out of the folder; see `UnresolvedLink.state`.
 
         Raises:
             ArgumentKindError: If `ids` is not a list of ids.
         """
-        return await self.store.unresolved_links(None if ids is None else self._to_nodes("ids", ids), limit=limit)
+        return await read_unresolved(self.store, None if ids is None else self._to_nodes("ids", ids), limit=limit)
 
     async def link_counts(self) -> list[LinkCount]:
         """Return the numbers of links by type, origin and state, in that order."""
-        return await self.store.link_counts()
+        return await count_links(self.store)
 
     async def surface_order(self, ids: Sequence[NodeId]) -> list[list[Edge]]:
         """Return the `NEXT` edges of each artifact, which connect its records in plan order.

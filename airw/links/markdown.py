@@ -1,27 +1,19 @@
 """Links between markdown notes: written in the text, or declared in the frontmatter."""
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._base.frontmatter import note_title, read_frontmatter_with_lines
+from airw._base.checks import check_flag
+from airw._base.frontmatter import FieldPath, line_at, note_title, read_frontmatter_with_lines
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
-from airw.links._note_names import (
-    NoteRef,
-    UnusableReference,
-    note_names,
-    parse_path_ref,
-    parse_typed_ref,
-    parse_wiki_ref,
-    to_text,
-)
+from airw.links._note_names import PATH_LINK, WIKI_LINK, UnusableReference, note_names, parse_reference, to_text
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
-_RULES_VERSION = 4  # to increase if the rules change: the same text with the same settings then has other links
+_RULES_VERSION = 5  # to increase if the rules change: the same text with the same settings then has other links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +67,9 @@ class MarkdownLinks:
 
     fields: Sequence[str] = ("links", "requires")
     inline_type: str = "related"
+    root: str | None = None
+    found_root: str = ""
+    label_first: bool = False
 
     def __post_init__(self) -> None:
         """Check all parameters."""
@@ -82,7 +77,13 @@ class MarkdownLinks:
             raise ArgumentError(f"fields must be a list of field names, not {short_repr(self.fields)}")
         if not isinstance(self.inline_type, str) or not self.inline_type:
             raise ArgumentError(f"inline_type must be a non-empty string, not {short_repr(self.inline_type)}")
+        for name, root in (("root", self.root), ("found_root", self.found_root)):
+            if not isinstance(root, str) and not (name == "root" and root is None):
+                raise ArgumentError(f"{name} must be a folder below the notes, such as 'docs', not {short_repr(root)}")
+        check_flag("label_first", self.label_first)
         object.__setattr__(self, "fields", tuple(self.fields))
+        if self.root is not None:
+            object.__setattr__(self, "root", self.root.removeprefix("./").strip("/"))
 
     @property
     def id(self) -> str:
@@ -99,41 +100,55 @@ class MarkdownLinks:
         """
         text = text_of(artifact)
         front, lines = read_frontmatter_with_lines(text)
-        declared_fields = {**fields, **front.fields}
-        title = note_title(artifact.id, declared_fields, text, front.body)
-        names = note_names(artifact.id, declared_fields, title)
-        collector = _LinkCollector(artifact.id, [set(group) for group in names])
+        declared = {**fields, **front.fields}
+        title = note_title(artifact.id, declared, text, front.body)
+        names = note_names(artifact.id, declared, title, self.found_root if self.root is None else self.root)
+        collector = _LinkCollector(artifact.id, frozenset(name for tier in names for name in tier), self.label_first)
         if front.problem:
             collector.add_problem(f"{front.problem}; links in it are ignored")
-        self._read_typed_links(declared_fields, lines, collector)
-        self._read_inline_links(text, front.body, collector)
-        links = sorted(collector.links.values(), key=_line_of)
-        return Extraction(links, names, collector.problem_texts(), fold_case=True)
-
-    def _read_typed_links(
-        self, declared_fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]], collector: "_LinkCollector"
-    ) -> None:
-        for name in self.fields:
-            default_type = self.inline_type if name == "links" else name
-            for entry, line in _entries(declared_fields.get(name), lines.get(name, ())):
-                try:
-                    ref, written, type_ = _parse_entry(entry, default_type, collector.artifact_id)
-                    collector.add(ref, written, type_, "typed", line)
-                except UnusableReference as reason:
-                    collector.add_problem(f"{name}: {reason}", line)
-
-    def _read_inline_links(self, text: str, body: int, collector: "_LinkCollector") -> None:
-        first_line = text.count("\n", 0, body) + 1
-        targets, problems = inline_links(text[body:])
+        for field_name, value in declared.items():
+            declares = field_name in self.fields
+            default_type = self.inline_type if declares and field_name == "links" else field_name
+            for written, type_, path in _find_links(value, default_type, (field_name,), declares=declares):
+                collector.add_typed(written, type_, field_name, line_at(lines, path))
+        first_line = text.count("\n", 0, front.body) + 1
+        targets, problems = inline_links(text[front.body :], is_mdx=artifact.id.lower().endswith(".mdx"))
         for reason, line in problems:
             collector.add_problem(reason, line + first_line)
         for target in targets:
-            parse = parse_wiki_ref if target.is_wiki else parse_path_ref
-            try:
-                ref = parse(target.written, collector.artifact_id)
-                collector.add(ref, target.written, self.inline_type, "inline", target.line + first_line)
-            except UnusableReference as reason:
-                collector.add_problem(str(reason), target.line + first_line)
+            collector.add(target.written, self.inline_type, "inline", target.line + first_line, is_path=True)
+        links = sorted(collector.links.values(), key=lambda link: link.line or 0)
+        return Extraction(links, names, collector.problem_texts(), fold_case=True)
+
+
+def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> Iterator[tuple[Any, Any, FieldPath]]:
+    """Yield what a field says about links, with its type and where it stands.
+
+    Args:
+        value: The value of the field, or a part of it.
+        type_: The type of its links.
+        path: The names and numbers that lead to the value.
+        declares: Whether the field declares links, so that plain names count.
+    """
+    match value:
+        case [[*words]] if words and all(isinstance(word, str) for word in words):
+            yield f"[[{', '.join(words)}]]", type_, path  # YAML reads `[[a]]` as a list in a list
+        case list():
+            for number, entry in enumerate(value):
+                yield from _find_links(entry, type_, (*path, number), declares=declares)
+        case {"id": entry} if declares:
+            yield from _find_links(entry, value.get("type", type_), (*path, "id"), declares=declares)
+        case Mapping():
+            for name, entry in value.items():
+                yield from _find_links(entry, name, (*path, name), declares=declares)
+        case str():
+            links = [match[0] for pattern in (WIKI_LINK, PATH_LINK) for match in pattern.finditer(value)]
+            if not links and declares:
+                is_list = isinstance(path[-1], str) and path[-1] != "id"  # names separated by commas
+                links = value.split(",") if is_list else [value]
+            yield from ((link, type_, path) for link in links)
+        case _ if declares and (value is not None or len(path) > 1):
+            yield value, type_, path
 
 
 @dataclass(slots=True)
@@ -141,61 +156,49 @@ class _LinkCollector:
     """Collects the links of a note without duplicates, and its problems with their lines."""
 
     artifact_id: str
-    names: Sequence[Collection[str]]
+    own_names: frozenset[str]
+    label_first: bool
     links: dict[tuple[str, str | None, str, str], Link] = field(default_factory=dict)
     problems: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, ref: NoteRef | None, written: str, type_: str, origin: str, line: int | None) -> None:
-        """Add a link, unless it certainly leads to the note itself."""
+    def add_typed(self, written: Any, type_: Any, field_name: str, line: int | None) -> None:
+        """Add a link of the frontmatter, or a problem if it is none."""
+        text = to_text(written)
+        if text is None or not isinstance(type_, str) or not type_:
+            reason = f"an entry must be a name, or a mapping with id and type, not {short_repr(written)}"
+            self.add_problem(f"{field_name}: {reason}", line)
+        else:
+            self.add(text, type_, "typed", line)
+
+    def add(self, written: str, type_: str, origin: str, line: int | None, *, is_path: bool = False) -> None:
+        """Add a link as it was written, unless it certainly leads to the note itself."""
+        try:
+            ref = parse_reference(written, self.artifact_id, is_path=is_path, label_first=self.label_first)
+        except UnusableReference as reason:
+            return self.add_problem(str(reason), line)
         if ref is None:
-            return
-        # Of two sides, one may be a label that happens to be the title of this very note: that alone is no mistake.
-        is_own_name = any(ref.name in names for names in self.names[: 3 if ref.or_name else 4])
+            return None
+        names = [ref.name] if ref.or_name is None or ref.or_name.startswith("/") else ref[:2]
+        is_own_name = not self.own_names.isdisjoint(names)
         if is_own_name and not ref.has_anchor:
             self.add_problem(f"the link {written!r:.80} refers to its own note", line)
         # A place is certain. Other names may belong to a second note, too, which only the store can know.
-        is_place = ref.name == self.artifact_id or ref.name.startswith("/")
+        is_place = ref.name == self.artifact_id or ref.name.startswith(("./", "/"))
         if not (is_own_name and is_place):
             link = Link(ref.name, type_, origin, file=self.artifact_id, line=line, or_ref=ref.or_name)
             self.links.setdefault((ref.name, ref.or_name, type_, origin), link)
+        return None
 
     def add_problem(self, reason: str, line: int | None = None) -> None:
         """Add a problem; the same problem on several lines is reported once."""
         self.problems.setdefault(reason, []).extend([line] if line else [])
 
     def problem_texts(self) -> list[str]:
-        """Return the problems, each with its lines."""
-        return [reason + _line_suffix(lines) for reason, lines in self.problems.items()]
-
-
-def _line_suffix(lines: Sequence[int]) -> str:
-    """Return the lines of a problem in brackets; if there are many, only the first ones."""
-    lines = list(dict.fromkeys(lines))
-    if not lines:
-        return ""
-    more = f" and {len(lines) - _MAX_LINES} more" if len(lines) > _MAX_LINES else ""
-    return f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines[:_MAX_LINES]))}{more})"
-
-
-def _line_of(link: Link) -> int:
-    return link.line or 0
-
-
-def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None]]:
-    """Yield the entries of a field with their lines: list items, or the parts between commas."""
-    line = lines[0] if lines else None
-    if isinstance(value, str) and not re.fullmatch(r"\s*\[\[[^\[\]]+\]\]\s*", value):
-        yield from ((entry, line) for entry in value.split(","))
-    elif isinstance(value, list):
-        yield from zip(value, lines[1:] if len(lines) > len(value) else [line] * len(value), strict=False)
-    elif value is not None:
-        yield value, lines[1] if isinstance(value, Mapping) and len(lines) > 1 else line
-
-
-def _parse_entry(entry: Any, type_: str, artifact_id: str) -> tuple[NoteRef | None, str, str]:
-    if isinstance(entry, Mapping):
-        type_, entry = entry.get("type", type_), entry.get("id")
-    written = to_text(entry)
-    if written is None or not isinstance(type_, str) or not type_:
-        raise UnusableReference(f"an entry must be a name, or a mapping with id and type, not {short_repr(entry)}")
-    return (parse_typed_ref(written, artifact_id) if written else None), written, type_
+        """Return the problems, each with its first lines."""
+        texts = []
+        for reason, lines in self.problems.items():
+            first = [str(line) for line in dict.fromkeys(lines)]
+            more = f" and {len(first) - _MAX_LINES} more" if len(first) > _MAX_LINES else ""
+            where = f" (line{'s' * (len(first) > 1)} {', '.join(first[:_MAX_LINES])}{more})"
+            texts.append(reason + where if first else reason)
+        return texts

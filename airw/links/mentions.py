@@ -14,7 +14,7 @@ from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.links._commonmark import paragraphs, text_of
-from airw.links._note_names import as_list, to_text
+from airw.links._note_names import list_aliases
 from airw.links._word_counts import WordCounts
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import CorpusWideExtractor, EdgeExtractor
@@ -382,7 +382,7 @@ def _titles_of(artifact: Artifact, text: str, *, is_cased: bool) -> Iterator[str
     front = read_frontmatter(text)
     fields = {**artifact.metadata, **front.fields}
     title = note_title(artifact.id, fields, text, front.body)
-    for name in (title, *map(to_text, as_list(fields.get("aliases")))):
+    for name in (title, *list_aliases(fields)):
         normalized = " ".join(normalize_text(name or "", is_cased=is_cased).split())
         if _WORD.search(normalized):
             yield normalized

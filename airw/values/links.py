@@ -35,7 +35,7 @@ NodeIdLike: TypeAlias = str | tuple[str, str]
 """A node as callers may pass it: an id, or a pair of a corpus and an id there."""
 
 Direction: TypeAlias = Literal["out", "in", "both"]
-LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign"]
+LinkState: TypeAlias = Literal["resolved", "dangling", "ambiguous", "foreign", "file", "outside"]
 
 DIRECTIONS: tuple[Direction, ...] = ("out", "in", "both")
 """The directions of a step: along an edge, against it, or both."""
@@ -144,17 +144,27 @@ class UnresolvedLink:
     Args:
         source: The artifact that contains the link.
         link: The link as it was extracted.
-        candidates: The ids of the artifacts that the reference may mean, sorted; empty if the link is dangling.
+        candidates: The ids of the artifacts that the reference may mean, sorted; empty if it means none.
+        is_file: Whether the reference leads to a file or a folder that is no artifact.
     """
 
     source: NodeId
     link: Link
     candidates: tuple[NodeId, ...] = ()
+    is_file: bool = False
 
     @property
     def state(self) -> LinkState:
-        """Either `"dangling"` (no candidates) or `"ambiguous"`."""
-        return "ambiguous" if self.candidates else "dangling"
+        """The state of the link.
+
+        `"ambiguous"`: it has candidates. `"file"`: it leads to a file or a folder. `"outside"`: it leads out of the
+        folder of the notes. `"dangling"`: it leads to nothing.
+        """
+        if self.candidates:
+            return "ambiguous"
+        if self.is_file:
+            return "file"
+        return "outside" if self.link.target_ref.startswith("../") else "dangling"
 
 
 @dataclass(frozen=True, slots=True, order=True)

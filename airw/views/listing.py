@@ -132,5 +132,9 @@ def _place(found: UnresolvedLink) -> str:
 
 
 def _problem(found: UnresolvedLink) -> str:
-    problem = f"may be {', '.join(map(id_text, found.candidates))}" if found.candidates else "leads nowhere"
-    return f"{_reference_text(found.link)} {problem}"
+    problems: dict[str, str] = {
+        "ambiguous": f"may be {', '.join(map(id_text, found.candidates))}",
+        "file": "leads to a file or folder that is not indexed",
+        "outside": "leads out of the folder of the notes",
+    }
+    return f"{_reference_text(found.link)} {problems.get(found.state, 'leads nowhere')}"

@@ -1,0 +1,110 @@
+"""What all notes of a tree together tell about their links: the root of their site, and the order in wiki links."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, is_dataclass, replace
+from typing import Any, cast
+
+from airw._base.frontmatter import strip_suffix
+from airw.errors import SourceError
+from airw.links._commonmark import text_of
+from airw.links._note_names import split_wiki
+from airw.links.markdown import MarkdownLinks
+from airw.protocols import EdgeExtractor
+from airw.values import Artifact, fold_name
+
+# The path of a link from a root: in a markdown link, a definition, a tag, or Jekyll's template `link`.
+_ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+)/([^\s()<>"'#?{}]+)""")
+_TWO_SIDES = re.compile(r"\[\[([^\[\]|\n]+\|[^\[\]\n]+)\]\]")
+_SUFFIX = re.compile(r"(?:(?:^|/)index)?\.html\Z|/\Z", re.IGNORECASE)
+_INDEX = re.compile(r"(?:^|/)(?:_?index|readme)\Z", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class SiteSurvey:
+    """Counts in all notes of a tree where their rooted links and wiki links could lead.
+
+    Of each note its path stays in memory, and of each different link its target.
+    """
+
+    _paths: dict[str, None] = field(default_factory=dict)
+    _rooted: Counter[str] = field(default_factory=Counter)
+    _two_sides: Counter[str] = field(default_factory=Counter)
+
+    def add(self, artifacts: Iterable[Artifact]) -> None:
+        """Count the links of more notes; an artifact without text has none."""
+        for artifact in artifacts:
+            if artifact.id in self._paths:
+                continue
+            self._paths[artifact.id] = None
+            try:
+                text = text_of(artifact)
+            except SourceError:  # the extraction of its links will report it
+                continue
+            if "/" in text:
+                self._rooted.update(strip_suffix(_SUFFIX.sub("", path)) for path in _ROOTED.findall(text))
+            if "|" in text:
+                self._two_sides.update(_TWO_SIDES.findall(text))
+
+    def find_root(self) -> str:
+        """Return the folder under which most rooted links lead to a note; of equals, the highest.
+
+        It is `""` for the root of the tree.
+        """
+        folders_by_end: dict[str, list[str]] = {}
+        for id in self._paths:
+            path = _INDEX.sub("", strip_suffix(id))
+            parts = path.split("/")
+            for start in range(len(parts)):
+                end = "/".join(parts[start:])
+                if end in self._rooted:
+                    folders_by_end.setdefault(end, []).append("/".join(parts[:start]))
+        votes: Counter[str] = Counter()
+        for end, folders in folders_by_end.items():
+            for folder in set(folders):
+                votes[folder] += self._rooted[end]
+        return min(votes, key=lambda folder: (-votes[folder], folder.count("/") + bool(folder), folder), default="")
+
+    def has_labels_first(self) -> bool:
+        """Return whether wiki links with two sides mostly have their target on the right.
+
+        A side counts if it alone looks like an address, and is that of a note.
+        """
+        paths = [strip_suffix(fold_name(id)) for id in self._paths]
+        names = {*paths, *(path.rpartition("/")[2] for path in paths)}
+        balance = 0
+        for written, count in self._two_sides.items():
+            match [side.is_address and strip_suffix(fold_name(side.name)) in names for side in split_wiki(written)]:
+                case [is_left, is_right]:
+                    balance += (is_right - is_left) * count
+        return balance > 0
+
+    def prepare(self, extractor: EdgeExtractor) -> EdgeExtractor:
+        """Return the extractor, and those within it, with what the survey found."""
+        return with_site(extractor, self.find_root(), label_first=self.has_labels_first())
+
+
+def with_site(extractor: EdgeExtractor, root: str, *, label_first: bool) -> EdgeExtractor:
+    """Return an extractor of markdown links for the site that an earlier build found."""
+    if isinstance(extractor, MarkdownLinks):
+        found = "" if extractor.root is not None else root
+        return replace(extractor, found_root=found, label_first=label_first)
+    inner = getattr(extractor, "inner", None)
+    if inner is None or not is_dataclass(extractor):
+        return extractor
+    prepared = with_site(inner, root, label_first=label_first)
+    return extractor if prepared == inner else cast("EdgeExtractor", replace(extractor, inner=prepared))
+
+
+def site_of(extractor: EdgeExtractor) -> dict[str, Any] | None:
+    """Return what an extractor of markdown links knows of its site, as JSON; `None` for other extractors.
+
+    Example:
+        >>> site_of(MarkdownLinks(found_root="docs"))
+        {'root': 'docs', 'label_first': False}
+    """
+    if isinstance(extractor, MarkdownLinks):
+        return {"root": extractor.found_root, "label_first": extractor.label_first}
+    inner = getattr(extractor, "inner", None)
+    return None if inner is None else site_of(inner)
