@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._base.frontmatter import note_title, read_frontmatter_with_lines
+from airw._base.frontmatter import line_at, note_title, read_frontmatter_with_lines
 from airw._base.messages import short_repr
+from airw._base.yaml_fields import FieldPath
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
 from airw.links._note_names import (
@@ -111,11 +112,12 @@ class MarkdownLinks:
         return Extraction(links, names, collector.problem_texts(), fold_case=True)
 
     def _read_typed_links(
-        self, declared_fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]], collector: "_LinkCollector"
+        self, declared_fields: Mapping[str, Any], lines: Mapping[FieldPath, int], collector: "_LinkCollector"
     ) -> None:
         for name in self.fields:
             default_type = self.inline_type if name == "links" else name
-            for entry, line in _entries(declared_fields.get(name), lines.get(name, ())):
+            for entry, place in _entries(declared_fields.get(name)):
+                line = line_at(lines, (name, *place))
                 try:
                     ref, written, type_ = _parse_entry(entry, default_type, collector.artifact_id)
                     collector.add(ref, written, type_, "typed", line)
@@ -181,15 +183,14 @@ def _line_of(link: Link) -> int:
     return link.line or 0
 
 
-def _entries(value: Any, lines: Sequence[int]) -> Iterator[tuple[Any, int | None]]:
-    """Yield the entries of a field with their lines: list items, or the parts between commas."""
-    line = lines[0] if lines else None
+def _entries(value: Any) -> Iterator[tuple[Any, FieldPath]]:
+    """Yield the entries of a field with their places: list items, or the parts between commas."""
     if isinstance(value, str) and not re.fullmatch(r"\s*\[\[[^\[\]]+\]\]\s*", value):
-        yield from ((entry, line) for entry in value.split(","))
+        yield from ((entry, ()) for entry in value.split(","))
     elif isinstance(value, list):
-        yield from zip(value, lines[1:] if len(lines) > len(value) else [line] * len(value), strict=False)
+        yield from ((entry, (position,)) for position, entry in enumerate(value))
     elif value is not None:
-        yield value, lines[1] if isinstance(value, Mapping) and len(lines) > 1 else line
+        yield value, ("id",)
 
 
 def _parse_entry(entry: Any, type_: str, artifact_id: str) -> tuple[NoteRef | None, str, str]:
