@@ -1,15 +1,21 @@
-"""Markdown notes: YAML frontmatter, titles, and text without markup."""
+"""Markdown notes: frontmatter, titles, and text without markup."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from airw._base.json import json_clean
+from airw._base.messages import one_line
+from airw._base.yaml_fields import MAX_DEPTH, FieldPath, UnreadableFields, read_yaml
 
-_FENCE = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-NOTE_SUFFIX = re.compile(r"\.mdx?\Z", re.IGNORECASE)
+_FRONT = re.compile(
+    r"\A\ufeff?(?:---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)"
+    r"|\+\+\+[ \t]*\r?\n(?P<toml>.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)"
+    r"|(?P<properties>(?:[\w-][\w./-]*::(?:[ \t][^\n]*)?(?:\r?\n|\Z))+))",  # the properties of a page in Logseq
+    re.DOTALL | re.MULTILINE,
+)
+NOTE_SUFFIX = re.compile(r"\.(?:mdx?|markdown)\Z", re.IGNORECASE)
 _HEADING = re.compile(
     r"^ {0,3}(?:(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)"  # a fenced block, which is skipped
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
@@ -30,13 +36,21 @@ _MARKUP = (
     (re.compile(r"`+|~~|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"), ""),  # emphasis and code marks
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),  # escapes
 )
-_MAX_DEPTH = 50
-# Errors that PyYAML does not catch itself, for values that only look like dates, numbers or tagged values.
-_YAML_LEAKS = (ValueError, TypeError, ArithmeticError, AttributeError, LookupError, RecursionError)
 _MAX_TITLE = 500
 _MAX_OPENING = 20_000  # characters in which the title is searched
 _MAX_FRONTMATTER = 500_000  # characters; PyYAML takes a second for about 100,000 of the shortest values
-_MAX_SCALAR = 100  # characters of a number or a date; some conversions take quadratic time
+_MAX_TOML = 100_000  # characters; Python takes three seconds for the worst of them
+_TOML_NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+# Python's reader takes quadratic time for a dotted name.
+_LONG_TOML_NAME = re.compile(rf"(?<![\w-]){_TOML_NAME}(?:[ \t]*+\.[ \t]*+{_TOML_NAME}){{{MAX_DEPTH}}}")
+# The name that begins a line, perhaps that of a table; texts of several lines are passed over.
+_TOML_LINE = re.compile(
+    rf"\"{{3}}(?:\\.|.)*?\"{{3}}|'{{3}}.*?'{{3}}|^[ \t]*+(\[\[?+)?[ \t]*+({_TOML_NAME})", re.DOTALL | re.MULTILINE
+)
+_MAX_BITS = 400  # of a whole number, which are 120 digits
+_TOO_LONG = "the frontmatter has a number of more than 120 digits: write it as text, in quotes"
+_TOO_DEEP = f"the frontmatter nests deeper than {MAX_DEPTH} levels"
+_LIST_ITEM = re.compile(r"[ \t]*+(?:\[\[[^\[\]]*\]\]|[^,]++)")  # of a page property; a comma may be in a page's name
 
 
 class Frontmatter(NamedTuple):
@@ -54,7 +68,7 @@ class Frontmatter(NamedTuple):
 
 
 def split_frontmatter(text: str) -> tuple[str, int]:
-    r"""Return the YAML text between the fences and the offset of the body.
+    r"""Return the text between the fences, or of the page properties, and the offset of the body.
 
     Without frontmatter that is `("", 0)`.
 
@@ -62,124 +76,150 @@ def split_frontmatter(text: str) -> tuple[str, int]:
         >>> split_frontmatter("---\ntitle: A\n---\n# Body")
         ('title: A', 17)
     """
-    match = _FENCE.match(text)
-    return (match[1].rstrip("\r\n"), match.end()) if match else ("", 0)
+    match = _FRONT.match(text)
+    return (match[match.lastgroup or 0].rstrip("\r\n"), match.end()) if match else ("", 0)
 
 
 def read_frontmatter(text: str) -> Frontmatter:
     r"""Parse the frontmatter of a note.
 
-    If it cannot be read, it stays part of the body, and `problem` is the reason. Aliases (`*name`) and nesting deeper
-    than 50 levels are refused: a few hundred bytes of them could fill any memory, or overflow the C stack of the YAML
-    library. So are numbers and dates of more than 100 characters, which could take minutes to convert, and frontmatter
-    of more than 500,000 characters.
+    It is YAML between lines `---`, or TOML between lines `+++`. `read_yaml` says what the values of YAML are; dates of
+    TOML are ISO text. A note without them may begin with page properties as Logseq writes them: lines such as
+    `tags:: a, b`. Then `alias`, `aliases` and `tags` are lists, and other properties are text.
+
+    Frontmatter that cannot be read stays part of the body, and `problem` is the reason. Refused are YAML aliases
+    (`*name`), nesting deeper than 50 levels, and numbers of more than 100 characters (in TOML, 120 digits). So is
+    frontmatter of more than 500,000 characters (in TOML, 100,000). It could fill any memory, or take minutes.
 
     Example:
         >>> read_frontmatter("---\ntitle: A\ntags: [x]\n---\n# Body")
         Frontmatter(fields={'title': 'A', 'tags': ['x']}, body=27, problem=None)
         >>> read_frontmatter("---\n- 1\n---\n").problem
-        'the frontmatter is not a mapping of names to values'
+        'the frontmatter is not a mapping of names to values; write it as "name: value"'
     """
     return read_frontmatter_with_lines(text)[0]
 
 
-def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[str, Sequence[int]]]:
-    r"""Parse the frontmatter of a note, and return it with the line numbers of its fields.
+def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[FieldPath, int]]:
+    r"""Parse the frontmatter of a note, and return it with the line of each value in the file.
 
-    For each field these are the line of its name, then the lines at which its entries begin, counted in the file.
+    A value is named by the fields and list items that lead to it; see `line_at`. In TOML, only the lines of the
+    outermost fields are known.
 
     Example:
         >>> read_frontmatter_with_lines("---\ntitle: A\nlinks:\n- x\n- y\n---\n# Body")[1]
-        {'title': [2], 'links': [3, 4, 5]}
+        {('title',): 2, ('links',): 3, ('links', 0): 4, ('links', 1): 5}
     """
-    yaml_text, body = split_frontmatter(text)
-    if not body:
+    match = _FRONT.match(text)
+    if match is None:
         return Frontmatter({}, 0), {}
-    if len(yaml_text) > _MAX_FRONTMATTER:
-        reason = f"the frontmatter has {len(yaml_text)} characters, more than {_MAX_FRONTMATTER}"
+    kind = match.lastgroup or ""
+    content = match[kind]
+    longest = _MAX_TOML if kind == "toml" else _MAX_FRONTMATTER
+    if len(content) > longest:
+        reason = f"the frontmatter has {len(content.rstrip())} characters, more than {longest}"
         return Frontmatter({}, 0, reason), {}
-    fields, lines, problem = _load(yaml_text)
-    return Frontmatter({}, 0, problem) if problem else Frontmatter(fields, body), lines
-
-
-def _load(yaml_text: str) -> tuple[dict[str, Any], dict[str, list[int]], str | None]:
-    import yaml
-
-    loader = _make_loader()
     try:
-        # The flat stream of events is checked first: loading recurses, and expands aliases.
-        lines, problem = _scan_events(yaml.parse(yaml_text, Loader=loader))
-        if problem:
-            return {}, {}, problem
-        value = yaml.load(yaml_text, Loader=loader)  # noqa: S506 - a safe loader
-    except yaml.MarkedYAMLError as error:
-        where = f" (line {error.problem_mark.line + 2})" if error.problem_mark else ""
-        return {}, {}, f"the frontmatter is not valid YAML: {error.problem}{where}"
-    except (yaml.YAMLError, *_YAML_LEAKS) as error:
-        return {}, {}, f"the frontmatter is not valid YAML: {' '.join(str(error).split())[:200]}"
-    if not isinstance(value, Mapping | None):
-        return {}, {}, "the frontmatter is not a mapping of names to values"
-    return json_clean(value or {}), lines, None
+        fields, lines = _READERS[kind](content)
+    except UnreadableFields as error:
+        return Frontmatter({}, 0, str(error)), {}
+    return Frontmatter(fields, match.end()), lines
 
 
-@cache
-def _make_loader() -> Any:
-    """Return a safe loader of YAML that refuses long numbers and dates."""
-    import yaml
+def line_at(lines: Mapping[FieldPath, int], path: FieldPath) -> int | None:
+    r"""Return the line of a value in the frontmatter, or else of the closest value around it.
 
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader: Any = type("NoteLoader", (base,), {})
+    Args:
+        lines: The lines that `read_frontmatter_with_lines` returned.
+        path: The names of fields and numbers of list items that lead to the value.
 
-    def limit_length(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def construct_short(self: Any, node: Any) -> Any:
-            if isinstance(node.value, str) and len(node.value) > _MAX_SCALAR:
-                problem = f"a number or date of more than {_MAX_SCALAR} characters: write it as text, in quotes"
-                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-            return construct(self, node)
-
-        return construct_short
-
-    for kind in ("int", "float", "timestamp"):
-        tag = f"tag:yaml.org,2002:{kind}"
-        loader.add_constructor(tag, limit_length(base.yaml_constructors[tag]))
-    return loader
+    Example:
+        >>> lines = read_frontmatter_with_lines("+++\ntitle = 'A'\nsee = ['x', 'y']\n+++\n")[1]
+        >>> line_at(lines, ("see", 1)), line_at(lines, ("other",))
+        (3, None)
+    """
+    parents = (path[:length] for length in range(len(path), 0, -1))
+    return next((lines[parent] for parent in parents if parent in lines), None)
 
 
-def _scan_events(events: Iterable[Any]) -> tuple[dict[str, list[int]], str | None]:
-    """Return the line numbers of the fields, and why the YAML must not be loaded, or `None`."""
-    lines: dict[str, list[int]] = {}
-    field_lines: list[int] = []
-    depth, is_key = 0, True
-    for event in events:
-        kind = type(event).__name__.removesuffix("Event")
-        if kind == "Alias":
-            return (
-                {},
-                f"the frontmatter uses the YAML alias *{event.anchor}: write the value out{_line_of(event)}",
-            )
-        if kind.startswith(("Scalar", "Mapping", "Sequence")):
-            # YAML counts lines from 0, and the fence is the first line of the file.
-            line = event.start_mark.line + 2
-            if depth == 1 and is_key and kind == "Scalar":
-                field_lines = lines[event.value] = [line]
-            elif depth == 2 and not kind.endswith("End"):
-                field_lines.append(line)
-            depth += kind.endswith("Start")
-            depth -= kind.endswith("End")
-            # At depth 1 the name or the value of a field has just ended, and they alternate.
-            if depth == 1 and not kind.endswith("Start"):
-                is_key = not is_key
-        if depth > _MAX_DEPTH:
-            return {}, f"the frontmatter nests deeper than {_MAX_DEPTH} levels{_line_of(event)}"
-    return lines, None
+def _read_yaml_fields(content: str) -> tuple[dict[str, Any], dict[FieldPath, int]]:
+    value, lines = read_yaml(content, 2)
+    if not isinstance(value, dict | None):
+        raise UnreadableFields('the frontmatter is not a mapping of names to values; write it as "name: value"')
+    return value or {}, lines
 
 
-def _line_of(event: Any) -> str:
-    return f" (line {event.start_mark.line + 2})"
+def _read_toml_fields(content: str) -> tuple[dict[str, Any], dict[FieldPath, int]]:
+    import tomllib
+
+    if long_name := _LONG_TOML_NAME.search(content):
+        line = content.count("\n", 0, long_name.start()) + 2
+        raise UnreadableFields(f"the frontmatter has a name of more than {MAX_DEPTH} parts; shorten it (line {line})")
+    try:
+        fields = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        reason, _, place = str(error).rpartition(" (at ")
+        at = re.match(r"line (\d+)", place)
+        line = int(at[1]) + 1 if at else content.count("\n") + 1
+        advice = "write text in quotes, and close quotes and brackets"
+        raise UnreadableFields(
+            f"the frontmatter is not valid TOML: {one_line(reason)}; {advice} (line {line})"
+        ) from error
+    except RecursionError as error:
+        raise UnreadableFields(_TOO_DEEP) from error
+    except ValueError as error:  # Python does not convert thousands of digits
+        raise UnreadableFields(_TOO_LONG) from error
+    _check_toml(fields)
+    return json_clean(fields), _find_toml_lines(content, fields)
+
+
+def _check_toml(fields: dict[str, Any]) -> None:
+    """Refuse values that nest deeply, and numbers that no JSON text could hold."""
+    level: list[Any] = [fields]
+    for _ in range(MAX_DEPTH + 1):
+        if any(type(value) is int and value.bit_length() > _MAX_BITS for value in level):
+            raise UnreadableFields(_TOO_LONG)
+        level = [item for value in level for item in _items_of(value)]
+    if any(isinstance(value, dict | list) for value in level):
+        raise UnreadableFields(_TOO_DEEP)
+
+
+def _items_of(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _find_toml_lines(content: str, fields: Mapping[str, Any]) -> dict[FieldPath, int]:
+    """Return the lines of the outermost fields, which a table may also begin."""
+    lines: dict[FieldPath, int] = {}
+    line, position, is_table = 2, 0, False
+    for match in _TOML_LINE.finditer(content):
+        line, position = line + content.count("\n", position, match.start()), match.start()
+        name = (match[2] or "").strip("\"'")
+        is_table = is_table or bool(match[1])
+        if name in fields and (match[1] or not is_table):
+            lines.setdefault((name,), line)
+    return lines
+
+
+def _read_properties(content: str) -> tuple[dict[str, Any], dict[FieldPath, int]]:
+    fields: dict[str, Any] = {}
+    lines: dict[FieldPath, int] = {}
+    for line, written in enumerate(content.rstrip("\r\n").split("\n"), 1):
+        name, _, value = written.removeprefix("\ufeff").partition("::")
+        items = [item.strip() for item in _LIST_ITEM.findall(value)]
+        if name in ("alias", "aliases"):
+            items = [item.removeprefix("[[").removesuffix("]]") for item in items]
+        is_list = name in ("alias", "aliases", "tags")
+        fields[name] = [item for item in items if item] if is_list else value.strip()
+        lines[name,] = line
+    return fields, lines
+
+
+_READERS = {"yaml": _read_yaml_fields, "toml": _read_toml_fields, "properties": _read_properties}
 
 
 def strip_suffix(name: str) -> str:
-    """Return a path or name without `.md` or `.mdx` at its end.
+    """Return a path or name without `.md`, `.markdown` or `.mdx` at its end, in any case.
 
     Example:
         >>> strip_suffix("notes/v1.2.md"), strip_suffix(".md")

@@ -304,9 +304,9 @@ async def _build(request: BuildRequest) -> Corpus:
             builder = Builder(recipe, store, embedder, config, outdated, meter, site=site)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
             first = meter.counts
-            if site is not None:
+            if site is not None and recipe.extractor is not None:
                 # All notes are read: if their links have another root than was assumed, extract the links again.
-                recipe = await in_thread(lambda: recipe.with_extractor(site.prepare(recipe.extractor)))
+                recipe = recipe.with_extractor(await in_thread(site.prepare, recipe.extractor))
             if recipe.extractor_id != builder.recipe.extractor_id:
                 config = await make_config(request, recipe, store, embedder)
                 meter = ProgressMeter(request.progress)

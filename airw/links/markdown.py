@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.checks import check_flag
-from airw._base.frontmatter import FieldPath, line_at, note_title, read_frontmatter_with_lines
+from airw._base.frontmatter import line_at, note_title, read_frontmatter_with_lines
 from airw._base.messages import short_repr
+from airw._base.yaml_fields import FieldPath
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
 from airw.links._note_names import PATH_LINK, WIKI_LINK, UnusableReference, note_names, parse_reference, to_text

@@ -1,11 +1,12 @@
 """A source of markdown notes with frontmatter."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from airw._base.frontmatter import note_title, read_frontmatter_with_lines
+from airw._base.frontmatter import line_at, note_title, read_frontmatter_with_lines
+from airw._base.yaml_fields import FieldPath
 from airw.indexing import Notes
 from airw.links import MarkdownLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -13,7 +14,11 @@ from airw.sources.files import MARKDOWN, MAX_BYTES, Folder, add_location, folder
 from airw.sources.source import CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
-_CONFLICTING_FIELDS = {"id": ("id",), "title": ("aliases",), "aliases": ("title", "aliases")}
+_CONFLICTING_FIELDS = {
+    "id": ("id",),
+    "title": ("aliases", "alias"),
+    **dict.fromkeys(["aliases", "alias"], ("title", "aliases", "alias")),
+}
 
 
 class _NameRegistry:
@@ -26,25 +31,23 @@ class _NameRegistry:
     def __init__(self) -> None:
         self._first_note: dict[tuple[str, str], str] = {}
 
-    def add(
-        self, artifact_id: str, title: str, fields: Mapping[str, Any], lines: Mapping[str, Sequence[int]]
-    ) -> list[str]:
+    def add(self, artifact_id: str, title: str, fields: Mapping[str, Any], lines: Mapping[FieldPath, int]) -> list[str]:
         """Add a note, and return a problem for each of its names that an earlier note has."""
         names = [
             ("title", title),
-            *((field, name) for field in ("id", "aliases") for name in _names_in(fields.get(field))),
+            *((field, name) for field in ("id", "aliases", "alias") for name in _names_in(fields.get(field))),
         ]
-        problems = [text for field, name in names if (text := self._conflict(field, name, lines.get(field)))]
+        problems = [text for field, name in names if (text := self._conflict(field, name, line_at(lines, (field,))))]
         for field, name in names:
             self._first_note.setdefault((field, name.casefold()), artifact_id)
         return problems
 
-    def _conflict(self, field: str, name: str, lines: Sequence[int] | None) -> str | None:
+    def _conflict(self, field: str, name: str, line: int | None) -> str | None:
         keys = ((other, name.casefold()) for other in _CONFLICTING_FIELDS[field])
         note = next((self._first_note[key] for key in keys if key in self._first_note), None)
         if note is None:
             return None
-        where = f" (line {lines[0]})" if lines else ""
+        where = f" (line {line})" if line else ""
         return f"{field}: {note!r} also has the name {name!r}, so links to it are ambiguous{where}"
 
 

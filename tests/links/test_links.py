@@ -424,7 +424,6 @@ def test_markup_that_nests_too_deeply_is_reported_with_its_line(nested, found):
         ("a: &a [*a]", "alias"),
         ("a: " + "[" * 60_000, "the frontmatter "),
         ("a: " + "[" * 100 + "]" * 100, "nests deeper"),
-        ("a: 2021-13-45", "not valid YAML"),
         ("a: !!python/object:os.system x", "not valid YAML"),
         ("a: !!int x", "not valid YAML"),
         ("a: !!timestamp x", "not valid YAML"),

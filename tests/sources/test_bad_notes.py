@@ -49,15 +49,11 @@ def list_problems(corpus):
         ("a: &a [*a]", "YAML alias *a"),
         ("a: " + "[" * 100 + "]" * 100, "nests deeper than 50 levels"),
         ("a: " + "[" * 10_000, "the frontmatter "),  # the YAML library may refuse it first
-        ("a: 1" + ":51" * 100_000, "a number or date of more than 100 characters"),
-        ("a: 1" + ":51" * 100_000 + ".0", "a number or date of more than 100 characters"),
         ("a: 0x" + "f" * 10_000, "a number or date of more than 100 characters"),
-        ("a: 0b" + "1" * 20_000, "a number or date of more than 100 characters"),
         ("a: " + "9" * 10_000, "a number or date of more than 100 characters"),
         ("a: !!int " + "9" * 10_000, "a number or date of more than 100 characters"),
         ("a: [1.5, 1." + "0" * 10_000 + "]", "a number or date of more than 100 characters"),
         ("a: 2026-01-01 00:00:00." + "0" * 10_000, "a number or date of more than 100 characters"),
-        ("? " + "9" * 10_000 + "\n: x", "a number or date of more than 100 characters"),
     ],
 )
 async def test_broken_frontmatter_is_reported_with_its_line_and_only_its_fields_are_lost(tmp_path, yaml, words):
@@ -76,10 +72,10 @@ async def test_frontmatter_of_half_a_megabyte_costs_its_fields_alone(tmp_path):
 
 
 async def test_short_numbers_and_dates_of_every_form_are_read(tmp_path):
-    yaml = "hour: 1:30\nhex: 0xff\nbig: " + "9" * 90 + "\nratio: 1.5e+3\nday: 2026-11-22\ntext: '" + "9" * 500 + "'"
+    yaml = "hex: 0xff\nbig: " + "9" * 90 + "\nratio: 1.5e+3\nday: 2026-11-22\ntext: '" + "9" * 500 + "'"
     corpus, _ = await build_notes(tmp_path, {"n.md": f"---\n{yaml}\n---\n# N"})
     [[record, *_]] = await corpus.store.records_of(["n.md"])
-    expected = {"hour": 90, "hex": 255, "big": int("9" * 90), "ratio": 1500.0, "day": "2026-11-22", "text": "9" * 500}
+    expected = {"hex": 255, "big": int("9" * 90), "ratio": 1500.0, "day": "2026-11-22", "text": "9" * 500}
     assert expected.items() <= record.metadata.items()
     assert list_problems(corpus) == []
 

@@ -94,7 +94,7 @@ async def test_frontmatter_is_read_as_yaml(tmp_path, text, description):
         ("long " * 1000, "pdf", ("long " * 1000)[:1024].rstrip(), "has no description"),
         ("字" * 2000, "pdf", "字" * 1024, "has no description"),
         ("---\nname: [x]\ndescription: Fill in.\n---\n", "pdf", "Fill in.", "the name in its frontmatter must be text"),
-        ("---\nname: yes\ndescription: Fill in.\n---\n", "pdf", "Fill in.", "must be text, not True"),
+        ("---\nname: true\ndescription: Fill in.\n---\n", "pdf", "Fill in.", "must be text, not True"),
         (
             "---\nname: x\ndescription: {a: b}\n---\nFill in.",
             "x",
@@ -150,7 +150,7 @@ async def test_an_unreadable_or_empty_file_is_a_problem_named_after_its_folder(t
     expected = {
         "binary": "NUL",
         "blank": "no text to index",
-        "broken": "not valid YAML: mapping values are not allowed in this context (line 2); there is no text",
+        "broken": "not valid YAML: mapping values are not allowed in this context; write the value",
         "code": "no text to index",
         "latin": "not UTF-8",
         "large": "more than max_bytes",
