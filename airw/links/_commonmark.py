@@ -33,14 +33,14 @@ _MARKER = re.compile(r"[>*+-]|\d+[.)]")
 _OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
 # A tag that is a link: `<a href>`, or a component such as `<Link to>` in MDX.
 _TAG_LINK = re.compile(
-    r"""<(?:[aA]|[A-Z][\w.]*)\s(?:[^<>]*\s)?(?:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>={}`]+))"""
+    r"""<(?:[aA]|[A-Z][\w.]*)\s(?:[^<>]*\s)?(?i:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>={}`]+))"""
 )
 # An indented block: an admonition or a tab of mkdocs, the text of a footnote, a definition.
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|\[\^[^\]\n]+\]:|:[ \t]")
 _BLOCK_REFERENCE = re.compile(r"\(\([\da-f]{8}-[\da-f-]{27}\)\)")  # of Logseq
 # A link whose target contains spaces is none in CommonMark, but in many programs.
 _SPACED_LINK = re.compile(
-    r"\[([^\[\]\n]*)\]\(([^()<>\[\]\n\"]+?\.(?:md|markdown|mdx|html)(?:#[^()\n]*)?)[ \t]*\)", re.IGNORECASE
+    r"\[[^\[\]\n]*\]\(([^()<>\[\]\n\"]+?\.(?:md|markdown|mdx|html)(?:#[^()\n]*)?)[ \t]*\)", re.IGNORECASE
 )
 # The templates of site generators that stand for the address of a note: Jekyll's, then Hugo's.
 _TEMPLATE = re.compile(r"\{%[^%\n]*%\}|\{\{[^{}\n]*\}\}")
@@ -117,7 +117,7 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
     Returns:
         The links in order of line, and pairs of a problem and its line. Lines count from 0.
     """
-    text = _TEMPLATE.sub(_read_template, text) if "{{" in text or "{%" in text else text
+    text, source = _TEMPLATE.sub(_read_template, text) if "{{" in text or "{%" in text else text, text
     if not _LOCAL.search(text):
         return [], []
     # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
@@ -139,7 +139,7 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
                     problems.append(("references to blocks of Logseq are not followed; link to the page", line))
     targets += [Target(item["href"], item["map"][0]) for item in definitions.values() if item["href"] not in images]
     if any(_WIKI.match(target.written) for target in targets):
-        tables = find_toml_tables(text)
+        tables = find_toml_tables(_NEWLINE.sub("\n", source))
         targets = [target for target in targets if target.line not in tables]
     return sorted(targets, key=lambda target: target.line), problems
 

@@ -116,14 +116,14 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers[3] += [f".{place}" for place in relative]
     tiers[4] += [f"/{whole}", *relative, *rooted]
     # The last three tiers: below the root of the site, and where site generators publish the note.
-    addresses = [_published_path(f"/{path}")]
-    if root and path.startswith(f"{root}/"):
-        below = path[len(root) :]
-        addresses += [below, whole[len(root) :], _published_path(below)]
+    below = path[len(root) :] if root and path.startswith(f"{root}/") else ""
+    published = [below, _published_path(f"/{path}"), _published_path(below)]
+    site_places = [_place_names(place) for place in published if place]
+    tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
+    if below:
+        tiers[7].append(whole[len(root) :])
     if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
-        addresses += [f"/{folders[0]}{place}" for place in rooted]
-    levels = list(map(_place_names, addresses))
-    tiers += [[name for names in levels for name in names[level]] for level in range(3)]
+        tiers[7] += [f"/{folders[0]}{place}" for place in rooted]
     known: set[str] = {""}
     for number, names in enumerate(tiers):  # a name counts in its strongest tier
         tiers[number] = [name for name in dict.fromkeys(names) if name not in known]
@@ -265,20 +265,21 @@ class WikiSide(NamedTuple):
     Args:
         name: The name or path, without an anchor.
         has_anchor: Whether it has an anchor, as in `a#heading`.
-        is_address: Whether it looks like a target: `a.b`, `a#heading`, `a/b` or `a.md`, but not `v1.2`.
+        likeness: How much it looks like an address: 1 for `a.b`, `a#heading`, `a/b` and `a.md`, but 0 for `v1.2`, and
+            2 with the name of a vault of Dendron.
     """
 
     name: str
     has_anchor: bool
-    is_address: bool
+    likeness: int
 
 
 def split_wiki(written: str) -> list[WikiSide]:
     """Return the sides of a wiki link that are not empty.
 
     Example:
-        >>> [(side.name, side.is_address) for side in split_wiki("Tags|topic.tags#new")]
-        [('Tags', False), ('topic.tags', True)]
+        >>> [(side.name, side.likeness) for side in split_wiki("Tags|topic.tags#new")]
+        [('Tags', 0), ('topic.tags', 1)]
     """
     sides = [side for side in map(str.strip, re.split(r"\\?\|", written, maxsplit=1)) if side]
     anchors = _SIDE_ANCHORS if len(sides) == 2 else [_ANCHOR]
@@ -290,7 +291,8 @@ def _read_side(side: str, anchor: re.Pattern[str]) -> WikiSide:
     words = strip_suffix(name).split(".")
     is_dotted = all(map(_PART.fullmatch, words)) and sum(not word[0].isdigit() for word in words) > 1
     is_path = " " not in name and ("/" in name or NOTE_SUFFIX.search(name) is not None)
-    return WikiSide(name.strip(), bool(rest), bool(rest or is_dotted or is_path or _VAULT.match(side)))
+    likeness = 2 if _VAULT.match(side) else int(bool(rest) or is_dotted or is_path)
+    return WikiSide(name.strip(), bool(rest), likeness)
 
 
 def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Reference | None:
@@ -298,8 +300,8 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     sides = split_wiki(written)
     if not sides:
         return None
-    addresses = [side for side in sides if side.is_address]
-    name, has_anchor, _ = addresses[0] if len(addresses) == 1 else sides[-1 if label_first else 0]
+    # Of equal sides, `max` returns the first.
+    name, has_anchor, _ = max(reversed(sides) if label_first else sides, key=lambda side: side.likeness)
     if not name or name.startswith(("#", "^")) or _URL.match(name):
         return None
     if name.startswith(("./", "../", "/")):

@@ -137,8 +137,8 @@ def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> I
         case list():
             for number, entry in enumerate(value):
                 yield from _find_links(entry, type_, (*path, number), declares=declares)
-        case {"id": entry} if declares:
-            yield from _find_links(entry, value.get("type", type_), (*path, "id"), declares=declares)
+        case Mapping() if declares and ("id" in value or value.keys() == {"type"}):
+            yield from _find_links(value.get("id"), value.get("type", type_), (*path, "id"), declares=declares)
         case Mapping():
             for name, entry in value.items():
                 yield from _find_links(entry, name, (*path, name), declares=declares)

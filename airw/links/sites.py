@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, cast
+from urllib.parse import unquote
 
 from airw._base.frontmatter import strip_suffix
 from airw.errors import SourceError
@@ -43,7 +44,8 @@ class SiteSurvey:
             except SourceError:  # the extraction of its links will report it
                 continue
             if "/" in text:
-                self._rooted.update(strip_suffix(_SUFFIX.sub("", path)) for path in _ROOTED.findall(text))
+                paths = (fold_name(unquote(path)) for path in _ROOTED.findall(text))
+                self._rooted.update(strip_suffix(_SUFFIX.sub("", path)) for path in paths)
             if "|" in text:
                 self._two_sides.update(_TWO_SIDES.findall(text))
 
@@ -57,7 +59,7 @@ class SiteSurvey:
             path = _INDEX.sub("", strip_suffix(id))
             parts = path.split("/")
             for start in range(len(parts)):
-                end = "/".join(parts[start:])
+                end = fold_name("/".join(parts[start:]))
                 if end in self._rooted:
                     folders_by_end.setdefault(end, []).append("/".join(parts[:start]))
         votes: Counter[str] = Counter()
@@ -69,15 +71,16 @@ class SiteSurvey:
     def has_labels_first(self) -> bool:
         """Return whether wiki links with two sides mostly have their target on the right.
 
-        A side counts if it alone looks like an address, and is that of a note.
+        A side counts if it looks like an address more than the other, and is that of a note.
         """
         paths = [strip_suffix(fold_name(id)) for id in self._paths]
         names = {*paths, *(path.rpartition("/")[2] for path in paths)}
         balance = 0
         for written, count in self._two_sides.items():
-            match [side.is_address and strip_suffix(fold_name(side.name)) in names for side in split_wiki(written)]:
-                case [is_left, is_right]:
-                    balance += (is_right - is_left) * count
+            sides = split_wiki(written)
+            found = [side.likeness if strip_suffix(fold_name(side.name)) in names else 0 for side in sides]
+            if len(found) == 2 and found[0] != found[1]:
+                balance += count if found[1] > found[0] else -count
         return balance > 0
 
     def prepare(self, extractor: EdgeExtractor) -> EdgeExtractor:

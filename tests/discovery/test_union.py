@@ -191,7 +191,8 @@ def test_if_a_reranker_hangs_in_the_union_the_rankings_of_the_sources_are_fused_
     assert result.signals["merge"] == "rrf-by-source"
 
 
-@pytest.mark.parametrize("options", [{"source_timeout": 0.3}, {"timeout": 0.3}])
+# Ten times as long as a busy machine needs for the other sources.
+@pytest.mark.parametrize("options", [{"source_timeout": 3}, {"timeout": 3}])
 async def test_a_source_that_cannot_be_interrupted_does_not_cost_the_answers_of_the_others(options):
     released = threading.Event()
 
@@ -200,7 +201,7 @@ async def test_a_source_that_cannot_be_interrupted_does_not_cost_the_answers_of_
         return [("slow", 1.0)]
 
     async def release():
-        await anyio.sleep(1)
+        await anyio.sleep(4)
         released.set()
 
     async with corpora(UNRELATED) as many, anyio.create_task_group() as tasks:

@@ -14,7 +14,8 @@ from tests.support.link_corpora import note, vault
 
 
 def open_notes(texts):
-    source = from_mapping(texts, name="notes", embedder="light", edge_extractor=MarkdownLinks())
+    # A given root, as only builds look for one.
+    source = from_mapping(texts, name="notes", embedder="light", edge_extractor=MarkdownLinks(root=""))
     return build(source, store=MemoryStore())
 
 

@@ -129,7 +129,7 @@ def test_a_linked_note_is_also_mentioned_and_mentions_follow_the_links():
     mentions = TitleMentions(cased=False).over(notes)
     found = mentions.extract(Artifact("c.md", "Sort by [order](b.md), in this order."), {})
     assert found.links == [
-        Link("b.md", "related", "inline", file="c.md", line=1),
+        Link("b.md", "related", "inline", file="c.md", line=1, or_ref="/b.md"),
         *(Link(target, "mentions", "derived", file="c.md", line=1) for target in ("a.md", "b.md")),
     ]
     assert found.names == MarkdownLinks().extract(Artifact("c.md", ""), {}).names
