@@ -556,8 +556,9 @@ async def with_survey(
         SourceError: If the source itself cannot be read.
     """
     extractor = recipe.extractor
-    site = SiteSurvey() if extractor is not None and site_of(extractor) and recipe.is_async else None
     survey = await in_thread(extractor.survey) if isinstance(extractor, CorpusWideExtractor) else None
+    reads_first = survey is not None or recipe.is_async
+    site = SiteSurvey() if reads_first and extractor is not None and site_of(extractor) else None
     surveys = [found for found in (survey, site) if found is not None]
     if extractor is None or not surveys:
         return recipe

@@ -1,8 +1,8 @@
 """Public trees of notes, and how far their links agree with those that an independent resolver found.
 
 `python -m tests.links.trees [NAME...]` prints a table; `AIRW_DATA` names the folder of the trees. The other resolver
-reads links in the text only, and knows fewer ways to write them. Each difference therefore has a reason, which is looked
-up in the text of the note.
+reads links in the text only, and knows fewer ways to write them. Each difference therefore has a reason, which is
+looked up in the text of the note.
 """
 
 import gzip
