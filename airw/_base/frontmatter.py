@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from airw._base.json import json_clean
 
 _FENCE = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-NOTE_SUFFIX = re.compile(r"\.mdx?\Z", re.IGNORECASE)
+NOTE_SUFFIX = re.compile(r"\.(?:md|markdown|mdx)\Z", re.IGNORECASE)
 _HEADING = re.compile(
     r"^ {0,3}(?:(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)"  # a fenced block, which is skipped
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
@@ -179,7 +179,7 @@ def _line_of(event: Any) -> str:
 
 
 def strip_suffix(name: str) -> str:
-    """Return a path or name without `.md` or `.mdx` at its end.
+    """Return a path or name without `.md`, `.markdown` or `.mdx` at its end.
 
     Example:
         >>> strip_suffix("notes/v1.2.md"), strip_suffix(".md")
