@@ -143,6 +143,17 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
     build.add_argument(
         "--name", help="the name of the corpus, if SOURCE is a path; default: the name of the folder or file"
     )
+    build.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        help="only files of the folder whose relative path matches this regular expression somewhere; default: that of "
+        "the last build, else files named .md, .markdown or .mdx",
+    )
+    build.add_argument(
+        "--hidden",
+        action="store_true",
+        help="also read what is hidden or named node_modules, and what a .gitignore names; the next builds do so, too",
+    )
     add_store(build, "; default: where the corpus is registered, else a file")
     build.add_argument(
         "--embedder",

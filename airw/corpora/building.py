@@ -300,6 +300,8 @@ async def _build(request: BuildRequest) -> Corpus:
             await request.set_language(store)
             builder = Builder(recipe, store, embedder, config, outdated, meter)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
+            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
+            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
@@ -311,7 +313,8 @@ async def _build(request: BuildRequest) -> Corpus:
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
-    report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    report = sum_reports([builder], removed=pruning.count, floors=floors, left_out=left_out, seconds=seconds)
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))
 
 
