@@ -109,13 +109,13 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
 
 
 def record_links(artifact: Artifact) -> Extraction:
-    """Return the links in the fields `links` and `requires` of a record, for sources without an extractor.
+    """Return the links in the fields `links` and `requires` of a record.
 
-    A field is read like one of a note's frontmatter. It is an id, ids separated by commas, a list of entries, or a
-    mapping of edge types to any of these. An entry is an id, `{"id": …, "type": …}`, or `[source, id]` for an artifact
-    of another corpus. An id may be written as a wiki link. Without a type, links have the type `"related"` in `links`
-    and `"requires"` in `requires`. URLs and links of an artifact to itself are no links. A value of another kind is a
-    problem.
+    Builds without an extractor call it. A field is read like one of a note's frontmatter. It is an id, ids separated by
+    commas, a list of entries, or a mapping of edge types to any of these. An entry is an id, `{"id": …, "type": …}`, or
+    `[source, id]` for an artifact of another corpus. An id may be written as a wiki link. Without a type, links have
+    the type `"related"` in `links` and `"requires"` in `requires`. URLs and links of an artifact to itself are no
+    links. A value of another kind is a problem.
 
     Example:
         >>> for link in record_links(Artifact("a", {"links": {"cites": ["b", 7]}, "requires": "c, [[d]]"})).links:
@@ -146,7 +146,7 @@ def _is_entry(value: Mapping[Any, Any]) -> bool:
 
 
 def _split_entries(value: Any) -> Sequence[Any]:
-    """Return the entries of a field: the items of a list, or the parts of a text between commas."""
+    """Return the items of a list, or the parts of a text between commas."""
     if isinstance(value, str) and not _WIKI_LINK.fullmatch(value):
         return [part for part in map(str.strip, value.split(",")) if part]
     if value is None or isinstance(value, list | tuple):

@@ -45,7 +45,10 @@ class IgnoreRules:
 
 
 def _parse_rules(data: bytes) -> tuple["GitIgnoreSpec", str | None]:
-    """Return the rules of a file without those that cannot be used, and the problem with the first of these."""
+    """Return the rules of a file, and its problem.
+
+    Lines that cannot be used are left out; the problem names the first of them.
+    """
     from pathspec import GitIgnoreSpec
 
     # The names of files are decoded in this way, too, so that bytes that are not UTF-8 still match.
@@ -74,5 +77,5 @@ def _find_fault(line: str, parser: type["GitIgnoreSpec"]) -> str | None:
 
 
 def find_repository(folder: Path) -> Path | None:
-    """Return the next folder, this one or one above it, that contains `.git`; `None` if there is none."""
+    """Return the folder with `.git`, this one or the next above it; `None` if there is none."""
     return next((place for place in (folder, *folder.parents) if os.path.lexists(place / ".git")), None)

@@ -104,7 +104,7 @@ class Folder:
         return len(self.list_files().names)
 
     def find_excluded(self) -> dict[str, list[str]]:
-        """Return the files that are left out on purpose and the folders that are not entered, by reason.
+        """Return the files that are left out and the folders not entered, by reason.
 
         No file is read.
 
@@ -114,7 +114,9 @@ class Folder:
         return self.list_files().left_out
 
     def count_left_out(self, enters: Callable[[str], bool] | None = None) -> dict[str, int]:
-        """Return how many files and folders are left out, by reason, except the files of other patterns.
+        """Return how many files and folders are left out, by reason.
+
+        Files that do not match the pattern are not counted.
 
         Raises:
             SourceError: If the root is missing or not a folder.
@@ -172,7 +174,7 @@ class Folder:
         )
 
     def _find_reason(self, path: str, base: str, rules: IgnoreRules) -> str | None:
-        """Return the reason for which a file is left out, or a folder is not entered; `None` for no reason.
+        """Return why a file is left out, or a folder is not entered; `None` if it is read.
 
         Hidden folders contain what programs keep: deleted notes, settings. The pattern may name one.
         """
@@ -189,9 +191,9 @@ class Folder:
         return "excluded" if not is_folder and self.exclude and self.exclude(path) else None
 
     def _read_rules_above(self, root: Path, problems: list[ItemProblem]) -> IgnoreRules:
-        """Return the rules of the repository around the root, unless they leave out the root itself.
+        """Return the rules of the repository around the root.
 
-        Whoever names a folder wants to read it.
+        There are none if they leave out the root itself: whoever names a folder wants to read it.
         """
         repository = find_repository(root)
         rules = IgnoreRules()
@@ -205,7 +207,7 @@ class Folder:
         return rules
 
     def _add_rules(self, rules: IgnoreRules, folder: Path, problems: list[ItemProblem]) -> IgnoreRules:
-        """Return the rules and those of the `.gitignore` in a folder, if it has one; add its problem."""
+        """Return the rules and those of the `.gitignore` in a folder; add its problem."""
         if self.hidden:
             return rules
         if os.path.lexists(folder / ".git"):  # a repository of its own

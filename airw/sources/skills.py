@@ -94,7 +94,10 @@ class _SkillReader:
         yield replace(candidate.item, id=name)
 
     def assign_id(self, possible_ids: Sequence[str]) -> str:
-        """Return the first free id; skills that the filter leaves out get one, too, so that it changes no other id."""
+        """Return the first free id.
+
+        Skills that the filter leaves out get one, too: otherwise a filter would change the ids of other skills.
+        """
         numbered_ids = (f"{possible_ids[-1]}#{number}" for number in range(2, len(self.used_ids) + 3))
         name = next(candidate for candidate in (*possible_ids, *numbered_ids) if candidate not in self.used_ids)
         self.used_ids.add(name)
@@ -120,7 +123,7 @@ class _SkillFolders:
         yield from self._read(_SkillReader(self.filter))
 
     def find_excluded(self) -> Mapping[str, Sequence[str]]:
-        """Return the paths of the skills that the filter leaves out, and of what is not entered, by reason."""
+        """Return the paths that the filter or the folders leave out, by reason."""
         reader = _SkillReader(self.filter)
         for _ in self._read(reader) if self.filter else ():
             pass
@@ -182,25 +185,25 @@ class _SkillFolders:
         raw = {**identity, "description": file.description, **({"body": file.body} if self.keep_bodies else {})}
         metadata = {**file.fields, **identity, "skill_path": str(path), "base_path": str(path.parent)}
         written = _WRITTEN_LINKS.extract(Artifact(_path_key(path), item.raw), {})
-        links = [*written.links, *_declared_parent(file.fields)]
+        links = [*written.links, *_parent_link(file.fields)]
         # Frontmatter that cannot be read is reported already.
         problems = () if file.is_broken else written.problems
         warnings = tuple(f"{name}: {warning}" for warning in (*file.warnings, *problems))
         return _SkillCandidate(ids, Artifact("", raw, metadata), warnings, path, root, links)
 
 
-def _declared_parent(fields: Mapping[str, Any]) -> list[Link]:
+def _parent_link(fields: Mapping[str, Any]) -> list[Link]:
     parent = fields.get("parent")
     return [Link(parent.strip(), PARENT, "typed")] if isinstance(parent, str) and parent.strip() else []
 
 
 def _path_key(path: Path) -> str:
-    """Return a path as references of notes contain it: with slashes, and without one at its beginning."""
+    """Return a path with slashes and without one at its beginning, as references have it."""
     return path.as_posix().strip("/")
 
 
 def _find_targets(ids: Sequence[str], candidates: Sequence[_SkillCandidate]) -> dict[str, str]:
-    """Return the ids of skills by what links may call them, in small letters: id, file or folder."""
+    """Return the ids of skills by what links may call them, in small letters."""
     targets: dict[str, str] = {}
     for id, candidate in zip(ids, candidates, strict=True):
         names = [id]
@@ -212,7 +215,7 @@ def _find_targets(ids: Sequence[str], candidates: Sequence[_SkillCandidate]) -> 
 
 
 def _resolve_links(candidate: _SkillCandidate, targets: Mapping[str, str]) -> _SkillCandidate:
-    """Return the skill with its links to other skills, by type, in the field `links` of its raw value.
+    """Return the skill with the field `links` in its raw value: other skills, by type.
 
     A link to another file that exists is none. One that leads nowhere stays as it is written, below the root.
     """
@@ -232,7 +235,7 @@ def _resolve_links(candidate: _SkillCandidate, targets: Mapping[str, str]) -> _S
 
 
 def _is_file(ref: str, folder: Path) -> bool:
-    """Return whether a reference is a file or folder beside a skill, or elsewhere if it is a path."""
+    """Return whether a reference leads to a file or folder, beside a skill or elsewhere."""
     path = ref.strip("/")
     places = (folder / path, folder.anchor + path)
     return any(os.path.lexists(f"{place}{suffix}") for place in places for suffix in ("", ".md"))
@@ -352,7 +355,7 @@ class _SkillRecords:
 
 
 def _read_body_links(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the field `links` of a record together with the links in its body and its field `skills`.
+    """Return the field `links` of a record with the links of its body and `skills`.
 
     Only names of skills, and paths to a SKILL.md, can be understood: the folder of a skill has its name.
     """
