@@ -131,7 +131,7 @@ class _SkillFolders:
         for folder in self._folders():
             for reason, paths in folder.find_excluded().items():
                 if reason != OTHER:
-                    left_out.setdefault(reason, []).extend(to_printable(str(folder.root / path)) for path in paths)
+                    left_out.setdefault(reason, []).extend(f"{folder.root}/{path}" for path in paths)
         return left_out
 
     def count_left_out(self) -> dict[str, int]:
