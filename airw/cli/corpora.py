@@ -62,6 +62,11 @@ async def build_corpus(arguments: argparse.Namespace) -> int:
 async def _build_named(arguments: argparse.Namespace) -> int:
     if arguments.name:
         raise ArgumentError(f"--name names the corpus of a path, but {arguments.source!r} is already a name; omit it")
+    if arguments.pattern is not None or arguments.hidden:
+        raise ArgumentError(
+            f"--pattern and --hidden choose the files of a folder, but {arguments.source!r} is the name of a corpus; "
+            "build its folder, or change its registration with `airw register`"
+        )
     definition = find_registered_or_preset(arguments.source)
     store = arguments.store or definition.store
     # Checked before anything is built: the name leads there from now on.
@@ -76,8 +81,12 @@ async def _build_named(arguments: argparse.Namespace) -> int:
 async def _build_path(arguments: argparse.Namespace) -> int:
     if arguments.source in corpora.PRESETS:
         output.warn_preset_hidden(arguments.source)
-    definition = definition_from_path(arguments.source, arguments.name)
+    chosen = {"pattern": arguments.pattern, "hidden": arguments.hidden or None}
+    definition = definition_from_path(arguments.source, arguments.name, chosen)
     registered = find_registered(definition.name)
+    root = definition.params.get("root")
+    if root and registered is not None and (registered.kind, registered.params.get("root")) == ("notes", root):
+        definition = dataclasses.replace(registered, params={**registered.params, **definition.params})
     # The name of a corpus keeps leading to its server, whichever folder it is built from.
     store = arguments.store or (registered.store if registered is not None else None)
     # A second build of the same source keeps the registered settings; another source gets new ones, but

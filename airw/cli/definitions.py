@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +29,30 @@ def is_path(source: str) -> bool:
     return bool({os.sep, os.altsep}.intersection(source)) or os.path.exists(source)  # noqa: PTH110 - a Path's may raise
 
 
-def definition_from_path(source: str, name: str | None) -> corpora.Definition:
+def definition_from_path(source: str, name: str | None, chosen: Mapping[str, Any]) -> corpora.Definition:
     """Return the definition for one path: a folder of notes, or a file of JSON lines.
+
+    Args:
+        source: The path.
+        name: The name of the corpus; `None` for that of the path.
+        chosen: The parameters that choose the files of a folder; `None` for the default.
 
     Raises:
         ArgumentError: If the path is another file, or no corpus can have this name.
     """
+    files = {key: value for key, value in chosen.items() if value is not None}
     if is_server_address(source):
         raise ArgumentError(
             f"SOURCE is what to index, and --store is where the corpus is: `airw build FOLDER --store {source}`"
         )
     path = Path(_absolute_path(source))
     if path.name.endswith(_JSON_LINES) and not path.is_dir():
+        if files:
+            raise ArgumentError(f"--pattern and --hidden choose the files of a folder, but {source!r} is a file")
         return corpora.Definition(name or sources.from_jsonl(path).name, "jsonl", {"path": str(path)})
     if path.is_file():
         raise ArgumentError(f"cannot build from the file {source!r}; build takes a folder of notes or a .jsonl file")
-    return corpora.Definition(name or sources.from_notes(path).name, "notes", {"root": str(path)})
+    return corpora.Definition(name or sources.from_notes(path).name, "notes", {"root": str(path), **files})
 
 
 def _absolute_path(path: str) -> str:

@@ -1,6 +1,6 @@
 """The commands that follow links.
 
-`link tree`, `link path`, `link list` and `link check` print links; `context` prints whole documents.
+`link tree`, `link path`, `link list` and `link check` print links; `context` prints documents.
 """
 
 import argparse
@@ -238,7 +238,7 @@ async def check(arguments: argparse.Namespace) -> int:
 
 
 async def context(arguments: argparse.Namespace) -> int:
-    """Print whole documents, within a budget; text is printed document by document."""
+    """Print documents within a budget; text is printed document by document."""
     if not (arguments.walk or arguments.note or arguments.query is not None):
         about = f"; {arguments.name!r} names only the corpus" if arguments.name else ""
         raise ArgumentError(f"context needs at least one of --note ID, --walk ID and --query TEXT{about}")

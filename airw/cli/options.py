@@ -264,7 +264,7 @@ def add_link_choice(command: argparse.ArgumentParser) -> None:
         default=[],
         help="no links of these types; may be repeated",
     )
-    command.add_argument("--typed-only", action="store_true", help="only links declared in frontmatter")
+    command.add_argument("--typed-only", action="store_true", help="only links declared in frontmatter or records")
     command.add_argument("--inline-only", action="store_true", help="only links written in the text")
     command.add_argument(
         "--no-inverses",

@@ -59,6 +59,9 @@ def print_build_report(
     print_line(f"{name}: {summarize_changes(report)}")
     hint = f"; `airw link check -c {name} -v` lists them" if unresolved is None else ""
     print_line(f"{place} contains {_counts_text(counts, hint)}")
+    if report.left_out:
+        counts_by_reason = ", ".join(f"{count} {reason}" for reason, count in report.left_out.items())
+        print_line(f"left out: {counts_by_reason}; `airw coverage {name} -v` lists them")
     if floor := report.floors.get("hybrid"):
         print_line(f"floor of discover: {_text_of_build_floor(floor.to_dict())}")
     for link in unresolved or ():

@@ -143,6 +143,17 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
     build.add_argument(
         "--name", help="the name of the corpus, if SOURCE is a path; default: the name of the folder or file"
     )
+    build.add_argument(
+        "--pattern",
+        metavar="REGEX",
+        help="only files of the folder whose relative path matches this regular expression somewhere; default: that of "
+        "the last build, else files named .md, .markdown or .mdx",
+    )
+    build.add_argument(
+        "--hidden",
+        action="store_true",
+        help="also read what is hidden or named node_modules, and what a .gitignore names; the next builds do so, too",
+    )
     add_store(build, "; default: where the corpus is registered, else a file")
     build.add_argument(
         "--embedder",
@@ -316,14 +327,14 @@ def _check(actions: Commands) -> None:
 
 def _context(sub: Commands) -> None:
     epilog = """Prints the documents of --note, then those of --walk in the order of the walk, then those of --query by
-rank, without duplicates. A document is printed whole or not at all. A document that does not fit is left out and
-counted; smaller documents after it may still fit. The budget is for the whole output. Options that choose links are the
-same as in `link tree`.
+rank, without duplicates. The first document that does not fit is cut: the output has the passage around the text that
+the query found, or its beginning. Others that do not fit are left out and counted; smaller documents after them may
+still fit. The budget is for the whole output. Options that choose links are the same as in `link tree`.
 
   airw context --walk index.md --max-hops 2 --max-chars 20000
   airw context --query "signing keys" -k 5 --note policy.md --max-tokens 4000
   airw link tree index.md --format json | jq -r '.nodes[].id' | airw context --note -"""
-    about = "print whole documents within a budget: by name, along links, or by a query"
+    about = "print the text of documents within a budget: by name, along links, or by a query"
     bundle = add_command(sub, "context", "links.context", about, epilog=epilog)
     bundle.add_argument("name", metavar="CORPUS", nargs="?", help=ONE_CORPUS)
     _add_selectors(bundle)

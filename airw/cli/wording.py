@@ -36,6 +36,7 @@ _PHRASES = (
     (r"\bmax_bytes=(\d+)", r"--param max_bytes=\1"),
     (r"\bTrue or False\b", "true or false"),
     (r"\bcontains None\b", "contains null"),
+    (r"\bhidden=True", "--hidden"),
     (r"\bfull=True", "without --no-prune"),
     (r"\bfull=False", "--no-prune"),
     (r"\('(\d[^']*)', '(\d[^']*)'\)", r"\1-\2"),

@@ -314,6 +314,8 @@ async def _build(request: BuildRequest) -> Corpus:
                 all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_page)
                 async with aclosing(all_pages) as pages_again:
                     await builder.run(pages_again, BatchSize(request.batch_size, request.largest_batch))
+            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
+            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
@@ -326,7 +328,8 @@ async def _build(request: BuildRequest) -> Corpus:
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
-    report = sum_reports([builder], removed=pruning.count, floors=floors, seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    report = sum_reports([builder], removed=pruning.count, floors=floors, left_out=left_out, seconds=seconds)
     if meter.counts.written != first.written:  # what was added is updated when links are extracted again
         report = replace(report, added=first.added, updated=max(0, report.updated - first.added))
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))

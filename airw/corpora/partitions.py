@@ -207,7 +207,7 @@ async def _begin(
 def _without_items(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
     """Return an empty source that indexes as this one does."""
     if isinstance(source, CorpusSource):
-        return replace(source, scope={}, edge_extractor=extractor, excluded=None)
+        return replace(source, scope={}, edge_extractor=extractor, excluded=None, left_out=None)
     return CorpusSource(
         source.name,
         {},
@@ -510,7 +510,12 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
         exit_stack.pop_all()
     seconds = max(0.0, time.time() - plan.began)
     report = BuildReport(
-        **totals.counts, removed=pruning.count, problems=tuple(builder.problems), seconds=seconds, floors=floors
+        **totals.counts,
+        removed=pruning.count,
+        problems=tuple(builder.problems),
+        seconds=seconds,
+        floors=floors,
+        left_out={},
     )
     return to_corpus(builder, report, owns_store=isinstance(plan.store, Path | CorpusAddress))
 

@@ -64,6 +64,8 @@ class BuildReport:
         problems: The problems of items, in the order of the pages; an item may have several.
         seconds: The time that it took, waiting for another builder included.
         floors: The floors that the corpus has now, by mode; empty for a corpus that is too small, and for an upsert.
+        left_out: How many files and folders a source of folders leaves out although their kind would be read, by
+            reason, such as hidden ones. A folder counts once; `airw.corpora.coverage` lists them.
     """
 
     added: int = 0
@@ -73,6 +75,7 @@ class BuildReport:
     problems: tuple[ItemProblem, ...] = ()
     seconds: float = 0.0
     floors: Mapping[str, BuiltFloor] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -503,7 +506,12 @@ class Builder:
 
 
 def sum_reports(
-    builders: Collection[Builder], *, removed: int = 0, seconds: float, floors: Mapping[str, BuiltFloor] | None = None
+    builders: Collection[Builder],
+    *,
+    removed: int = 0,
+    seconds: float,
+    floors: Mapping[str, BuiltFloor] | None = None,
+    left_out: Mapping[str, int] | None = None,
 ) -> BuildReport:
     """Return one report with the summed counts of several builders."""
     return BuildReport(
@@ -514,6 +522,7 @@ def sum_reports(
         problems=tuple(problem for builder in builders for problem in builder.problems),
         seconds=seconds,
         floors=floors or {},
+        left_out=left_out or {},
     )
 
 

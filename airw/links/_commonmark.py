@@ -93,15 +93,20 @@ class Target(NamedTuple):
 def text_of(artifact: Artifact) -> str:
     """Return the markdown text of an artifact.
 
+    That of a mapping is its field `text`, or else all its strings: name, description and readme of a package.
+
     Raises:
-        SourceError: If the raw value is neither a string nor a mapping with a string `text`.
+        SourceError: If the raw value is neither text nor a mapping, or `text` is no string.
     """
-    raw = artifact.raw.get("text") if isinstance(artifact.raw, Mapping) else artifact.raw
+    raw: Any = artifact.raw
+    if isinstance(raw, Mapping):
+        strings = [value for value in raw.values() if isinstance(value, str)]
+        raw = raw["text"] or "" if "text" in raw else "\n\n".join(strings)
+    if isinstance(raw, bytes):
+        raw = raw.decode("utf-8", "replace")
     if isinstance(raw, str):
         return raw
-    raise SourceError(
-        f"{artifact.id!r} is a {type(artifact.raw).__name__}; links need a string or a mapping with a string `text`"
-    )
+    raise SourceError(f"{artifact.id!r} has a {type(raw).__name__} for its text; links need a string")
 
 
 def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list[tuple[str, int]]]:

@@ -1,7 +1,8 @@
 """Extractors that read links from filter fields, such as the dependencies of a package."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from airw._base.messages import short_repr
@@ -19,6 +20,8 @@ CHILD = "CHILD"
 """The edge type from a whole to one of its parts: the inverse of `PARENT`."""
 REF = "REF"
 """The edge type to an artifact that another one depends on or refers to."""
+
+_WIKI_LINK = re.compile(r"\s*\[\[([^\[\]|#]+)(?:[|#][^\[\]]*)?\]\]\s*")
 
 EdgeFunction: TypeAlias = Callable[[str, Mapping[str, Any]], Mapping[str, Sequence[Any]]]
 
@@ -106,45 +109,62 @@ def extractor_from(function: EdgeFunction, *, id: str) -> CallableLinks:
 
 
 def record_links(artifact: Artifact) -> Extraction:
-    """Return the links in the field `links` of a record, for sources without an extractor.
+    """Return the links in the fields `links` and `requires` of a record.
 
-    The field is a list of ids, or a mapping of edge types to ids. An entry may also be `{"id": …, "type": …}`, or
-    `[source, id]` for an artifact of another corpus. Links of a list have the type `"related"`. URLs, links of an
-    artifact to itself and values of other kinds are no links.
+    Builds without an extractor call it. A field is read like one of a note's frontmatter. It is an id, ids separated by
+    commas, a list of entries, or a mapping of edge types to any of these. An entry is an id, `{"id": …, "type": …}`, or
+    `[source, id]` for an artifact of another corpus. An id may be written as a wiki link. Without a type, links have
+    the type `"related"` in `links` and `"requires"` in `requires`. URLs and links of an artifact to itself are no
+    links. A value of another kind is a problem.
 
     Example:
-        >>> for link in record_links(Artifact("a", {"links": {"cites": ["b", 7]}})).links:
+        >>> for link in record_links(Artifact("a", {"links": {"cites": ["b", 7]}, "requires": "c, [[d]]"})).links:
         ...     print(link.type, link.target_ref)
         cites b
         cites 7
+        requires c
+        requires d
     """
-    value = artifact.raw.get("links") if isinstance(artifact.raw, Mapping) else None
-    is_entry = isinstance(value, Mapping) and "id" in value and value.keys() <= {"id", "type"}
-    if is_entry or isinstance(value, list | tuple):
-        value = {"related": [value] if is_entry else value}
-    if not isinstance(value, Mapping):
-        return Extraction()
     links: dict[Link, None] = {}
-    wrong: list[Any] = []
-    for type_, targets in value.items():
-        for entry in targets if isinstance(targets, list | tuple) else [targets]:
-            link = _read_entry(entry, type_)
-            if link is None:
-                wrong.append(entry)
-            elif "://" not in link.target_ref and (link.target_source, link.target_ref) != (None, artifact.id):
-                links[link] = None
-    reason = "links: an entry must be an id, or a mapping with id and type, not {}"
-    return Extraction(list(links), problems=[reason.format(short_repr(wrong[0]))] if wrong else [])
+    problems: dict[str, str] = {}
+    for name, default_type in (("links", "related"), ("requires", "requires")):
+        value: Any = artifact.raw.get(name) if isinstance(artifact.raw, Mapping) else None
+        is_typed = isinstance(value, Mapping) and not _is_entry(value)
+        for type_, entries in value.items() if is_typed else [(default_type, value)]:
+            for entry in _split_entries(entries):
+                link = _read_entry(entry, type_)
+                if link is None:
+                    reason = f"{name}: an entry must be an id, or a mapping with id and type, not {short_repr(entry)}"
+                    problems.setdefault(name, reason)
+                elif "://" not in link.target_ref and (link.target_source, link.target_ref) != (None, artifact.id):
+                    links[link] = None
+    return Extraction(list(links), problems=list(problems.values()))
+
+
+def _is_entry(value: Mapping[Any, Any]) -> bool:
+    return "id" in value and value.keys() <= {"id", "type"}
+
+
+def _split_entries(value: Any) -> Sequence[Any]:
+    """Return the items of a list, or the parts of a text between commas."""
+    if isinstance(value, str) and not _WIKI_LINK.fullmatch(value):
+        return [part for part in map(str.strip, value.split(",")) if part]
+    if value is None or isinstance(value, list | tuple):
+        return value or ()
+    return [value]
 
 
 def _read_entry(entry: Any, type_: Any) -> Link | None:
     match entry:
-        case {"id": target, **rest} if rest.keys() <= {"type"}:
-            return _read_entry(target, rest.get("type", type_)) if not isinstance(target, Mapping) else None
+        case {"id": target} if _is_entry(entry) and not isinstance(target, Mapping):
+            return _read_entry(target, entry.get("type", type_))
+        case [str() as target]:  # what YAML makes of a wiki link without quotation marks
+            return _read_entry(target, type_)
         case [str() as source, str() as target] if source and target and isinstance(type_, str) and type_:
             return Link(target, type_, "typed", target_source=source)
-        case str() | int() | float() if not isinstance(entry, bool) and str(entry) and isinstance(type_, str) and type_:
-            return Link(str(entry), type_, "typed")
+        case str() | int() | float() if not isinstance(entry, bool) and isinstance(type_, str) and type_:
+            target = _WIKI_LINK.sub(r"\1", str(entry).strip()).strip()
+            return Link(target, type_, "typed") if target else None
     return None
 
 
@@ -153,9 +173,10 @@ class DependencyLinks:
     """An edge extractor for packages and skills: it reads the fields `deps` and `parent`.
 
     Each requirement in the list `deps` becomes a `REF` link to the package, in lower case and without versions, extras
-    and markers. The text `parent` becomes a `PARENT` link. There are no duplicates, and no links from an artifact to
+    and markers. The text `parent` becomes a `PARENT` link, unless there is a field `base_path`: the parent of a skill
+    that was read from a folder is the name of another folder. There are no duplicates, and no links from an artifact to
     itself, in any spelling of case. Links have the origin `"derived"`; `extractor_from` describes the names of an
-    artifact. The raw value is not read.
+    artifact. Of the raw value, the fields `links` and `requires` are read as those of a record.
 
     An instance is also a function of an id and filter fields, which other functions can wrap.
 
@@ -168,13 +189,15 @@ class DependencyLinks:
 
     @property
     def id(self) -> str:
-        """The extractor id: the name of the class."""
-        return repr(self)
+        """The extractor id: the name of the class, and the version of its rules."""
+        return f"{self!r} 2"
 
     def __call__(self, artifact_id: str, filter_fields: Mapping[str, Any]) -> dict[str, list[str]]:
         """Return the targets by edge type, without types that have no targets."""
         own_name = artifact_id.lower()
         deps, parent = filter_fields.get("deps"), filter_fields.get("parent")
+        if "base_path" in filter_fields:
+            parent = None
         names = [bare_name(str(requirement)).lower() for requirement in deps] if isinstance(deps, list | tuple) else []
         refs = [name for name in dict.fromkeys(names) if name and name != own_name]
         parents = [parent] if isinstance(parent, str) and parent and parent.lower() != own_name else []
@@ -182,7 +205,8 @@ class DependencyLinks:
 
     def extract(self, artifact: Artifact, fields: Mapping[str, Any]) -> Extraction:
         """Return the links and the names of an artifact; see `extractor_from` for the names."""
-        return CallableLinks(self, self.id).extract(artifact, fields)
+        derived, written = CallableLinks(self, self.id).extract(artifact, fields), record_links(artifact)
+        return replace(derived, links=[*derived.links, *written.links], problems=written.problems)
 
 
 default_edge_extractor: Final = DependencyLinks()

@@ -6,19 +6,39 @@ import stat
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_flag
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import WholeText
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
+from airw.sources._gitignore import MAX_RULES, IgnoreRules, find_repository
 from airw.sources.source import PAGE, CorpusSource, Item, MetadataOf, Pages, name_from
 from airw.values import Artifact, ItemProblem
 
-MARKDOWN = r".*\.md$"
+MARKDOWN = r"(?i:\.(?:md|markdown|mdx))$"
 MAX_BYTES = 2_000_000
 """The largest file that sources read by default: larger notes take seconds to parse, and are rarely notes."""
+
+OTHER, HIDDEN, IGNORED = "does not match the pattern", "hidden or named node_modules", "named in .gitignore"
+
+
+class Listing(NamedTuple):
+    """The files below a folder.
+
+    Args:
+        names: The relative paths of the files to read, sorted.
+        problems: One for each folder that cannot be listed, and for each `.gitignore` with a fault.
+        links: A problem for each link to a folder.
+        left_out: The files that are left out on purpose, by reason, and the folders that are not entered, which end
+            with "/". Those of a reason are in order of path.
+    """
+
+    names: list[str]
+    problems: list[ItemProblem]
+    links: list[ItemProblem]
+    left_out: dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +50,22 @@ class Folder:
         pattern: A regular expression that the relative path must contain.
         exclude: A function of the relative path that returns True to leave the file out.
         max_bytes: The largest file to read.
+        hidden: Read what is hidden, named `node_modules` or named in a `.gitignore`, too.
 
     Raises:
-        ArgumentError: If `pattern` is not a regular expression, or `max_bytes` is below 1.
+        ArgumentError: If `pattern` is not a regular expression, `max_bytes` is below 1, or `hidden` is no boolean.
     """
 
     root: Path
     pattern: str = MARKDOWN
     exclude: Callable[[str], bool] | None = None
     max_bytes: int = MAX_BYTES
+    hidden: bool = False
 
     def __post_init__(self) -> None:
-        """Check pattern and size."""
+        """Check pattern, size and flag."""
         check_count("max_bytes", self.max_bytes, least=1)
+        check_flag("hidden", self.hidden)
         try:
             re.compile(self.pattern)
         except (re.error, TypeError) as error:
@@ -56,16 +79,14 @@ class Folder:
         Raises:
             SourceError: If the root is missing or not a folder, or no file matches.
         """
-        files, problems, folder_links = self._walk(self._enters)
-        names = [name for name in files if self._exclusion_reason(name) is None]
-        if not names and not problems:
+        names, problems, links, left_out = self.list_files()
+        if not names and not any(problem.lost for problem in problems):
             conditions = f"pattern {self.pattern!r}" + (" and exclude" if self.exclude else "")
-            raise SourceError(
-                f"no file below {str(self.root)!r} matches {conditions}; {len(files)} other files there, "
-                "outside of hidden folders and node_modules"
-            )
-        if problems or folder_links:
-            yield [*problems, *folder_links]
+            counts = "".join(f"; {len(paths)} left out: {reason}" for reason, paths in left_out.items())
+            advice = "; hidden=True reads these, too" if left_out.keys() & {HIDDEN, IGNORED} else ""
+            raise SourceError(f"no file below {str(self.root)!r} matches {conditions}{counts}{advice}")
+        if problems or links:
+            yield [*problems, *links]
         for start in range(0, len(names), PAGE):
             yield [self.read(name) for name in names[start : start + PAGE]]
 
@@ -80,20 +101,31 @@ class Folder:
         Raises:
             SourceError: If the root is missing or not a folder.
         """
-        return sum(self._exclusion_reason(name) is None for name in self.list_files(self._enters)[0])
+        return len(self.list_files().names)
 
     def find_excluded(self) -> dict[str, list[str]]:
-        """Return the files that are left out on purpose, by reason, in order of path.
+        """Return the files that are left out and the folders not entered, by reason.
 
         No file is read.
 
         Raises:
             SourceError: If the root is missing or not a folder.
         """
-        return group_by_reason((self._exclusion_reason(name), name) for name in self.list_files()[0])
+        return self.list_files().left_out
 
-    def list_files(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item]]:
-        """Return the relative paths of all files, sorted, and a problem per unreadable folder.
+    def count_left_out(self, enters: Callable[[str], bool] | None = None) -> dict[str, int]:
+        """Return how many files and folders are left out, by reason.
+
+        Files that do not match the pattern are not counted.
+
+        Raises:
+            SourceError: If the root is missing or not a folder.
+        """
+        left_out = self.list_files(enters).left_out
+        return {reason: len(paths) for reason, paths in left_out.items() if reason != OTHER}
+
+    def list_files(self, enters: Callable[[str], bool] | None = None) -> Listing:
+        """Return the files to read, and what is left out.
 
         Args:
             enters: A function of the relative path of a folder; False leaves out everything below it.
@@ -101,17 +133,13 @@ class Folder:
         Raises:
             SourceError: If the root is missing, not a folder, or cannot be listed.
         """
-        names, problems, _ = self._walk(enters)
-        return names, problems
-
-    def _walk(self, enters: Callable[[str], bool] | None = None) -> tuple[list[str], list[Item], list[Item]]:
-        """Return the files, a problem per unreadable folder, and one per link to a folder."""
         if not self.root.is_dir():
             fault = "is not a folder" if self.root.exists() else "does not exist"
             raise SourceError(f"the folder to read {fault}: {str(self.root)!r}")
         names: list[str] = []
-        problems: list[Item] = []
+        problems: list[ItemProblem] = []
         folder_links: list[str] = []
+        reasons: list[tuple[str, str]] = []
 
         def add_problem(error: OSError) -> None:
             name = os.path.relpath(os.fsdecode(error.filename), self.root)
@@ -119,39 +147,89 @@ class Folder:
                 raise SourceError(f"cannot list the folder {str(self.root)!r}: {error.strerror}") from error
             problems.append(ItemProblem(to_printable(name), f"the folder cannot be listed: {error.strerror}"))
 
+        base = os.path.realpath(self.root).removesuffix(os.sep) + "/"
+        rules_in = {"": self._read_rules_above(Path(base), problems)}
         for folder, subfolders, files in os.walk(self.root, onerror=add_problem):
             path = Path(os.path.relpath(folder, self.root)).as_posix()
             prefix = "" if path == "." else f"{path}/"
-            if enters is not None:
-                subfolders[:] = [name for name in subfolders if enters(prefix + name)]
-            names += [prefix + file for file in files]
+            rules = self._add_rules(rules_in.pop(prefix), Path(base, prefix), problems)
+            entered = [name for name in subfolders if name != ".git" and (enters is None or enters(f"{prefix}{name}"))]
+            subfolders[:] = []
+            for name in (*(f"{name}/" for name in entered), *files):
+                reason = self._find_reason(prefix + name, base, rules)
+                if reason is not None:
+                    reasons.append((prefix + name, reason))
+                elif name.endswith("/"):
+                    subfolders.append(name[:-1])
+                    # Rules that leave out a folder that the pattern names would leave out all that is in it.
+                    rules_in[prefix + name] = IgnoreRules() if rules.ignores(base + prefix + name) else rules
+                elif name != ".git":
+                    names.append(prefix + name)
             folder_links += [prefix + name for name in subfolders if Path(folder, name).is_symlink()]
-        reason = "a link to a folder, which is not followed: the files there are not indexed under this path"
+        text = "a link to a folder, which is not followed: the files there are not indexed under this path"
         reported = [name for name in sorted(folder_links) if not (self.exclude and self.exclude(name))]
-        return sorted(names), problems, [ItemProblem(to_printable(name), reason, lost=False) for name in reported]
+        links = [ItemProblem(to_printable(name), text, lost=False) for name in reported]
+        return Listing(
+            sorted(names), problems, links, group_by_reason((reason, path) for path, reason in sorted(reasons))
+        )
 
-    def _exclusion_reason(self, name: str) -> str | None:
-        """Return the reason for which a file is left out; `None` if it is read."""
-        if re.search(self.pattern, name) is None:
-            return "does not match the pattern"
-        if not all(map(self._enters, name.split("/")[:-1])):
-            return "in a hidden folder or node_modules"
-        return "excluded" if self.exclude and self.exclude(name) else None
+    def _find_reason(self, path: str, base: str, rules: IgnoreRules) -> str | None:
+        """Return why a file is left out, or a folder is not entered; `None` if it is read.
 
-    def _enters(self, path: str) -> bool:
-        """Return whether the files of a folder are read, as far as its name tells.
-
-        Hidden folders contain what programs keep: deleted notes, settings, the history of git.
+        Hidden folders contain what programs keep: deleted notes, settings. The pattern may name one.
         """
-        name = path.rpartition("/")[2]
-        is_hidden = name.startswith(".") or name == "node_modules"
-        return not is_hidden or f"{name}/" in self.pattern.replace("\\", "")
+        is_folder = path.endswith("/")
+        if not is_folder and re.search(self.pattern, path) is None:
+            return OTHER
+        name = path.removesuffix("/").rpartition("/")[2] + "/" * is_folder
+        if not self.hidden:
+            if name.startswith(".") or name == "node_modules/":
+                if name not in self.pattern.replace("\\", ""):
+                    return HIDDEN
+            elif rules.ignores(base + path):
+                return IGNORED
+        return "excluded" if not is_folder and self.exclude and self.exclude(path) else None
+
+    def _read_rules_above(self, root: Path, problems: list[ItemProblem]) -> IgnoreRules:
+        """Return the rules of the repository around the root.
+
+        There are none if they leave out the root itself: whoever names a folder wants to read it.
+        """
+        repository = find_repository(root)
+        rules = IgnoreRules()
+        if self.hidden or repository is None:
+            return rules
+        for folder in reversed(root.parents[: len(root.parts) - len(repository.parts)]):
+            rules = self._add_rules(rules, folder, problems)
+            child = folder / root.parts[len(folder.parts)]
+            if rules.ignores(child.as_posix() + "/"):
+                return IgnoreRules()
+        return rules
+
+    def _add_rules(self, rules: IgnoreRules, folder: Path, problems: list[ItemProblem]) -> IgnoreRules:
+        """Return the rules and those of the `.gitignore` in a folder; add its problem."""
+        if self.hidden:
+            return rules
+        if os.path.lexists(folder / ".git"):  # a repository of its own
+            rules = IgnoreRules()
+        try:
+            data = self._read_bytes(folder / ".gitignore", MAX_RULES)
+        except FileNotFoundError:
+            return rules
+        except OSError as error:
+            problem: str | None = f"cannot be read: {error.strerror or error}; nothing is left out by it"
+        else:
+            rules, problem = rules.extend(folder.as_posix().removesuffix("/") + "/", data)
+        if problem:
+            name = os.path.relpath(folder / ".gitignore", os.path.realpath(self.root))
+            problems.append(ItemProblem(to_printable(name), problem, lost=False))
+        return rules
 
     def read(self, name: str) -> Item:
         """Return a file by its relative path, or a problem if it cannot be read."""
         try:
             name.encode()
-            data = self._read_bytes(self.root / name)
+            data = self._read_bytes(self.root / name, self.max_bytes)
             text = data.decode("utf-8-sig")
         except OSError as error:
             return ItemProblem(to_printable(name), f"cannot be read: {error.strerror or error}")
@@ -164,19 +242,19 @@ class Folder:
         path = os.path.abspath(self.root / name)  # noqa: PTH100 - `resolve` would follow a link to the root
         return Artifact(name, text, {"path": path, "filename": os.path.basename(name)})  # noqa: PTH119 - a plain string
 
-    def _read_bytes(self, path: Path) -> bytes:
+    def _read_bytes(self, path: Path, max_bytes: int) -> bytes:
         status = path.stat()  # first, because it fails for a loop of links, which `resolve` could not handle
         if path.is_symlink() and not path.resolve().is_relative_to(self.root.resolve()):
             raise OSError("a link that leads out of the folder")
         if not stat.S_ISREG(status.st_mode):
             raise OSError("not a regular file")
         data = b""
-        if status.st_size <= self.max_bytes:
+        if status.st_size <= max_bytes:
             with path.open("rb") as file:
-                data = file.read(self.max_bytes + 1)  # the file may have grown meanwhile
+                data = file.read(max_bytes + 1)  # the file may have grown meanwhile
         size = max(status.st_size, len(data))
-        if size > self.max_bytes:
-            raise OSError(f"has {size} bytes, more than max_bytes={self.max_bytes}")
+        if size > max_bytes:
+            raise OSError(f"has {size} bytes, more than max_bytes={max_bytes}")
         return data
 
 
@@ -228,6 +306,7 @@ def from_files(
     edge_extractor: EdgeExtractor | None = None,
     metadata_of: MetadataOf | None = None,
     max_bytes: int = MAX_BYTES,
+    hidden: bool = False,
 ) -> CorpusSource:
     r"""Return a source of the UTF-8 files below a folder.
 
@@ -237,27 +316,33 @@ def from_files(
     A file is an `ItemProblem` if it is too large, binary, not UTF-8, unreadable, removed meanwhile, or a link that
     leads out of the folder. Links to folders are not followed; each is an `ItemProblem` with `lost=False`.
 
+    Hidden files and folders, folders named `node_modules`, and what `.gitignore` files name, as git reads them, are
+    left out; the report of a build counts them. Of the `.gitignore` files above the folder, those of its repository
+    count, unless they name the folder itself. What cannot be read in one is a problem with `lost=False`.
+
     Args:
         root: The folder.
         name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
-        pattern: A regular expression that the relative path must contain. Folders that are hidden or named
-            `node_modules` are left out, unless it names them, as in `r"\.github/.*\.md$"`.
+        pattern: A regular expression that the relative path must contain; by default that of markdown files, which
+            are named `.md`, `.markdown` or `.mdx` in any case. What is hidden or named `node_modules` is left out
+            unless it names it, as in `r"\.github/.*\.md$"`.
         exclude: A function of the relative path that returns True to leave the file out.
         strategy: The strategy that splits the files into surfaces; `WholeText()` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the files' links; `None` for no links.
         metadata_of: A function of id and text. The fields it returns override the metadata.
         max_bytes: The largest file to read.
+        hidden: Also read hidden files and folders, those named `node_modules`, and what a `.gitignore` names.
 
     Raises:
-        ArgumentError: If `name`, `pattern` or `max_bytes` is not valid.
+        ArgumentError: If `name`, `pattern`, `max_bytes` or `hidden` is not valid.
         SourceError: During iteration, if the folder is missing, not a folder or cannot be listed, or no file matches.
 
     Example:
         >>> from_files("my notes", pattern=r"\.(md|txt)$").name
         'my-notes'
     """
-    folder = Folder(Path(root), pattern, exclude, max_bytes)
+    folder = Folder(Path(root), pattern, exclude, max_bytes, hidden)
     return CorpusSource(
         folder_name(folder.root) if name is None else name,
         folder.pages,
@@ -266,6 +351,7 @@ def from_files(
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,
         excluded=folder.find_excluded,
+        left_out=folder.count_left_out,
         count=folder.count,
         origin=folder.origin,
     )

@@ -66,6 +66,7 @@ def from_notes(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
     max_bytes: int = MAX_BYTES,
+    hidden: bool = False,
 ) -> CorpusSource:
     r"""Return a source of the markdown notes below a folder.
 
@@ -83,16 +84,18 @@ def from_notes(
     Args:
         root: The folder.
         name: The name of the source. The default is the name of the folder, with `-` for invalid characters.
-        pattern: A regular expression that the relative path must contain. Folders that are hidden or named
-            `node_modules` are left out, unless it names them, as in `r"\.github/.*\.md$"`.
+        pattern: A regular expression that the relative path must contain; by default that of markdown files, which
+            are named `.md`, `.markdown` or `.mdx` in any case. What is hidden or named `node_modules` is left out
+            unless it names it, as in `r"\.github/.*\.md$"`.
         exclude: A function of the relative path that returns True to leave the file out.
         strategy: The strategy that splits the notes into surfaces; `Notes()` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the notes' links; `MarkdownLinks()` by default.
         max_bytes: The largest file to read.
+        hidden: Also read hidden files and folders, those named `node_modules`, and what a `.gitignore` names.
 
     Raises:
-        ArgumentError: If `name`, `pattern` or `max_bytes` is not valid.
+        ArgumentError: If `name`, `pattern`, `max_bytes` or `hidden` is not valid.
         SourceError: During iteration, if the folder is missing or not a folder, or no file matches.
 
     Example:
@@ -100,7 +103,7 @@ def from_notes(
         >>> source.name, source.indexing_strategy.chunk_size, source.edge_extractor.inline_type
         ('vault', 1200, 'related')
     """
-    folder = Folder(Path(root), pattern, exclude, max_bytes)
+    folder = Folder(Path(root), pattern, exclude, max_bytes, hidden)
 
     def pages() -> Pages:
         registry = _NameRegistry()
@@ -114,6 +117,7 @@ def from_notes(
         embedder=embedder,
         edge_extractor=MarkdownLinks() if edge_extractor is None else edge_extractor,
         excluded=folder.find_excluded,
+        left_out=folder.count_left_out,
         count=folder.count,
         origin=folder.origin,
     )

@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airw._base.checks import check_count, check_strings
+from airw._base.checks import check_count, check_flag, check_strings
 from airw._base.requirements import distribution_name
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package
 from airw.links import DependencyLinks
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
 from airw.sources._projects import PARSERS, read_project
-from airw.sources.files import group_by_reason, to_printable
+from airw.sources.files import HIDDEN, IGNORED, Folder, group_by_reason, to_printable
 from airw.sources.source import PAGE, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
@@ -213,8 +213,11 @@ class _ProjectsFolder:
     path: Path
     options: _PackageOptions
 
+    hidden: bool
+
     def items(self) -> Iterator[Item]:
-        folders = [folder for folder in self._list_folders() if self._exclusion_reason(folder) is None]
+        reasons = self._find_reasons()
+        folders = [folder for folder, reason in reasons.items() if reason is None]
         if not folders:
             files = " or ".join(PARSERS)
             raise SourceError(f"no folder in {str(self.path)!r} has {files}{self.options.error_suffix}")
@@ -222,7 +225,18 @@ class _ProjectsFolder:
             yield from _read_items(folder.name, folder, self.options)
 
     def find_excluded(self) -> dict[str, list[str]]:
-        return group_by_reason((self._exclusion_reason(folder), folder.name) for folder in self._list_folders())
+        return group_by_reason((reason, folder.name) for folder, reason in self._find_reasons().items())
+
+    def count_left_out(self) -> dict[str, int]:
+        reasons = [*self._find_reasons().values()]
+        return {reason: reasons.count(reason) for reason in (HIDDEN, IGNORED) if reason in reasons}
+
+    def _find_reasons(self) -> dict[Path, str | None]:
+        """Return the subfolders in order of name, each with the reason for which it is left out."""
+        folders = self._list_folders()
+        listing = Folder(_to_absolute(self.path), hidden=self.hidden).list_files(lambda path: "/" not in path)
+        left_out = {path: reason for reason, paths in listing.left_out.items() for path in paths}
+        return {folder: self._exclusion_reason(folder) or left_out.get(f"{folder.name}/") for folder in folders}
 
     def _list_folders(self) -> list[Path]:
         try:
@@ -296,6 +310,7 @@ def from_packages(
     strategy: IndexingStrategy | None = None,
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
+    hidden: bool = False,
 ) -> CorpusSource:
     """Return a source of the installed packages, or of the projects of `manifest` or `root`.
 
@@ -326,15 +341,17 @@ def from_packages(
     Args:
         name: The name of the source, and the default name of the corpus.
         manifest: A `.pth` file with the folder of a project on each line.
-        root: A folder. Its direct subfolders with a `pyproject.toml`, `setup.cfg` or `package.json` are projects.
+        root: A folder. Its direct subfolders with a `pyproject.toml`, `setup.cfg` or `package.json` are projects,
+            except those that are hidden, named `node_modules`, or named in a `.gitignore`.
         readme_chars: The most characters of a README to keep. If one is cut, its metadata contain `readme_cut`.
         exclude: Names of packages to leave out, or patterns for `fnmatch`; for projects also paths.
         strategy: The strategy that splits the packages into surfaces; `Package()` by default.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the packages' links; `DependencyLinks()` by default.
+        hidden: Also read the projects of `root` that are hidden, named `node_modules`, or named in a `.gitignore`.
 
     Raises:
-        ArgumentError: If `manifest` and `root` are both set, or `name`, `readme_chars` or `exclude` is not valid.
+        ArgumentError: If `manifest` and `root` are both set, or another argument is not valid.
         SourceError: During iteration, if manifest or root is missing or cannot be read, or there is no package.
 
     Example:
@@ -343,7 +360,7 @@ def from_packages(
         ('packages', 1500)
     """
     options = _PackageOptions(check_strings("exclude", exclude), check_count("readme_chars", readme_chars))
-    scope = _choose_scope(manifest, root, options)
+    scope = _choose_scope(manifest, root, options, hidden=check_flag("hidden", hidden))
 
     def pages() -> Pages:
         items = scope.items()
@@ -357,14 +374,19 @@ def from_packages(
         embedder=embedder,
         edge_extractor=DependencyLinks() if edge_extractor is None else edge_extractor,
         excluded=scope.find_excluded,
+        left_out=scope.count_left_out if isinstance(scope, _ProjectsFolder) else None,
     )
 
 
 def _choose_scope(
-    manifest: str | os.PathLike[str] | None, root: str | os.PathLike[str] | None, options: _PackageOptions
+    manifest: str | os.PathLike[str] | None,
+    root: str | os.PathLike[str] | None,
+    options: _PackageOptions,
+    *,
+    hidden: bool,
 ) -> _PackageScope:
     if manifest is not None and root is not None:
         raise ArgumentError("manifest and root are both set; pass only one of them")
     if manifest is not None:
         return _Manifest(Path(manifest), options)
-    return _Environment(options) if root is None else _ProjectsFolder(Path(root), options)
+    return _Environment(options) if root is None else _ProjectsFolder(Path(root), options, hidden)

@@ -11,14 +11,14 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import MAX_BYTES, Folder, add_location, group_by_reason
+from airw.sources.files import MAX_BYTES, OTHER, Folder, add_location, group_by_reason
 from airw.sources.source import PAGE, CorpusSource, Item, Pages
 from airw.values import Artifact, ItemProblem
 
 VARIABLE = "AIRW_PROJECTS"
 _DOCS_FOLDERS = (["docs"], ["misc", "docs"])
-_ALL_CAPITALS = re.compile(r"[0-9_ ]*[A-Z][A-Z0-9_ ]*\.md")
-_VENDORED = frozenset({"__pycache__", "build", "dist", "node_modules", "site-packages", "venv"})
+_ALL_CAPITALS = re.compile(r"[0-9_ ]*[A-Z][A-Z0-9_ ]*\.(?i:md|markdown|mdx)")
+_VENDORED = frozenset({"__pycache__", "build", "dist", "site-packages", "venv"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,14 @@ class _Reports:
 
     folder: Folder
     recursive: bool
+    exclude: Callable[[str], bool] | None
 
     def pages(self) -> Pages:
-        files, problems = self.folder.list_files(self._may_lead_to_reports)
-        names = [name for name in files if name.endswith(".md") and self._exclusion_reason(name) is None]
-        if problems:
-            yield problems
-        has_items = bool(problems)
+        listing = self.folder.list_files(self._may_lead_to_reports)
+        names = [name for name in listing.names if self._exclusion_reason(name) is None]
+        if listing.problems:
+            yield listing.problems
+        has_items = any(problem.lost for problem in listing.problems)
         for start in range(0, len(names), PAGE):
             items = map(self.folder.read, names[start : start + PAGE])
             page = [report for item in items for report in self._to_reports(item)]
@@ -44,9 +45,13 @@ class _Reports:
             raise SourceError(f"no report below {str(self.folder.root)!r}; reports are markdown files in {where}")
 
     def find_excluded(self) -> dict[str, list[str]]:
-        files, _ = self.folder.list_files(self._may_contain_markdown)
-        names = (name for name in files if name.endswith(".md"))
-        return group_by_reason((self._exclusion_reason(name) or self._blank_reason(name), name) for name in names)
+        names, _, _, left_out = self.folder.list_files(self._may_contain_markdown)
+        left_out.pop(OTHER, None)
+        reasons = group_by_reason((self._exclusion_reason(name) or self._blank_reason(name), name) for name in names)
+        return {**left_out, **reasons}
+
+    def count_left_out(self) -> dict[str, int]:
+        return self.folder.count_left_out(self._may_lead_to_reports)
 
     def _exclusion_reason(self, name: str) -> str | None:
         location = self._locate(name.split("/"))
@@ -55,13 +60,11 @@ class _Reports:
         *folders, file = location[1]
         if _ALL_CAPITALS.fullmatch(file):
             return "all-capitals name"
-        if any(map(_is_hidden, folders)):
-            return "hidden folder"
         if not _VENDORED.isdisjoint(folders):
             return "vendored folder"
         if folders and not self.recursive:
             return "nested folder"
-        return "excluded" if self.folder.exclude and self.folder.exclude(name) else None
+        return "excluded" if self.exclude and self.exclude(name) else None
 
     def _blank_reason(self, name: str) -> str | None:
         item = self.folder.read(name)
@@ -87,8 +90,6 @@ class _Reports:
 
     def _may_lead_to_reports(self, path: str) -> bool:
         parts = path.split("/")
-        if _is_hidden(parts[-1]):
-            return False
         if location := self._locate(parts):
             return not location[1] or (self.recursive and parts[-1] not in _VENDORED)
         return len(parts) < 3 or self._locate([*parts, "docs"]) is not None
@@ -97,7 +98,7 @@ class _Reports:
         *parents, folder = path.split("/")
         if self._locate([*parents, folder]):
             return True
-        return not _is_hidden(folder) and (len(parents) < 2 or folder not in _VENDORED)
+        return len(parents) < 2 or folder not in _VENDORED
 
     def _to_reports(self, item: Item) -> Iterator[Item]:
         if isinstance(item, ItemProblem):
@@ -113,10 +114,6 @@ class _Reports:
             yield Artifact(item.id, item.raw, add_location(fields, item.metadata))
 
 
-def _is_hidden(folder: str) -> bool:
-    return folder.startswith(".")
-
-
 def from_md_reports(
     *,
     name: str = "reports",
@@ -127,6 +124,7 @@ def from_md_reports(
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
     max_bytes: int = MAX_BYTES,
+    hidden: bool = False,
 ) -> CorpusSource:
     """Return a source of markdown reports in the folders `docs` and `misc/docs` of projects.
 
@@ -135,7 +133,8 @@ def from_md_reports(
 
     - files with a name in capitals, such as `README.md`;
     - blank files;
-    - files in hidden folders, or in vendored ones within the docs (`node_modules`, `build`, …).
+    - files in vendored folders within the docs (`build`, `dist`, …);
+    - what is hidden, named `node_modules`, or named in a `.gitignore`, as in `from_files`.
 
     The ids are POSIX paths relative to the root, sorted. Metadata are the fields of the frontmatter, JSON-clean, and
     `project`, `title`, `path` and `filename`. The project is always the name of its folder. The title is that of the
@@ -152,9 +151,10 @@ def from_md_reports(
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the reports' links; `None` for no links.
         max_bytes: The largest file to read.
+        hidden: Also read hidden files and folders, those named `node_modules`, and what a `.gitignore` names.
 
     Raises:
-        ArgumentError: If there is no root, or `name`, `recursive` or `max_bytes` is not valid.
+        ArgumentError: If there is no root, or `name`, `recursive`, `max_bytes` or `hidden` is not valid.
         SourceError: During iteration, if the root is missing, not a folder or cannot be listed, or there is no report.
 
     Example:
@@ -164,7 +164,8 @@ def from_md_reports(
     """
     if not isinstance(recursive, bool):
         raise ArgumentError(f"recursive must be True or False, not {short_repr(recursive)}")
-    reports = _Reports(Folder(_find_root(projects_root), exclude=exclude, max_bytes=max_bytes), recursive)
+    folder = Folder(_find_root(projects_root), max_bytes=max_bytes, hidden=hidden)
+    reports = _Reports(folder, recursive, exclude)
     return CorpusSource(
         name,
         reports.pages,
@@ -172,6 +173,7 @@ def from_md_reports(
         embedder=embedder,
         edge_extractor=edge_extractor,
         excluded=reports.find_excluded,
+        left_out=reports.count_left_out,
     )
 
 

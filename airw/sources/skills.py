@@ -1,23 +1,27 @@
 """A source of agent skills: folders that contain a SKILL.md."""
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
+from airw._base.checks import check_flag
 from airw._base.frontmatter import first_heading, read_frontmatter, split_frontmatter
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Skill
 from airw.indexing.notes import first_paragraph
-from airw.links import DependencyLinks
+from airw.links import PARENT, DependencyLinks, MarkdownLinks
+from airw.links.fields import record_links
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
-from airw.sources.files import Folder, to_printable
+from airw.sources.files import OTHER, Folder, to_printable
 from airw.sources.records import Fetcher, RecordFetcher, check_fetcher
 from airw.sources.source import PAGE, AsyncPages, CorpusSource, Item, Pages
-from airw.values import Artifact, ItemProblem
+from airw.values import Artifact, ItemProblem, Link
 from airw.values.filters import Filter, matches, parse_filter
 
 SKILL_FOLDERS = (
@@ -32,6 +36,11 @@ SKILL_FOLDERS = (
 )
 """The folders where agents keep the skills of their user, plugins last. Skills of a project are in the project."""
 
+# Agents keep skills in hidden folders of projects, too: a pattern that names these folders enters them.
+_HIDDEN_HOMES = sorted({part for folder in SKILL_FOLDERS for part in folder.split("/") if part[0] == "."} | {".github"})
+_SKILL_FILE = rf"(?:\A|/|{'|'.join(re.escape(f'{home}/') for home in _HIDDEN_HOMES)})(?i:skill\.md)\Z"
+
+_WRITTEN_LINKS = MarkdownLinks(fields=("links", "requires", "skills"))
 _TEXT_FIELDS = ("description", "body")
 _MAX_PARAGRAPH_SEARCH = 20_000
 _MAX_DESCRIPTION = 1_024  # characters, the limit of the SKILL.md format
@@ -39,11 +48,17 @@ _MAX_DESCRIPTION = 1_024  # characters, the limit of the SKILL.md format
 
 @dataclass(frozen=True, slots=True)
 class _SkillCandidate:
-    """A skill or its problem, which gets the first free id of `possible_ids`."""
+    """A skill or its problem, which gets the first free id of `possible_ids`.
+
+    The file of a skill is `place`, below `root`. Its links refer to ids, or to absolute paths without the first slash.
+    """
 
     possible_ids: tuple[str, ...]
     item: Item
     warnings: tuple[str, ...] = ()
+    place: Path = Path()
+    root: Path = Path()
+    links: Sequence[Link] = ()
 
 
 class _SkillFile(NamedTuple):
@@ -54,6 +69,7 @@ class _SkillFile(NamedTuple):
     fields: Mapping[str, Any]
     body: str
     warnings: Sequence[str]
+    is_broken: bool
 
 
 @dataclass(slots=True)
@@ -65,10 +81,8 @@ class _SkillReader:
     skill_count: int = 0
     left_out: list[str] = field(default_factory=list)
 
-    def read(self, candidate: _SkillCandidate) -> Iterator[Item]:
-        """Yield a skill with its id and its problems, unless the filter leaves it out."""
-        # Skills that the filter leaves out get an id, too: otherwise a filter would change the ids of other skills.
-        name = self._assign_id(candidate.possible_ids)
+    def read(self, name: str, candidate: _SkillCandidate) -> Iterator[Item]:
+        """Yield a skill under the id `name` and its problems, unless the filter leaves it out."""
         if isinstance(candidate.item, ItemProblem):
             yield replace(candidate.item, item=name)
             return
@@ -79,7 +93,11 @@ class _SkillReader:
         yield from (ItemProblem(name, warning, lost=False) for warning in candidate.warnings)
         yield replace(candidate.item, id=name)
 
-    def _assign_id(self, possible_ids: Sequence[str]) -> str:
+    def assign_id(self, possible_ids: Sequence[str]) -> str:
+        """Return the first free id.
+
+        Skills that the filter leaves out get one, too: otherwise a filter would change the ids of other skills.
+        """
         numbered_ids = (f"{possible_ids[-1]}#{number}" for number in range(2, len(self.used_ids) + 3))
         name = next(candidate for candidate in (*possible_ids, *numbered_ids) if candidate not in self.used_ids)
         self.used_ids.add(name)
@@ -98,33 +116,52 @@ class _SkillFolders:
     roots: tuple[Path, ...] | None
     filter: Filter | None
     keep_bodies: bool
+    hidden: bool
 
     def pages(self) -> Pages:
         """Yield the skills, folder by folder and in order of path."""
         yield from self._read(_SkillReader(self.filter))
 
     def find_excluded(self) -> Mapping[str, Sequence[str]]:
-        """Read all skills, and return the paths of those that the filter leaves out."""
+        """Return the paths that the filter or the folders leave out, by reason."""
         reader = _SkillReader(self.filter)
-        for _ in self._read(reader):
+        for _ in self._read(reader) if self.filter else ():
             pass
-        return {"filter": reader.left_out} if reader.left_out else {}
+        left_out = {"filter": reader.left_out} if reader.left_out else {}
+        for folder in self._folders():
+            for reason, paths in folder.find_excluded().items():
+                if reason != OTHER:
+                    left_out.setdefault(reason, []).extend(f"{folder.root}/{path}" for path in paths)
+        return left_out
+
+    def count_left_out(self) -> dict[str, int]:
+        """Return how many files and folders are left out, by reason."""
+        return dict(sum((Counter(folder.count_left_out()) for folder in self._folders()), Counter[str]()))
 
     def _read(self, reader: _SkillReader) -> Pages:
         real_paths = set[str]()
-        for root in self._existing_roots():
-            folder = Folder(root)
-            names, problems = folder.list_files()
-            yield [*(_shorten_name(item) for item in problems if isinstance(item, ItemProblem)), *_report_links(root)]
-            new_names = [name for name in names if _is_skill(name) and _add_real_path(root / name, real_paths)]
-            for start in range(0, len(new_names), PAGE):
-                page = [self._to_candidate(root, folder.read(name)) for name in new_names[start : start + PAGE]]
-                yield [item for candidate in page for item in reader.read(candidate)]
+        candidates: list[_SkillCandidate] = []
+        for folder in self._folders():
+            root, listing = folder.root, folder.list_files()
+            yield [*map(_shorten_name, listing.problems), *_report_links(root)]
+            names = [name for name in listing.names if _add_real_path(root / name, real_paths)]
+            for start in range(0, len(names), PAGE):
+                candidates += [self._to_candidate(root, folder.read(name)) for name in names[start : start + PAGE]]
+                yield []  # a build can be cancelled here
         if not real_paths:
             searched = ", ".join(repr(str(root)) for root in self.roots or SKILL_FOLDERS)
             advice = "" if self.roots else "; pass other folders as roots=[...]"
             raise SourceError(f"no SKILL.md below {searched}{advice}")
+        # All ids are known before the first skill is returned, because its links may lead to any other.
+        ids = [reader.assign_id(candidate.possible_ids) for candidate in candidates]
+        targets = _find_targets(ids, candidates)
+        for start in range(0, len(ids), PAGE):
+            page = zip(ids[start : start + PAGE], candidates[start : start + PAGE], strict=True)
+            yield [item for id, candidate in page for item in reader.read(id, _resolve_links(candidate, targets))]
         reader.check()
+
+    def _folders(self) -> list[Folder]:
+        return [Folder(root, _SKILL_FILE, hidden=self.hidden) for root in self._existing_roots()]
 
     def _existing_roots(self) -> list[Path]:
         # A folder that the caller names must exist. Of the default folders, only some do.
@@ -147,8 +184,61 @@ class _SkillFolders:
             return _SkillCandidate(ids, ItemProblem("", f"{name}: {reason}"))
         raw = {**identity, "description": file.description, **({"body": file.body} if self.keep_bodies else {})}
         metadata = {**file.fields, **identity, "skill_path": str(path), "base_path": str(path.parent)}
-        warnings = tuple(f"{name}: {warning}" for warning in file.warnings)
-        return _SkillCandidate(ids, Artifact("", raw, metadata), warnings)
+        written = _WRITTEN_LINKS.extract(Artifact(_path_key(path), item.raw), {})
+        links = [*written.links, *_parent_link(file.fields)]
+        # Frontmatter that cannot be read is reported already.
+        problems = () if file.is_broken else written.problems
+        warnings = tuple(f"{name}: {warning}" for warning in (*file.warnings, *problems))
+        return _SkillCandidate(ids, Artifact("", raw, metadata), warnings, path, root, links)
+
+
+def _parent_link(fields: Mapping[str, Any]) -> list[Link]:
+    parent = fields.get("parent")
+    return [Link(parent.strip(), PARENT, "typed")] if isinstance(parent, str) and parent.strip() else []
+
+
+def _path_key(path: Path) -> str:
+    """Return a path with slashes and without one at its beginning, as references have it."""
+    return path.as_posix().strip("/")
+
+
+def _find_targets(ids: Sequence[str], candidates: Sequence[_SkillCandidate]) -> dict[str, str]:
+    """Return the ids of skills by what links may call them, in small letters."""
+    targets: dict[str, str] = {}
+    for id, candidate in zip(ids, candidates, strict=True):
+        names = [id]
+        if isinstance(candidate.item, Artifact):
+            names += [candidate.item.raw["name"], _path_key(candidate.place), _path_key(candidate.place.parent)]
+        for name in names:
+            targets.setdefault(name.casefold(), id)
+    return targets
+
+
+def _resolve_links(candidate: _SkillCandidate, targets: Mapping[str, str]) -> _SkillCandidate:
+    """Return the skill with the field `links` in its raw value: other skills, by type.
+
+    A link to another file that exists is none. One that leads nowhere stays as it is written, below the root.
+    """
+    resolved: dict[str, list[str]] = {}
+    for link in candidate.links:
+        refs = [ref for ref in (link.target_ref, link.or_ref) if ref]
+        known = next((targets[key] for ref in refs if (key := ref.strip("/").casefold()) in targets), None)
+        if known is None and _is_file(refs[0], candidate.place.parent):
+            continue
+        below_root = refs[0].strip("/").removeprefix(f"{_path_key(candidate.root.absolute())}/")
+        chosen = resolved.setdefault(link.type, [])
+        if (target := below_root if known is None else known) not in chosen:
+            chosen.append(target)
+    if not resolved or not isinstance(candidate.item, Artifact):
+        return candidate
+    return replace(candidate, item=replace(candidate.item, raw={**candidate.item.raw, "links": resolved}))
+
+
+def _is_file(ref: str, folder: Path) -> bool:
+    """Return whether a reference leads to a file or folder, beside a skill or elsewhere."""
+    path = ref.strip("/")
+    places = (folder / path, folder.anchor + path)
+    return any(os.path.lexists(f"{place}{suffix}") for place in places for suffix in ("", ".md"))
 
 
 def _report_links(root: Path) -> Iterator[ItemProblem]:
@@ -163,10 +253,6 @@ def _report_links(root: Path) -> Iterator[ItemProblem]:
 def _shorten_name(problem: ItemProblem) -> ItemProblem:
     # A folder that cannot be listed may be that of a skill indexed before: with its name as id, the skill is kept.
     return replace(problem, item=problem.item.rpartition("/")[2], reason=f"{problem.item}: {problem.reason}")
-
-
-def _is_skill(name: str) -> bool:
-    return name.rpartition("/")[2].lower() == "skill.md"
 
 
 def _add_real_path(path: Path, real_paths: set[str]) -> bool:
@@ -190,7 +276,7 @@ def _parse_skill(text: str) -> _SkillFile:
         if not problem:
             warnings.append("has no description in its frontmatter; its first paragraph or heading is used instead")
     other_fields = {key: value for key, value in fields.items() if key != "description"}
-    return _SkillFile(name, description, other_fields, body, warnings)
+    return _SkillFile(name, description, other_fields, body, warnings, problem is not None)
 
 
 def _read_text(fields: Mapping[str, Any], key: str, warnings: list[str]) -> str:
@@ -230,7 +316,12 @@ class _SkillRecords:
     async def pages(self) -> AsyncPages:
         """Yield the skills in the order of the fetcher."""
         reader = _SkillReader(self.filter)
-        pages = self.fetcher.pages(lambda record, position: reader.read(self._to_candidate(record, position)))
+
+        def read(record: object, position: int) -> Iterator[Item]:
+            candidate = self._to_candidate(record, position)
+            return reader.read(reader.assign_id(candidate.possible_ids), candidate)
+
+        pages = self.fetcher.pages(read)
         try:
             async for page in pages:
                 yield page
@@ -260,7 +351,26 @@ class _SkillRecords:
             return _SkillCandidate(ids, ItemProblem("", "its fields contain themselves or nest too deeply"))
         metadata = {key: value for key, value in fields.items() if key not in _TEXT_FIELDS}
         raw = {key: value for key, value in record.items() if self.keep_bodies or key != "body"}
-        return _SkillCandidate(ids, Artifact("", raw, metadata))
+        return _SkillCandidate(ids, Artifact("", {**raw, **_read_body_links(record)}, metadata))
+
+
+def _read_body_links(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the field `links` of a record with the links of its body and `skills`.
+
+    Only names of skills, and paths to a SKILL.md, can be understood: the folder of a skill has its name.
+    """
+    body, fields = record.get("body"), {"skills": record.get("skills")}
+    place = Artifact("skill/SKILL.md", body if isinstance(body, str) else "")
+    links: dict[str, list[Any]] = {}
+    for link in _WRITTEN_LINKS.extract(place, fields).links:
+        name = re.sub(r"(?i)/skill\.md\Z", "", link.target_ref.strip("/"))
+        if "/" not in name and not name.endswith(".md"):
+            links.setdefault(link.type, []).append(name)
+    if links:
+        for link in record_links(Artifact("", record)).links:
+            target = [link.target_source, link.target_ref] if link.target_source else link.target_ref
+            links.setdefault(link.type, []).append(target)
+    return {"links": links} if links else {}
 
 
 def _check_roots(roots: object) -> tuple[Path, ...]:
@@ -282,11 +392,13 @@ def from_skills(
     strategy: IndexingStrategy | None = None,
     embedder: str | Embedder = "default",
     edge_extractor: EdgeExtractor | None = None,
+    hidden: bool = False,
 ) -> CorpusSource:
     """Return a source of agent skills: the files named SKILL.md below some folders.
 
     The files are found at any depth, and with any case of their name. A file that is reached twice counts once. Links
-    to folders are not followed; a link to a skill is a problem with `lost=False`.
+    to folders are not followed; a link to a skill is a problem with `lost=False`. What is hidden, named `node_modules`
+    or named in a `.gitignore` is left out, as in `from_files`, but not the hidden folders of agents, such as `.claude`.
 
     The id of a skill is the `name` in its frontmatter, else the name of its folder. Further skills with the same name,
     folder by folder and in order of path, get the first of these ids that is free:
@@ -299,7 +411,11 @@ def from_skills(
     Metadata are the fields of the frontmatter, JSON-clean and without the description. They are overridden by `name`,
     `parent`, `skill_path` (the file) and `base_path` (its folder). Raw values are mappings of `name`, `description` and
     `parent`. They contain `body`, too, if another strategy than `Skill()`, or another extractor than
-    `DependencyLinks()`, may read it. Otherwise a change of the body alone indexes nothing again.
+    `DependencyLinks()`, may read it. Otherwise a change of the body indexes nothing again, unless it changes a link.
+
+    The links that somebody wrote become links between skills: links in the text to another SKILL.md or its folder,
+    `[[name]]`, and the frontmatter fields `links`, `requires`, `skills` and `parent`. They are in the field `links` of
+    the raw value, by type. Links to other files that exist are none.
 
     If the frontmatter is missing or broken, or has no description, the first paragraph is used instead, else the first
     heading, and there is a problem with `lost=False`. A file that has no text or cannot be read is a problem with the
@@ -311,15 +427,16 @@ def from_skills(
         filter: Return only skills whose metadata satisfy this filter. It changes no ids.
         fetcher: A function, sync or async, that returns skills, instead of folders; or a reference to it such as
             `"module:attribute"`. The skills are mappings with `name`, `description` and, if known, `parent`,
-            `skill_path` and `base_path`. All fields except description and body become metadata. A sync function runs
-            in a worker thread. The module of a reference is imported when the skills are read, which runs its code:
-            use only references that you trust.
+            `skill_path` and `base_path`. All fields except description and body become metadata. Their `parent` is a
+            link to another skill if there is no `base_path`. A sync function runs in a worker thread. The module of a
+            reference is imported when the skills are read, which runs its code: use only references that you trust.
         strategy: The strategy that splits the skills into surfaces; `Skill()` by default.
         embedder: An embedder, or the specification of one.
-        edge_extractor: The extractor of the skills' links; by default `DependencyLinks()`, which reads `parent`.
+        edge_extractor: The extractor of the skills' links; `DependencyLinks()` by default.
+        hidden: Also read hidden files and folders, those named `node_modules`, and what a `.gitignore` names.
 
     Raises:
-        ArgumentError: If `name`, `roots` or `fetcher` is not valid, or `roots` and `fetcher` are both set.
+        ArgumentError: If `name`, `roots`, `fetcher` or `hidden` is not valid, or `roots` and `fetcher` are both set.
         FilterError: If `filter` is not valid.
         SourceError: During iteration, if a folder of `roots` is missing, there is no skill, the filter matches none, or
             the fetcher fails.
@@ -333,14 +450,16 @@ def from_skills(
     parsed_filter = parse_filter(filter)
     # The default strategy and extractor do not read bodies. Without bodies, a change of one indexes nothing again.
     keep_bodies = not (isinstance(strategy, Skill | None) and isinstance(edge_extractor, DependencyLinks | None))
+    check_flag("hidden", hidden)
     scope: _SkillFolders | _SkillRecords
+    excluded = left_out = None
     if fetcher is None:
-        scope = folders = _SkillFolders(None if roots is None else _check_roots(roots), parsed_filter, keep_bodies)
-        excluded = folders.find_excluded if parsed_filter else None
+        paths = None if roots is None else _check_roots(roots)
+        scope = folders = _SkillFolders(paths, parsed_filter, keep_bodies, hidden)
+        excluded, left_out = folders.find_excluded, folders.count_left_out
     else:
         check_fetcher("fetcher", fetcher)
         scope = _SkillRecords(RecordFetcher(fetcher), parsed_filter, keep_bodies, name)
-        excluded = None
     return CorpusSource(
         name,
         scope.pages,
@@ -348,4 +467,5 @@ def from_skills(
         embedder=embedder,
         edge_extractor=DependencyLinks() if edge_extractor is None else edge_extractor,
         excluded=excluded,
+        left_out=left_out,
     )

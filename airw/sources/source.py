@@ -97,6 +97,8 @@ class CorpusSource:
             It may be a little too high. A mapping needs none.
         origin: The absolute path of the folder or file that the artifacts come from; `None` if there is none. A build
             refuses to replace the artifacts of another origin.
+        left_out: A function that returns how many files and folders are left out although their kind would be read,
+            by reason; the report of a build has it. It reads no item.
 
     Raises:
         ArgumentError: If the name is not valid, or the scope is neither a mapping nor a function.
@@ -121,6 +123,7 @@ class CorpusSource:
     excluded: Callable[[], Mapping[str, Sequence[str]]] | None = None
     count: Callable[[], int | None] | None = None
     origin: str | None = None
+    left_out: Callable[[], Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         """Check name and scope."""

@@ -64,6 +64,38 @@ class TestBuild:
         )
         assert output.err == ""
 
+    def test_it_says_what_is_left_out_and_how_to_list_it(self, notes, capsys):
+        for name in (".trash/old.md", ".obsidian/x.md", "drafts/plan.md"):
+            (notes / name).parent.mkdir()
+            (notes / name).write_text("text")
+        (notes / ".gitignore").write_text("drafts/\n")
+        assert main(["build", str(notes), "--embedder", "light"]) == 0
+        line = "left out: 2 hidden or named node_modules, 1 named in .gitignore; `airw coverage notes -v` lists them\n"
+        assert line in capsys.readouterr().out
+        assert main(["coverage", "notes", "-v"]) == 0
+        assert ".trash/" in capsys.readouterr().out
+        assert main(["maintain", "notes", "--format", "json"]) == 0
+        outcome = json.loads(capsys.readouterr().out.splitlines()[0])
+        assert outcome["report"]["left_out"] == {"hidden or named node_modules": 2, "named in .gitignore": 1}
+
+    def test_pattern_and_hidden_choose_the_files_of_this_build_and_the_next_ones(self, notes, capsys):
+        (notes / ".trash").mkdir()
+        (notes / ".trash" / "old.md").write_text("deleted")
+        (notes / "plan.txt").write_text("plan")
+        for again in (["--pattern", r"old\.md$|\.txt$", "--hidden"], [], ["--hidden"]):
+            assert main(["build", str(notes), "--embedder", "light", *again]) == 0
+            assert "contains 2 documents" in capsys.readouterr().out
+        assert main(["build", "notes"]) == 0
+        assert "0 added, 0 updated, 2 unchanged, 0 removed" in capsys.readouterr().out
+        assert main(["build", str(notes), "--pattern", r"\.md$"]) == 0
+        assert "4 added, 0 updated, 1 unchanged, 1 removed" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("option", [["--hidden"], ["--pattern", "x"]])
+    def test_pattern_and_hidden_are_for_folders(self, notes, corpus, option, tmp_path, error):
+        (tmp_path / "x.jsonl").write_text('{"id": 1, "text": "a"}')
+        assert "but 'notes' is the name of a corpus" in error("build", "notes", *option)
+        assert "is a file" in error("build", str(tmp_path / "x.jsonl"), *option)
+
     def test_a_second_build_needs_no_flag_and_indexes_only_what_changed(self, notes, corpus, capsys):
         (notes / "bread.md").write_text("# Bread\n\nRye.\n", encoding="utf-8")
         (notes / "vault.md").unlink()

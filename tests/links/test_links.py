@@ -344,7 +344,7 @@ def test_settings_that_cannot_work_are_refused_on_construction(settings):
         MarkdownLinks(**settings)
 
 
-@pytest.mark.parametrize("raw", [b"bytes", ["list"], {"title": "no text"}])
+@pytest.mark.parametrize("raw", [7, ["list"], {"text": ["no text"]}])
 def test_a_raw_value_without_text_is_an_error_that_names_the_artifact(raw):
     with pytest.raises(SourceError, match="'odd'"):
         MarkdownLinks().extract(Artifact("odd", raw), {})

@@ -538,7 +538,7 @@ async def test_items_with_problems_are_reported_by_the_build_and_have_no_titles(
                 raise OSError("gone")
             return super().__getitem__(key)
 
-    store, texts = MemoryStore(), Lost({"a.md": "They sort.", "lost": "", "no text": {"title": "Sort"}, "": "# Sort"})
+    store, texts = MemoryStore(), Lost({"a.md": "They sort.", "lost": "", "no text": {"text": ["Sort"]}, "": "# Sort"})
     with pytest.raises(SourceError, match="'lost' cannot be read"):
         await build(notes(texts), store=store)
     corpus = await build(notes(texts), store=store, on_error="skip")

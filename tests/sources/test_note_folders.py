@@ -29,7 +29,9 @@ async def test_hidden_and_vendored_folders_are_left_out_and_reported(make, tmp_p
     assert source.count() == len(READ)
     async with await build(source, store=MemoryStore()) as corpus:
         report = await coverage(source, corpus=corpus)
-    assert report.excluded == {"in a hidden folder or node_modules": tuple(sorted(VAULT.keys() - set(READ)))}
+    left_out = (".obsidian/", ".trash/", "docs/node_modules/")
+    assert report.excluded == {"hidden or named node_modules": left_out}
+    assert corpus.report.left_out == {"hidden or named node_modules": 3}
 
 
 async def test_links_do_not_lead_to_deleted_notes_and_packages(tmp_path):
@@ -50,7 +52,7 @@ async def test_a_hidden_folder_is_read_if_it_is_the_root_or_the_pattern_names_it
 
 
 async def test_a_vault_with_hidden_notes_only_is_an_error_that_says_so(tmp_path):
-    with pytest.raises(SourceError, match="outside of hidden folders and node_modules"):
+    with pytest.raises(SourceError, match="1 left out: hidden or named node_modules; hidden=True reads"):
         await read(from_notes(write(tmp_path, {".trash/a.md": "deleted"})))
 
 

@@ -21,7 +21,6 @@ from tests.support.reading import read, write
 REPORTS = {
     "a/walker/docs/plan.md": "walker",
     "a/walker/docs/research/deep/er.md": "walker",
-    "a/walker/docs/.hidden.md": "walker",
     "a/walker/docs/Readme.md": "walker",
     "a/walker/docs/misc/docs/inner.md": "walker",
     "a/walker/misc/docs/note.md": "walker",
@@ -37,11 +36,7 @@ REPORTS = {
 LEFT_OUT = {
     "a/walker/docs/README.md": "all-capitals name",
     "a/walker/docs/adr/CHANGES 2_0.md": "all-capitals name",
-    "a/walker/docs/node_modules/dep/README.md": "all-capitals name",
-    "a/walker/docs/node_modules/dep/guide.md": "vendored folder",
     "a/walker/misc/docs/build/out.md": "vendored folder",
-    "a/walker/docs/.obsidian/x.md": "hidden folder",
-    "a/walker/docs/a/.b/c/x.md": "hidden folder",
     "a/walker/docs/blank.md": " \n\n",
     "a/walker/notes.md": "outside docs",
     "a/walker/src/docs/x.md": "outside docs",
@@ -53,7 +48,15 @@ LEFT_OUT = {
     "c/repo/nested/docs/x.md": "outside docs",
     "x.md": "outside docs",
 }
-UNSEEN = ["a/walker/docs/x.txt", "a/walker/docs/x.MD", "a/walker/node_modules/dep/x.md", "a/walker/.venv/docs/x.md"]
+HIDDEN = {
+    "a/walker/.venv/docs/x.md": "a/walker/.venv/",
+    "a/walker/docs/.hidden.md": "a/walker/docs/.hidden.md",
+    "a/walker/docs/.obsidian/x.md": "a/walker/docs/.obsidian/",
+    "a/walker/docs/a/.b/c/x.md": "a/walker/docs/a/.b/",
+    "a/walker/docs/node_modules/dep/guide.md": "a/walker/docs/node_modules/",
+    "a/walker/node_modules/dep/x.md": "a/walker/node_modules/",
+}
+UNSEEN = ["a/walker/docs/x.txt", *HIDDEN]
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def projects(tmp_path):
 
 
 def reasons():
-    expected = {}
+    expected = {"hidden or named node_modules": sorted(HIDDEN.values())}
     for name, reason in sorted(LEFT_OUT.items()):
         expected.setdefault(reason.strip() or "blank", []).append(name)
     return expected
@@ -90,6 +93,7 @@ async def test_every_markdown_file_is_a_report_or_left_out_for_a_stated_reason(p
 
 @pytest.mark.parametrize("recursive", [True, False])
 async def test_the_reports_are_those_of_ir(projects, recursive):
+    (projects / "a/walker/docs/.hidden.md").unlink()  # ir reads hidden files
     theirs = IrSource.from_md_reports(projects_root=projects, recursive=recursive)
     items = await read(from_md_reports(projects_root=projects, recursive=recursive))
     assert {item.id: item.raw for item in items} == {key: raw["text"] for key, raw in theirs.items()}
@@ -244,7 +248,8 @@ async def test_any_tree_has_the_reports_of_ir_and_all_other_markdown_is_accounte
     assert ours == {key: project for key, project in expected.items() if not above_docs_is_hidden(key)}
     unseen = {path for path in paths if ".h/" in path or "build/" in path or path.endswith(".txt")}
     assert len(left_out) == len(set(left_out) - ours.keys())
-    assert paths - unseen <= ours.keys() | set(left_out) <= paths
+    assert paths - unseen <= ours.keys() | set(left_out)
+    assert {path for path in left_out if not path.endswith("/")} <= paths
 
 
 def above_docs_is_hidden(path):

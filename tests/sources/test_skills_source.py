@@ -211,7 +211,7 @@ async def test_the_parent_is_the_folder_that_the_skill_belongs_to(tmp_path, path
 
 
 async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
-    paths = ["a/skills/x", "b/skills/x", "c/b/x", "d/b/.hidden/x", "d/b/x"]
+    paths = ["a/skills/x", "b/skills/x", "c/b/x", "d/b/.claude/x", "d/b/x"]
     write(tmp_path / "one", {f"{path}/SKILL.md": skill("x", path) for path in paths})
     write(tmp_path / "two", {"c/b/x/SKILL.md": skill("x", "two")})
     write(tmp_path / "three", {"c/b/x/SKILL.md": skill("x", "three")})
@@ -221,7 +221,7 @@ async def test_skills_of_one_name_are_all_kept_each_under_its_own_id(tmp_path):
         ("x", "a/skills/x"),
         ("x@b", "b/skills/x"),
         ("x@c/b/x", "c/b/x"),
-        ("x@d/b/.hidden/x", "d/b/.hidden/x"),
+        ("x@d/b/.claude/x", "d/b/.claude/x"),
         ("x@d/b/x", "d/b/x"),
         ("x@c/b/x/SKILL.md", "two"),
         ("x@c/b/x/SKILL.md#2", "three"),
@@ -310,7 +310,7 @@ async def test_the_filter_leaves_skills_out_and_changes_no_id(tmp_path):
     assert source.excluded() == {"filter": left_out}
     assert [item.id for item in await read(from_skills(roots=tmp_path, filter={"parent": {"$in": ["a"]}}))] == ["x"]
     assert from_skills(roots=tmp_path, filter={"name": {"$exists": True}}).excluded() == {}
-    assert from_skills(roots=tmp_path).excluded is None
+    assert from_skills(roots=tmp_path).excluded() == {}
 
 
 async def test_a_filter_that_leaves_no_skills_is_an_error_and_not_an_empty_corpus(tmp_path):

@@ -188,9 +188,9 @@ async def test_a_lazy_mapping_is_read_one_item_at_a_time_and_survives_an_unreada
 
 
 async def test_files_are_sorted_by_path_and_have_path_and_filename(tmp_path):
-    write(tmp_path, {"b.md": "B", "a/z.md": "Z", "a.md": "A", "a/.hidden.md": "H", "c.txt": "no", "a/x.MD": "no"})
+    write(tmp_path, {"b.md": "B", "a/z.md": "Z", "a.md": "A", "a/.hidden.md": "no", "c.txt": "no", "a/x.MD": "X"})
     items = await read(from_files(tmp_path))
-    assert [item.id for item in items] == ["a.md", "a/.hidden.md", "a/z.md", "b.md"]
+    assert [item.id for item in items] == ["a.md", "a/x.MD", "a/z.md", "b.md"]
     assert items[2] == Artifact("a/z.md", "Z", {"path": str(tmp_path / "a" / "z.md"), "filename": "z.md"})
 
 
@@ -293,7 +293,11 @@ async def test_names_of_any_length_and_script_are_ids_and_undecodable_names_are_
 @pytest.mark.parametrize("make", [from_files, from_notes])
 async def test_a_root_that_is_missing_or_a_file_or_empty_is_an_error_on_reading(make, tmp_path):
     write(tmp_path, {"a.txt": "x"})
-    for root, words in [("gone", "does not exist"), ("a.txt", "is not a folder"), (".", "1 other files there")]:
+    for root, words in [
+        ("gone", "does not exist"),
+        ("a.txt", "is not a folder"),
+        (".", "1 left out: does not match the pattern"),
+    ]:
         source = make(tmp_path / root, name="x")
         with pytest.raises(SourceError, match=words):
             await read(source)
