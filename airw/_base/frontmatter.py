@@ -68,7 +68,7 @@ class Frontmatter(NamedTuple):
 
 
 def split_frontmatter(text: str) -> tuple[str, int]:
-    r"""Return the text between the fences, or of the page properties, and the offset of the body.
+    r"""Return the text of the frontmatter, without its fences, and the offset of the body.
 
     Without frontmatter that is `("", 0)`.
 

@@ -7,7 +7,6 @@ from airw.sources import from_notes
 from airw.stores import MemoryStore
 from tests.support.reading import read, read_items, write
 
-
 TEXTS = ["NO", "no", "yes", "on", "Off", "y", "12:30", "1:30:00", "01234", "-07", "00", "01.5", "1_000", "0b11", "0o8"]
 TEXTS += ["1.2.3", "1e", "+", ".", "1e999", "nul", "<<", "2026-11-22", "2021-13-45", "2026-1-2", "2021-13-45T10:00:00"]
 
