@@ -11,7 +11,7 @@ from airw._base.checks import find_text_fault
 from airw._base.messages import escape_controls
 from airw.protocols import Store
 
-SETTING = "problems"
+PROBLEMS_SETTING = "problems"
 _MOST = 100  # of one artifact
 _LONGEST = 1_000  # characters
 
@@ -36,7 +36,7 @@ def read_problems(config: Mapping[str, Any]) -> dict[str, list[str]]:
 
     A stranger may have written them: what no build can have written is left out.
     """
-    entries = config.get(SETTING)
+    entries = config.get(PROBLEMS_SETTING)
     problems: dict[str, list[str]] = {}
     for name, reasons in entries.items() if isinstance(entries, Mapping) else ():
         if isinstance(name, str) and isinstance(reasons, list) and not find_text_fault(name, allow_nul=False):
@@ -59,6 +59,6 @@ async def keep_problems(store: Store, problems: Mapping[str, Sequence[str]]) -> 
         return
     config = await store.config()
     kept = {name: list(reasons) for name, reasons in {**read_problems(config), **problems}.items() if reasons}
-    if kept != config.get(SETTING, {}):
-        others = {name: value for name, value in config.items() if name != SETTING}
-        await store.set_config({**others, **({SETTING: kept} if kept else {})})
+    if kept != config.get(PROBLEMS_SETTING, {}):
+        others = {name: value for name, value in config.items() if name != PROBLEMS_SETTING}
+        await store.set_config({**others, **({PROBLEMS_SETTING: kept} if kept else {})})
