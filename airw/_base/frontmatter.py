@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from airw._base.json import json_clean
@@ -21,10 +20,20 @@ _HEADING = re.compile(
     r"|#{1,6}[ \t]+([^\n]+)|([^\n]*\S)[ \t\r]*\n {0,3}=+[ \t\r]*$)",
     re.DOTALL | re.MULTILINE,
 )
-_FIRST_LEVEL = re.compile(r" {0,3}#[ \t]+(.+)")
-_ANY_LINE = re.compile(r" {0,3}(\S.*)")
-_UNDERLINE = re.compile(r" {0,3}=+[ \t]*\Z")
-_FENCED = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*(?:\n.*?^ {0,3}\1[`~]*[ \t\r]*$|.*\Z)", re.DOTALL | re.MULTILINE)
+# Each pattern begins with a line feed, which Python finds fast, and reads no text twice.
+_FIRST_LEVEL = re.compile(r"\n {0,3}(?:#[ \t]+([^\n]+)|=+[ \t\r]*(?=\n|\Z))")
+_FENCED = re.compile(r"\n {0,3}(`{3,}|~{3,})[^\n]*(?:\n.*?\n {0,3}\1[`~]*[ \t\r]*(?=\n|\Z)|.*\Z)", re.DOTALL)
+_OTHER_CODE = {
+    "<pre": re.compile(r"<pre\b(?:(?!<pre\b).)*?</pre\s*>", re.DOTALL),
+    "highlight": re.compile(  # blocks of Jekyll and Hugo
+        r"\{[{%][<%-]?\s*highlight\b(?:(?![{<%-]\s*highlight\b).)*?(?:end|/)\s*highlight\b[^\n]*", re.DOTALL
+    ),
+}
+# In HTML after nothing but tags. Where it is indented it is code, unless a tag is in the line before.
+_HTML_HEADING = re.compile(
+    r"\n {0,3}(?:<[^\n]*\n[ \t]*)?(?:<[^<>\n]*>[ \t]*)*<h1\b[^<>]*>((?:(?!</?h1\b).)*)</h1\b", re.DOTALL | re.IGNORECASE
+)
+_ANY_LINE = re.compile(r" {0,3}([^\s#].*)")
 _RULE = re.compile(r" {0,3}(?:[-*_][ \t]*){3,}\Z")
 _TARGET = r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*\])"
 # No pattern reads past the next bracket of its kind, so that each takes linear time on any text.
@@ -37,7 +46,6 @@ _MARKUP = (
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),  # escapes
 )
 _MAX_TITLE = 500
-_MAX_OPENING = 20_000  # characters in which the title is searched
 _MAX_FRONTMATTER = 500_000  # characters; PyYAML takes a second for about 100,000 of the shortest values
 _MAX_TOML = 100_000  # characters; Python takes three seconds for the worst of them
 _TOML_NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
@@ -68,7 +76,7 @@ class Frontmatter(NamedTuple):
 
 
 def split_frontmatter(text: str) -> tuple[str, int]:
-    r"""Return the text between the fences, or of the page properties, and the offset of the body.
+    r"""Return the text of the frontmatter, without its fences, and the offset of the body.
 
     Without frontmatter that is `("", 0)`.
 
@@ -244,7 +252,7 @@ def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int
     r"""Return the title of a note.
 
     That is its field `title`, else the heading of the first level that begins the text after the offset `body`, else
-    the stem of the file. Later headings, and those of other levels, are sections.
+    the only heading of that level, else the stem of the file. Headings in HTML count, those in code do not.
 
     Example:
         >>> note_title("a.md", {}, "# The *first* heading")
@@ -255,21 +263,36 @@ def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int
     title = fields.get("title")
     if isinstance(title, (str, int, float)) and (field_title := " ".join(str(title).split())):
         return field_title
-    return _opening_title(text, body or split_frontmatter(text)[1]) or note_stem(artifact_id)
+    return _title_heading(text[body or split_frontmatter(text)[1] :]) or note_stem(artifact_id)
 
 
-def _opening_title(text: str, body: int) -> str:
-    """Return the heading of the first level before all prose, or `""`."""
-    lines = strip_comments(_FENCED.sub("", text[body : body + _MAX_OPENING])).splitlines()
-    for line, next_line in pairwise([*lines, ""]):
-        heading = _FIRST_LEVEL.match(line)
-        if heading is None and _UNDERLINE.match(next_line):
-            heading = _ANY_LINE.match(line)
-        title = _heading_text(heading[1]) if heading else ""
-        # Images, tags, rules and blocks of code may come before it.
-        if title or (not heading and not _RULE.match(line) and plain_text(line)):
-            return title
-    return ""
+def _title_heading(body: str) -> str:
+    """Return the heading of the first level that begins a text or is the only one, or `""`."""
+    text = f"\n{body}"
+    if "<h1" in text or "<H1" in text:
+        text = _HTML_HEADING.sub(lambda match: f"\n# {' '.join(match[1].split())}\n", text)
+    if not _FIRST_LEVEL.search(text):
+        return ""
+    text = _FENCED.sub("", text)
+    for mark, code in _OTHER_CODE.items():
+        text = code.sub("", text) if mark in text else text
+    text = strip_comments(text)
+    title, title_start = "", 0
+    for match in _FIRST_LEVEL.finditer(text):
+        # A line of `=` makes the line before it a heading.
+        start = match.start() if match[1] else text.rfind("\n", 0, match.start())
+        above = _ANY_LINE.fullmatch(text, start + 1, match.start())
+        heading = _heading_text(match[1] or (above[1] if above else ""))
+        if title and heading:
+            return title if _is_blank(text[:title_start]) else ""
+        if heading:
+            title, title_start = heading, start
+    return title
+
+
+def _is_blank(text: str) -> bool:
+    """Return whether a text is nothing but images, tags, rules and headings without words."""
+    return all(_RULE.match(line) or not plain_text(line.strip("#= \t")) for line in text.splitlines())
 
 
 def first_heading(text: str) -> str:

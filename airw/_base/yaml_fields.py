@@ -1,4 +1,4 @@
-"""YAML as authors of notes read it: plain values follow the core schema of YAML 1.2.
+"""YAML as authors of notes read it: plain values by the core schema of YAML 1.2.
 
 PyYAML reads the text, but its values are those of YAML 1.1: `NO` is False there, `12:30` is 750 and `01234` is 668. So
 only its events are used. They come as a flat stream: no depth can overflow a stack, and nothing is expanded.

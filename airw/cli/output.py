@@ -32,7 +32,7 @@ _WIDTH = 72
 _STATES = ("resolved", "dangling", "ambiguous", "foreign")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
-_RECIPES = "recipes"  # internal to upserts, and may contain every title: not printed
+_INTERNAL = {"recipes", "problems", "files"}  # for later builds, and may contain every title: not printed
 _FLOOR_FIELDS = ("min_score", "signal", "mode", "k", "embedder_id")
 _BUILT_FIELDS = ("min_evidence", "mode", "reason", "own_kept", "foreign_rejected", "artifacts", "embedder_id")
 _NO_FLOOR = {
@@ -165,7 +165,7 @@ class About:
             "floors": json_clean(self.floors()),
             "definition": None if self.definition is None else self.definition.to_dict(),
         }
-        rest = self.config.keys() - fields.keys() - {_RECIPES}
+        rest = self.config.keys() - fields.keys() - _INTERNAL
         return {**fields, "settings": {name: json_clean(self.config[name]) for name in sorted(rest)}}
 
 

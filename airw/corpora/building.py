@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from airw.corpora.naming import is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
 from airw.corpora.places import CorpusAddress, locate
+from airw.corpora.problems import keep_problems
 from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, keep_extractor, recipes_by_source
 from airw.corpora.settings import check_settings
@@ -321,15 +322,16 @@ async def _build(request: BuildRequest) -> Corpus:
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
                 await store.apply([], removals=pruning.stored)
+            await keep_problems(store, pruning.forgotten_problems(builder))
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
             await _keep_files(request.source, recipe, store)
-            changed = first.written + pruning.count
+            changed = first.written + len(pruning.removed)
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
-    seconds = time.perf_counter() - start
-    report = sum_reports([builder], removed=pruning.count, floors=floors, left_out=left_out, seconds=seconds)
+    seconds, removed = time.perf_counter() - start, len(pruning.removed)
+    report = sum_reports([builder], removed=removed, floors=floors, left_out=left_out, seconds=seconds)
     if meter.counts.written != first.written:  # what was added is updated when links are extracted again
         report = replace(report, added=first.added, updated=max(0, report.updated - first.added))
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))
@@ -499,12 +501,16 @@ class Pruning:
     """The artifacts that the end of a build removes.
 
     Args:
-        count: The number of artifacts that this build removes, including those that are already removed.
+        removed: The ids of the artifacts that this build removes, including those that are already removed.
         stored: The ids of those that are still in the store.
     """
 
-    count: int = 0
+    removed: frozenset[str] = frozenset()
     stored: tuple[str, ...] = ()
+
+    def forgotten_problems(self, builder: Builder) -> dict[str, Sequence[str]]:
+        """Return an empty list for each removed artifact with problems, as `keep_problems` takes it."""
+        return dict.fromkeys(self.removed.intersection(builder.earlier_problems), ())
 
 
 async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
@@ -526,4 +532,4 @@ async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
             f"source {builder.recipe.source.name!r} returned nothing to index, but {len(removed_ids)} of its "
             "artifacts are indexed; check the source, or build with force=True to remove them all"
         )
-    return Pruning(len(removed_ids), tuple(stored_ids))
+    return Pruning(removed_ids, tuple(stored_ids))

@@ -37,6 +37,7 @@ from airw.corpora.floors import refresh_floors
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page
 from airw.corpora.places import CorpusAddress, open_store
+from airw.corpora.problems import keep_problems
 from airw.corpora.recipes import BuildRecipe, OnError
 from airw.corpora.source_pages import SourcePages
 from airw.embedders import check_embedder, resolve_embedder
@@ -261,11 +262,12 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
         if number in rows.parts:
             return to_report(number, rows.parts[number])
         embedder, recipe = await in_thread(_resolve, plan)
-        builder = Builder(recipe, store, embedder, plan.run.settings, frozenset(rows.row["outdated"]))
+        config = {**await store.config(), **plan.run.settings}
+        builder = Builder(recipe, store, embedder, config, frozenset(rows.row["outdated"]))
         # Plan and embed without a lock, in parallel with other workers. The partition is one page.
         async with aclosing(SourcePages(source, sys.maxsize, max_chars=sys.maxsize)) as pages:
-            page, changes = await builder.prepare(await pages.next())
-        row = await _write_part(plan, store, number, to_row(page, changes, builder.kept_ids), changes)
+            prepared = await builder.prepare(await pages.next())
+        row = await _write_part(plan, store, number, builder, prepared)
     return to_report(number, row)
 
 
@@ -286,12 +288,16 @@ def _with_items(source: CorpusSource, items: object) -> CorpusSource:
 
 
 async def _write_part(
-    plan: IngestPlan, store: RunStore, number: int, row: Mapping[str, Any], changes: Sequence[ArtifactChange]
+    plan: IngestPlan, store: RunStore, number: int, builder: Builder, prepared: tuple[Page, list[ArtifactChange]]
 ) -> Mapping[str, Any]:
     """Write a partition unless another worker has written it; return the stored row."""
+    page, changes = prepared
+    row = to_row(page, changes, builder.kept_ids)
     # The lock keeps a build from changing the embedder in the meantime. The store writes the artifacts and the row in
     # one transaction, and only if there is no row: thus each partition is written once, even if two workers try.
     async with store.writing(timeout=_WRITE_TIMEOUT):
+        if number not in (await _read_run(plan, store, [number])).parts:
+            await keep_problems(store, {draft.artifact_id: draft.problems for draft in page.drafts})
         stored_row = await store.apply_part(plan.run, number, row, changes)
     if stored_row is None:
         # Nothing was written: the run has ended, which `_read_run` reports, or the embedder is another one.
@@ -504,14 +510,15 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
             pruning = await find_pruning(builder, full=full, force=force)
             # Prune and end the run in one transaction: a process killed before it can simply finish again.
             await store.forget_run(plan.run, removals=pruning.stored)
-            changed = totals.counts["added"] + totals.counts["updated"] + pruning.count
+            await keep_problems(store, pruning.forgotten_problems(builder))
+            changed = totals.counts["added"] + totals.counts["updated"] + len(pruning.removed)
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The ingest succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     seconds = max(0.0, time.time() - plan.began)
     report = BuildReport(
         **totals.counts,
-        removed=pruning.count,
+        removed=len(pruning.removed),
         problems=tuple(builder.problems),
         seconds=seconds,
         floors=floors,

@@ -26,6 +26,7 @@ from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
 from airw._base.vectors import unit_rows
 from airw.corpora.floors import BuiltFloor
+from airw.corpora.problems import keep_problems, read_problems
 from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, check_id
 from airw.corpora.source_pages import Item, SourcePages
@@ -61,7 +62,8 @@ class BuildReport:
         updated: Artifacts that were stored again, because they or the way to index them changed.
         unchanged: Artifacts that were up to date.
         removed: Artifacts that were removed, because their source no longer has them; 0 for an upsert.
-        problems: The problems of items, in the order of the pages; an item may have several.
+        problems: The problems of items, in the order of the pages; an item may have several. Those of artifacts that
+            were up to date are among them.
         seconds: The time that it took, waiting for another builder included.
         floors: The floors that the corpus has now, by mode; empty for a corpus that is too small, and for an upsert.
         left_out: How many files and folders a source of folders leaves out although their kind would be read, by
@@ -147,6 +149,7 @@ class Builder:
         kept_ids: The artifacts of the source that must not be pruned: written, unchanged, or kept in an old version.
         problems: The problems so far.
         site: Collects what the links of all notes together tell; `None` if no extractor needs it.
+        earlier_problems: The problems of all artifacts before the build, by id.
     """
 
     recipe: BuildRecipe
@@ -159,8 +162,13 @@ class Builder:
     kept_ids: set[str] = field(default_factory=set)
     problems: list[ItemProblem] = field(default_factory=list)
     site: SiteSurvey | None = None
+    earlier_problems: Mapping[str, Sequence[str]] = field(init=False)
     _settings_written: bool = False
     _slice: int = _FIRST_SLICE
+
+    def __post_init__(self) -> None:
+        """Read the problems from the settings."""
+        self.earlier_problems = read_problems(self.config)
 
     async def run(self, pages: SourcePages, batch: BatchSize) -> None:
         """Run every page through the four stages.
@@ -260,6 +268,8 @@ class Builder:
         # Artifacts of an old embedder may be removed by now; writing one of them still counts as an update.
         page.existing_ids = stored.keys() | (self.outdated & set(ids))
         self._keep_lost_items(page, stored)
+        for name in page.unchanged:
+            page.problems += [ItemProblem(name, reason, lost=False) for reason in self.earlier_problems.get(name, ())]
         return page
 
     def _check_items(self, items: list[Item], page: Page) -> list[Artifact]:
@@ -488,9 +498,15 @@ class Builder:
         if together := [change for _, changes in pages for change in changes]:
             # These may be the first vectors of a new embedder, see `run`; later calls do nothing.
             await self.write_settings()
+            await keep_problems(self.store, self.changed_problems([page for page, _ in pages]))
             await self.store.apply(together)
         for page, changes in pages:
             self.record(page, changes)
+
+    def changed_problems(self, pages: Sequence[Page]) -> dict[str, Sequence[str]]:
+        """Return the problems of the artifacts to store that differ from those before, by id."""
+        problems = {draft.artifact_id: draft.problems for page in pages for draft in page.drafts}
+        return {name: own for name, own in problems.items() if own != self.earlier_problems.get(name, [])}
 
     def record(self, page: Page, changes: Sequence[ArtifactChange]) -> None:
         """Add the counts and the problems of a page that the caller has written."""

@@ -24,8 +24,9 @@ class Notes:
     paragraph of the body takes its place, without markup. The whole is cut to the length of one chunk.
 
     The title is that of the frontmatter, otherwise the heading of the first level that begins the body, otherwise the
-    stem of the file name. So every note has one. Chunks are made as by `Chunked`; their offsets count from the start of
-    the file, including the frontmatter. Filter fields are the artifact's metadata.
+    only heading of that level, otherwise the stem of the file name. So every note has one. Chunks are made as by
+    `Chunked`; their offsets count from the start of the file, including the frontmatter. Filter fields are the
+    artifact's metadata.
 
     Args:
         chunk_size: Maximum characters of a chunk.

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from airw._base.checks import check_count, check_query
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.messages import short_repr
+from airw.corpora.problems import PROBLEMS_SETTING
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
 from airw.policies.specs import list_policies, parameters_of
 from airw.protocols import FirstSurfaces, OpenCorpus
@@ -247,7 +248,9 @@ def _hide_paths(method: str, answer: Any, hide: Callable[[Any], Any]) -> Any:
             return answer._replace(records=[_hide_in_record(record, hide) for record in answer.records])
         case "first_surfaces":
             return answer._replace(metadata=[hide(metadata) for metadata in answer.metadata])
-        case "config" | "calibration":
+        case "config":
+            return hide({name: value for name, value in answer.items() if name != PROBLEMS_SETTING})
+        case "calibration":
             return hide(answer)
         case "unresolved_links":
             return [_hide_in_link(link, hide) for link in answer]

@@ -243,6 +243,12 @@ async def test_a_width_that_a_store_does_not_check_is_refused_by_name():
         assert "has 3 numbers, and those of the corpus have 8" in answer.json()["detail"]
 
 
+async def test_settings_are_sent_without_the_problems_of_artifacts_of_which_there_may_be_thousands():
+    async with serve_notes() as (client, store):
+        await store.set_config({"dim": 8, "problems": {"a": ["a link leads out"]}})
+        assert (await ask(client, "config", {})).json()["answer"] == {"dim": 8}
+
+
 async def test_absolute_paths_stay_on_the_server():
     async with MemoryStore() as store:
         metadata = {"path": "/srv/secret/a.md", "tags": ["x"]}

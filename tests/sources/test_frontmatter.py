@@ -1,4 +1,4 @@
-"""The fields at the beginning of notes: YAML as authors read it, TOML, and page properties."""
+"""The fields at the beginning of notes: YAML, TOML, and page properties."""
 
 import pytest
 
