@@ -17,6 +17,7 @@ from airw import corpora, stores
 from airw.cli import output
 from airw.cli.definitions import (
     definition_from_path,
+    extractor_of_site,
     find_registered,
     find_registered_or_preset,
     is_path,
@@ -62,9 +63,9 @@ async def build_corpus(arguments: argparse.Namespace) -> int:
 async def _build_named(arguments: argparse.Namespace) -> int:
     if arguments.name:
         raise ArgumentError(f"--name names the corpus of a path, but {arguments.source!r} is already a name; omit it")
-    if arguments.pattern is not None or arguments.hidden:
+    if arguments.pattern is not None or arguments.hidden or arguments.root is not None:
         raise ArgumentError(
-            f"--pattern and --hidden choose the files of a folder, but {arguments.source!r} is the name of a corpus; "
+            f"--pattern, --hidden and --root are about a folder, but {arguments.source!r} is the name of a corpus; "
             "build its folder, or change its registration with `airw register`"
         )
     definition = find_registered_or_preset(arguments.source)
@@ -87,6 +88,9 @@ async def _build_path(arguments: argparse.Namespace) -> int:
     root = definition.params.get("root")
     if root and registered is not None and (registered.kind, registered.params.get("root")) == ("notes", root):
         definition = dataclasses.replace(registered, params={**registered.params, **definition.params})
+    if arguments.root is not None:
+        params = {**definition.params, "edge_extractor": extractor_of_site(definition, arguments.root)}
+        definition = dataclasses.replace(definition, params=params)
     # The name of a corpus keeps leading to its server, whichever folder it is built from.
     store = arguments.store or (registered.store if registered is not None else None)
     # A second build of the same source keeps the registered settings; another source gets new ones, but

@@ -59,6 +59,33 @@ def _absolute_path(path: str) -> str:
     return os.path.abspath(Path(path).expanduser())  # noqa: PTH100 - `resolve` would follow links
 
 
+def extractor_of_site(definition: corpora.Definition, root: str) -> dict[str, Any]:
+    """Return the specification of the link extractor of a folder, with the root of its site.
+
+    Raises:
+        ArgumentError: If the definition is not one of notes, its extractor reads no markdown, or there is no such folder.
+    """
+    folder = definition.params.get("root")
+    if not folder or not Path(folder, root).is_dir():
+        raise ArgumentError(f"--root must be a folder in the folder of notes to build, not {root!r}")
+    relative = Path(os.path.relpath(Path(folder, root), folder)).as_posix()
+    spec = definition.params.get("edge_extractor") or {"name": "MarkdownLinks"}
+    return _add_root(spec, "" if relative == "." else relative)
+
+
+def _add_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
+    params = {**spec.get("params", {})}
+    if spec["name"] == "MarkdownLinks":
+        params["root"] = root
+    elif "inner" in params:
+        params["inner"] = _add_root(params["inner"], root)
+    else:
+        raise ArgumentError(
+            f"--root is for links of markdown, which the registered extractor {spec['name']} does not read"
+        )
+    return {**spec, "params": params}
+
+
 def find_registered(name: str) -> corpora.Definition | None:
     """Return the definition of a registered corpus, or None; case does not matter."""
     definitions = corpora.list_corpora()

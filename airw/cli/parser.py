@@ -154,6 +154,12 @@ Documents that cannot be read are left out and listed; the exit code is then 1."
         action="store_true",
         help="also read what is hidden or named node_modules, and what a .gitignore names; the next builds do so, too",
     )
+    build.add_argument(
+        "--root",
+        metavar="FOLDER",
+        help="the folder in SOURCE where links such as /guide/start begin, the root of a site; '.' is SOURCE itself; "
+        "default: that of the last build, else the folder under which most such links lead to a note",
+    )
     add_store(build, "; default: where the corpus is registered, else a file")
     build.add_argument(
         "--embedder",

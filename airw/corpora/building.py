@@ -304,7 +304,7 @@ async def _build(request: BuildRequest) -> Corpus:
             site = SiteSurvey() if recipe.extractor and site_of(recipe.extractor) and request.full else None
             builder = Builder(recipe, store, embedder, config, outdated, meter, site=site)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
-            first = meter.counts
+            first = builder
             if site is not None and recipe.extractor is not None:
                 # All notes are read: if their links have another root than was assumed, extract the links again.
                 recipe = recipe.with_extractor(await in_thread(site.prepare, recipe.extractor))
@@ -326,14 +326,15 @@ async def _build(request: BuildRequest) -> Corpus:
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
             await _keep_files(request.source, recipe, store)
-            changed = first.written + len(pruning.removed)
+            changed = first.meter.counts.written + len(pruning.removed)
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The build succeeded: the store stays open, and closing the corpus will close it.
         exit_stack.pop_all()
     seconds, removed = time.perf_counter() - start, len(pruning.removed)
     report = sum_reports([builder], removed=removed, floors=floors, left_out=left_out, seconds=seconds)
-    if meter.counts.written != first.written:  # what was added is updated when links are extracted again
-        report = replace(report, added=first.added, updated=max(0, report.updated - first.added))
+    if builder is not first:  # what was added has been updated when its links were extracted again
+        added = first.meter.counts.added
+        report = replace(report, added=added, updated=max(0, report.updated - added))
     return to_corpus(builder, report, owns_store=isinstance(request.target, Path | CorpusAddress))
 
 
