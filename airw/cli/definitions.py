@@ -63,7 +63,7 @@ def extractor_of_site(definition: corpora.Definition, root: str) -> dict[str, An
     """Return the specification of the link extractor of a folder, with the root of its site.
 
     Raises:
-        ArgumentError: If the definition is not one of notes, its extractor reads no markdown, or there is no such folder.
+        ArgumentError: If there is no such folder, or the extractor reads no markdown.
     """
     folder = definition.params.get("root")
     if not folder or not Path(folder, root).is_dir():
@@ -80,9 +80,7 @@ def _add_root(spec: Mapping[str, Any], root: str) -> dict[str, Any]:
     elif "inner" in params:
         params["inner"] = _add_root(params["inner"], root)
     else:
-        raise ArgumentError(
-            f"--root is for links of markdown, which the registered extractor {spec['name']} does not read"
-        )
+        raise ArgumentError(f"--root is for links of markdown, which {spec['name']} of the registration does not read")
     return {**spec, "params": params}
 
 

@@ -1,0 +1,229 @@
+"""What a build finds out of all notes together: the root of their site, the order in wiki links, and files."""
+
+import tarfile
+from functools import partial
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from airw import build
+from airw.indexing import WholeText, with_synopsis
+from airw.links import CorpusGraph, MarkdownLinks, TitleMentions
+from airw.sources import from_notes
+from airw.stores import MemoryStore
+from tests.support.drawing import examples
+from tests.support.reading import write
+
+
+def open_notes(folder, store=None, **options):
+    source = from_notes(folder, name="n", embedder="light", **options)
+    return build(source, store=MemoryStore() if store is None else store, on_error="skip")
+
+
+async def edges_of(corpus):
+    ids = await corpus.store.artifact_ids()
+    return {(edge.source, edge.target) for edges in await CorpusGraph(corpus).neighbors(ids) for edge in edges}
+
+
+async def states_of(corpus):
+    return [(each.link.target_ref, each.state) for each in await CorpusGraph(corpus).unresolved_links()]
+
+
+@pytest.mark.parametrize(
+    ("files", "edges"),
+    [
+        ({"site/a.md": "[b](/x/b)", "site/x/b.md": ""}, {("site/a.md", "site/x/b.md")}),
+        (
+            {"a.md": "[b](x/b.md) [c](/c/)", "docs/x/b.md": "", "docs/c/index.md": ""},
+            {("a.md", "docs/x/b.md"), ("a.md", "docs/c/index.md")},
+        ),
+        ({"a.md": '<a href="/x/b.html#t">b</a>', "book/x/b.md": ""}, {("a.md", "book/x/b.md")}),
+        # The root of the tree comes first, and of equal folders the highest.
+        ({"a.md": "[b](/b.md)", "b.md": "", "x/b.md": ""}, {("a.md", "b.md")}),
+        ({"y/a.md": "[b](/b)", "x/b.md": "", "y/z/b.md": ""}, {("y/a.md", "x/b.md")}),
+        # Most links decide.
+        (
+            {"a.md": "[b](/b) [c](/c)", "x/b.md": "", "y/b.md": "", "y/c.md": ""},
+            {("a.md", "y/b.md"), ("a.md", "y/c.md")},
+        ),
+        # A link from the note, or from the root of the tree, needs no root of a site.
+        ({"a.md": "[b](b) [c](/c)", "b.md": "", "x/b.md": "", "x/c.md": ""}, {("a.md", "b.md"), ("a.md", "x/c.md")}),
+    ],
+)
+async def test_links_from_a_root_lead_below_the_folder_under_which_most_of_them_do(files, edges, tmp_path):
+    async with open_notes(write(tmp_path, files)) as corpus:
+        assert await edges_of(corpus) == edges
+
+
+async def test_a_root_that_is_given_is_not_looked_for(tmp_path):
+    files = {"a.md": "[b](/b) [c](/c)", "x/b.md": "", "y/b.md": "", "y/c.md": ""}
+    async with open_notes(write(tmp_path, files), edge_extractor=MarkdownLinks(root="./x/")) as corpus:
+        assert await edges_of(corpus) == {("a.md", "x/b.md")}
+
+
+@pytest.mark.parametrize("extractor", [MarkdownLinks(), TitleMentions(min_chars=100)])
+async def test_a_later_build_keeps_the_root_while_it_fits_and_finds_another_one_when_it_does_not(extractor, tmp_path):
+    if isinstance(extractor, TitleMentions):
+        pytest.importorskip("ahocorasick_rs")
+    store = MemoryStore()
+    open_again = partial(open_notes, tmp_path, store, edge_extractor=extractor)
+    write(tmp_path, {"a.md": "[b](/b)", "x/b.md": "b", "y/c.md": "c"})
+    async with open_again() as corpus:
+        assert (corpus.report.added, corpus.report.updated, await edges_of(corpus)) == (3, 0, {("a.md", "x/b.md")})
+    async with open_again() as corpus:
+        assert (corpus.report.unchanged, corpus.report.updated) == (3, 0)
+    write(tmp_path, {"y/c.md": "[c](/c) [d](/d)", "y/d.md": "d"})
+    async with open_again() as corpus:
+        assert (corpus.report.added, corpus.report.updated) == (1, 3)
+        assert await edges_of(corpus) == {("y/c.md", "y/d.md")}
+    async with open_again() as corpus:
+        assert corpus.report.unchanged == 4
+
+
+async def test_artifacts_upserted_between_builds_use_the_root_of_the_last_build(tmp_path):
+    write(tmp_path, {"a.md": "[b](/b)", "x/b.md": "b"})
+    async with open_notes(tmp_path) as corpus:
+        await corpus.upsert({"c.md": "[b](/b)"})
+        assert ("c.md", "x/b.md") in await edges_of(corpus)
+
+
+async def test_a_strategy_that_asks_a_model_is_asked_once_for_each_note(tmp_path):
+    asked = []
+
+    async def sum_up(artifact):
+        asked.append(artifact.id)
+        return "a summary"
+
+    strategy = with_synopsis(WholeText(), synthesize=sum_up, synthesizer_id="s")
+    write(tmp_path, {"a.md": "[b](/b)", "x/b.md": "b"})
+    async with open_notes(tmp_path, strategy=strategy) as corpus:
+        assert await edges_of(corpus) == {("a.md", "x/b.md")}
+    assert sorted(asked) == ["a.md", "x/b.md"]
+
+
+@pytest.mark.parametrize(
+    ("files", "edges"),
+    [
+        # Obsidian's order: the target stands first.
+        ({"a.md": "[[b|c]]", "b.md": "", "c.md": ""}, {("a.md", "b.md")}),
+        # Dendron's order, which an address elsewhere shows.
+        (
+            {"a.md": "[[b|c]] [[label|d.e]]", "b.md": "", "c.md": "", "d.e.md": ""},
+            {("a.md", "c.md"), ("a.md", "d.e.md")},
+        ),
+        # An address wins over the order.
+        (
+            {"a.md": "[[d.e|c]]", "x.md": "[[b|d.e]] [[c|d.e]]", "b.md": "", "c.md": "", "d.e.md": ""},
+            {("a.md", "d.e.md"), ("x.md", "d.e.md")},
+        ),
+    ],
+)
+async def test_of_a_wiki_link_with_two_sides_the_address_counts_else_the_order_of_the_corpus(files, edges, tmp_path):
+    async with open_notes(write(tmp_path, files)) as corpus:
+        assert await edges_of(corpus) == edges
+
+
+async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is_gone(tmp_path):
+    store = MemoryStore()
+    text = "[l](LICENSE) [s](src/) [c](/src/run.py) ![[Table.base]] [g](gone.py) [o](../up.md) [p](src/page.html)"
+    write(
+        tmp_path,
+        {"doc/a.md": text, "doc/LICENSE": "", "src/run.py": "", "deep/table.base": "", "doc/src/page.html": ""},
+    )
+    async with open_notes(tmp_path, store) as corpus:
+        assert await states_of(corpus) == [
+            ("./doc/LICENSE", "file"),
+            ("./doc/src/", "file"),
+            ("/src/run.py", "file"),
+            ("table.base", "file"),
+            ("./doc/gone.py", "dangling"),
+            ("up.md", "dangling"),
+            ("./doc/src/page", "file"),
+        ]
+        counts = {count.state: count.count for count in await CorpusGraph(corpus).link_counts()}
+        assert counts == {"file": 5, "dangling": 2}
+    (tmp_path / "src/run.py").unlink()
+    write(tmp_path, {"doc/gone.py": ""})
+    async with open_notes(tmp_path, store) as corpus:
+        states = dict(await states_of(corpus))
+        assert (states["/src/run.py"], states["./doc/gone.py"]) == ("dangling", "file")
+
+
+@pytest.mark.parametrize("files", [3, ["a"], {"n": 3}, {"n": [3, ["x"]]}, {3: ["gone"]}])
+async def test_settings_of_a_stranger_about_files_do_no_harm(files, tmp_path):
+    write(tmp_path, {"a.md": "[g](gone)"})
+    async with open_notes(tmp_path) as corpus:
+        await corpus.store.set_config({**await corpus.store.config(), "files": files})
+        assert await states_of(corpus) == [("./gone", "dangling")]
+
+
+LINKS = ["[t](/b)", "[t](b.md)", "[[b]]", "[t](../b.md)", "[[x|b]]", "[[a.b|x]]", "[t](run.py)", "[t](../../up.md)"]
+LINKS += ["[t]({{ url }})", "[[A]]", '<a href="/x/b/">b</a>', "[t](<a b.md>)", "---\nup: '[[b]]'\nid: b\n---\n"]
+PLACES = st.sampled_from(
+    ["a.md", "b.md", "x/a.md", "x/b.md", "x/index.md", "y/b.mdx", "y/a.b.md", "a b.md", "B.md", "run.py"]
+)
+STEPS = st.one_of(
+    st.tuples(st.just("write"), PLACES, st.lists(st.sampled_from(LINKS), max_size=3).map(" ".join)),
+    st.tuples(st.just("move"), PLACES, PLACES),
+    st.tuples(st.just("delete"), PLACES, st.none()),
+)
+
+
+def apply_step(folder, kind, place, other):
+    path = folder / place
+    if kind == "write":
+        write(folder, {place: other})
+    elif path.exists():
+        if kind == "move":
+            write(folder, {other: path.read_text("utf-8")})
+        if other != place:
+            path.unlink()
+
+
+async def read_all(corpus):
+    """Return all that a build says of the links of notes."""
+    return (
+        await edges_of(corpus),
+        await CorpusGraph(corpus).unresolved_links(),
+        await CorpusGraph(corpus).link_counts(),
+        sorted((problem.item, problem.reason) for problem in corpus.report.problems),
+    )
+
+
+@given(st.lists(st.lists(STEPS, max_size=4), max_size=4))
+@settings(max_examples=examples(25))
+async def test_after_any_edits_and_moves_a_build_says_what_a_fresh_build_does(tmp_path_factory, rounds):
+    folder, store = tmp_path_factory.mktemp("notes"), MemoryStore()
+    write(folder, {"start.md": "[[b]]"})
+    for steps in [[], *rounds]:
+        for step in steps:
+            apply_step(folder, *step)
+        async with open_notes(folder, store) as corpus, open_notes(folder) as fresh:
+            assert await read_all(corpus) == await read_all(fresh)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["md-jekyll", "md-uv", "md-rustbook"])
+async def test_after_edits_of_a_public_tree_a_build_says_what_a_fresh_build_does(data, name, tmp_path):
+    with tarfile.open(data / name / f"{name}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    folder, store = tmp_path / name, MemoryStore()
+    paths = sorted(path for path in folder.rglob("*.md"))
+    rounds = [
+        lambda: [path.rename(path.with_name(f"moved-{path.name}")) for path in paths[3::17]],
+        lambda: [path.unlink() for path in paths[5::11] if path.exists()],
+        lambda: [
+            path.write_text(f"[t](/{other.stem}) [[{other.stem}]]\n{path.read_text('utf-8')}", "utf-8")
+            for path, other in zip(paths, paths[7:], strict=False)
+            if path.exists()
+        ],
+        lambda: [
+            path.rename(folder / path.name)
+            for path in paths[2::5]
+            if path.exists() and not (folder / path.name).exists()
+        ],
+    ]
+    for change in [list, *rounds]:
+        change()
+        async with open_notes(folder, store) as corpus, open_notes(folder) as fresh:
+            assert await read_all(corpus) == await read_all(fresh)
