@@ -19,50 +19,46 @@ _RULES_VERSION = 5  # to increase if the rules change: the same text with the sa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownLinks:
-    r"""An edge extractor for markdown notes whose ids are their POSIX paths below the root.
+    r"""An edge extractor for markdown notes whose ids are their POSIX paths below the root of a tree.
 
-    - **Inline links**: `[text](../a/b.md#heading)` and reference definitions, as CommonMark defines them. A path is
-      relative to the note's own folder, or else to the root; `/a.md` is relative to the root, `./a.md` to the folder.
-      Wiki links are `[[target]]`, `[[target|label]]`, `[[target#heading]]`, `[[target^block]]` and `![[target]]`; they
-      refer to a note in any folder, in any case. `[[label|target]]` is understood if the target looks like one:
-      `dendron://vault/a.b`, `a.b`, `a#heading`, `a/b` or `a.md`. Ignored are URLs, places in the same note, images,
-      embedded media, footnote definitions, code, comments, tags, templates, and TOML tables (`[[name]]`) in the blocks
-      of site generators.
-    - **Typed links**: the frontmatter fields in `fields`. A value is a mapping with `id` and `type`, a plain name, a
-      list of either, or names separated by commas. A plain name has the type `"related"` in the field `links`, and the
-      name of the field in others. A field that the frontmatter lacks is read from the filter fields.
+    - **Inline links**: markdown links and reference definitions, wiki links, and tags such as `<a href>`. A path leads
+      from the folder of the note, else from the root of the tree, else from that of the site. `a` and `a/` are the note
+      `a.md` or the index of the folder `a`; `a.html` is `a.md`. A wiki link means a note of this name in any folder.
+      Of two sides, as in `[[one|other]]`, the one that looks like an address is the target; else the order counts that
+      most notes use; else the first. Templates of Jekyll and Hugo that mean a note are read.
+    - **Typed links**: the frontmatter fields in `fields`. A value is a name, a path, a link, a mapping with `id` and
+      `type`, a list of these, a mapping of types to these, or names separated by commas. A plain entry has the type
+      `"related"` in the field `links`, and the name of the field in others. In other fields, at any depth, wiki links
+      and markdown links count, with the name of the field as their type. A field that the frontmatter lacks is read
+      from the filter fields.
 
-    The names of a note are in five name tiers, strongest first:
+    Ignored are URLs, places in the same note, images, embedded media, code, comments, and TOML tables (`[[name]]`) in
+    texts of site generators. The names of a note are in tiers: its id; its path; the ends of its path and its `id`; its
+    title, `aliases` and `alias`; its path from the root of the tree, with the addresses that it declares (`permalink`,
+    `slug`, `url`, `redirect_from`); the same from the root of the site, with the addresses that site generators make of
+    its path. Last, all these names count in any case.
 
-    1. its id;
-    2. its path, with and without its suffix (`.md` or `.mdx`);
-    3. the ends of that path, its `id` from the frontmatter, and `165` if its stem is `eip-165` and the frontmatter
-       has `eip: 165`;
-    4. its title and `aliases`;
-    5. all these names in any case. Two notes that differ only by case are ambiguous here.
-
-    Names without suffix also exist in lower case, and wiki links use that form. Markdown links, and wiki links that
-    begin with `/`, `./` or `../`, refer to a place. There, `a.md` is the note itself. `a` and `a/` are the note
-    `a.md`, or the file `index.md`, `_index.md` or, after those, `README.md` in the folder `a`. If both exist, `a` means
-    the note and `a/` the folder.
-
-    Problems are reported with their lines: frontmatter that cannot be read, links out of the root, links of a note to
-    itself, and places where brackets or blocks nest too deeply.
+    Problems are reported with their lines: frontmatter that cannot be read, links of a note to itself, templates and
+    references to blocks that are not followed, and places where brackets or blocks nest too deeply.
 
     Args:
         fields: The frontmatter fields that declare links.
         inline_type: The type of links in the text, and of plain names in the field `links`.
+        root: The folder of the site's root, such as `"content"`; `""` for the root of the tree. By default, a build
+            uses the folder under which most links such as `/guide/start` lead to a note.
+        found_root: The root that a build has found; it counts if `root` is `None`.
+        label_first: Whether most notes write the label first in wiki links; a build finds it.
 
     Raises:
-        ArgumentError: If a name is blank or not a string.
+        ArgumentError: If a parameter is not valid.
 
     Example:
         >>> note = Artifact("a/b.md", "---\nrequires: 2\n---\n[c](../c.md#top) [d](d/)\n[[Some Note|x]]")
         >>> for link in MarkdownLinks().extract(note, {}).links:
         ...     print(link.line, link.type, link.target_ref, link.or_ref)
         2 requires 2 None
-        4 related c.md None
-        4 related /a/d/ /d/
+        4 related c.md /c.md
+        4 related ./a/d/ /d/
         5 related some note None
     """
 
