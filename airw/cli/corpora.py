@@ -133,7 +133,7 @@ async def _run_build(
             language={None: "auto", "none": None}.get(arguments.language, arguments.language),
         )
         async with building as corpus:
-            report, counts, config = corpus.report, await corpus.store.counts(), await corpus.store.config()
+            report, counts, config = corpus.report, await _count(corpus.store), await corpus.store.config()
             unresolved = await CorpusGraph(corpus).unresolved_links() if arguments.verbose else None
     place = corpora.locate(store or name, name).place
     output.print_build_report(name, place, report, counts, unresolved)
@@ -180,7 +180,7 @@ async def ls(_: argparse.Namespace) -> int:
             continue
         try:
             async with corpora.use_store(name) as (spelling, store):
-                output.print_corpus_line(spelling, await store.counts(), await store.config())
+                output.print_corpus_line(spelling, await _count(store), await store.config())
         except CorpusNotFound as error:
             # Registered on a server, but not built there yet; or a file that was never completed.
             if (definition := find_registered(name)) is not None:
@@ -215,6 +215,15 @@ async def info(arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _count(store: Store) -> dict[str, int]:
+    """Return the counts of a corpus; links that lead to files or out of the folder are counted apart."""
+    counts = {**await store.counts(), "dangling": 0, "file": 0, "outside": 0}
+    for count in await CorpusGraph(store).link_counts():
+        if count.state in {"dangling", "file", "outside"}:
+            counts[count.state] += count.count
+    return counts
+
+
 async def _read_about(
     name: str, place: corpora.Place, definition: corpora.Definition | None, store: _InfoStore
 ) -> output.About:
@@ -224,7 +233,7 @@ async def _read_about(
         place,
         is_built=True,
         bytes=place.stat().st_size if isinstance(place, Path) else None,
-        counts=await store.counts(),
+        counts=await _count(store),
         config=await store.config(),
         calibrations=await store.calibration(),
         definition=definition,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from airw.values import Direction, ItemProblem, LinkCount, UnresolvedLink
 
 _WIDTH = 72
-_STATES = ("resolved", "dangling", "ambiguous", "foreign")
+_STATES = ("resolved", "dangling", "ambiguous", "foreign", "file", "outside")
 _COUNTS = ("artifacts", "records", *_STATES)
 _SETTINGS = ("embedder", "embedder_id", "dim", "strategy_id", "extractor_id", "source")
 _INTERNAL = {"recipes", "problems", "files"}  # for later builds, and may contain every title: not printed
@@ -77,9 +77,9 @@ def summarize_changes(report: BuildReport) -> str:
 
 
 def _counts_text(counts: Mapping[str, int], hint: str = "") -> str:
-    states = ("resolved", "foreign", "dangling", "ambiguous")
-    unresolved = ", ".join(f"{counts[state]} {state}" for state in states[2:] if counts[state])
-    links = f"{sum(counts[state] for state in states)} links" + (f" ({unresolved}{hint})" if unresolved else "")
+    words = {"dangling": "dangling", "ambiguous": "ambiguous", "file": "to files", "outside": "out of the folder"}
+    unresolved = ", ".join(f"{counts[state]} {word}" for state, word in words.items() if counts[state])
+    links = f"{sum(counts[state] for state in _STATES)} links" + (f" ({unresolved}{hint})" if unresolved else "")
     return f"{counts['artifacts']} documents, {counts['records']} surfaces, {links}"
 
 

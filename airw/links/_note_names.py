@@ -80,10 +80,10 @@ def list_names(value: Any) -> list[str]:
 
 
 def list_aliases(fields: Mapping[str, Any]) -> list[str]:
-    """Return the aliases that a note declares: lists, or texts with commas."""
+    """Return the aliases that a note declares: lists, or texts with commas; `[[a]]` is `a`, as in Logseq."""
     values = [fields.get("aliases"), fields.get("alias")]
     lists = [value.split(",") if isinstance(value, str) else value for value in values]
-    return [name for value in lists for name in list_names(value)]
+    return [name.removeprefix("[[").removesuffix("]]") for value in lists for name in list_names(value)]
 
 
 def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: str = "") -> list[list[str]]:

@@ -75,7 +75,9 @@ class MarkdownLinks:
         if not isinstance(self.inline_type, str) or not self.inline_type:
             raise ArgumentError(f"inline_type must be a non-empty string, not {short_repr(self.inline_type)}")
         for name, root in (("root", self.root), ("found_root", self.found_root)):
-            if not isinstance(root, str) and not (name == "root" and root is None):
+            if name == "root" and root is None:
+                continue
+            if not isinstance(root, str) or ".." in root.split("/"):
                 raise ArgumentError(f"{name} must be a folder below the notes, such as 'docs', not {short_repr(root)}")
         check_flag("label_first", self.label_first)
         object.__setattr__(self, "fields", tuple(self.fields))

@@ -83,8 +83,10 @@ def _list_paths(ref: str, or_ref: str | None, root: str) -> Iterator[str]:
 
 
 def _exists(folder: Path, path: str) -> bool:
+    if not path or ".." in path.split("/"):  # a name that a stranger wrote must not tell what is outside
+        return False
     try:
-        return bool(path) and any(os.path.lexists(folder / form) for form in (path, f"{path}.html"))
+        return any(os.path.lexists(folder / form) for form in (path, f"{path}.html"))
     except (OSError, ValueError):  # names that the file system does not take
         return False
 

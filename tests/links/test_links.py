@@ -337,7 +337,16 @@ def test_settings_choose_fields_and_type_and_make_the_id():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"fields": "links"}, {"fields": ("",)}, {"inline_type": ""}, {"inline_type": 3}, {"root": 3}, {"label_first": 1}],
+    [
+        {"fields": "links"},
+        {"fields": ("",)},
+        {"inline_type": ""},
+        {"inline_type": 3},
+        {"root": 3},
+        {"root": "../x"},
+        {"found_root": ".."},
+        {"label_first": 1},
+    ],
 )
 def test_settings_that_cannot_work_are_refused_on_construction(settings):
     with pytest.raises(ArgumentError, match=r"fields|inline_type|root|label_first"):

@@ -149,6 +149,19 @@ async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is
         assert (states["/src/run.py"], states["./doc/gone.py"]) == ("dangling", "file")
 
 
+async def test_a_name_of_a_file_outside_the_folder_tells_nothing(tmp_path):
+    write(
+        tmp_path,
+        {
+            "secret.txt": "",
+            "notes/a.md": "[[x/../../secret.txt]] [[secret.txt]] [s](%2e%2e/secret.txt)",
+            "notes/x/b.md": "",
+        },
+    )
+    async with open_notes(tmp_path / "notes") as corpus:
+        assert [state for _, state in await states_of(corpus)] == ["dangling", "dangling", "outside"]
+
+
 @pytest.mark.parametrize("files", [3, ["a"], {"n": 3}, {"n": [3, ["x"]]}, {3: ["gone"]}])
 async def test_settings_of_a_stranger_about_files_do_no_harm(files, tmp_path):
     write(tmp_path, {"a.md": "[g](gone)"})
