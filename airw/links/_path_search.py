@@ -64,8 +64,11 @@ async def find_path(
     return await search(limits, from_both=not is_weighted).run(*ends)
 
 
-class _Steps(NamedTuple):
-    """Links that were followed, the states that they connect, and the prices of reaching `far` by them."""
+class _FollowedStates(NamedTuple):
+    """Links that were followed, and the states that they connect.
+
+    `prices` are those of reaching `far` by them.
+    """
 
     links: LinkColumns
     near: Numbers
@@ -98,7 +101,7 @@ class _Side:
     lowest: Numbers = field(default_factory=lambda: np.zeros(1, np.int64))
     queue: Numbers = field(init=False)
     low: int = _ROOT
-    steps: list[_Steps] = field(default_factory=list)
+    steps: list[_FollowedStates] = field(default_factory=list)
     _states: dict[int, int] = field(default_factory=dict)  # by artifact and hops as one number
     _fewest: dict[int, int] = field(default_factory=dict)  # by artifact, the fewest hops at which it was expanded
 
@@ -123,7 +126,10 @@ class _Side:
         return states
 
     def pop(self, below: int) -> tuple[Numbers, Numbers]:
-        """Remove the states whose price is below; return them, the cheapest first, and their artifacts."""
+        """Remove the states whose price is below, and return them with their artifacts.
+
+        The cheapest is first.
+        """
         self.queue = self.queue[np.argsort(self.prices[self.queue], kind="stable")]
         prices = self.prices[self.queue]
         count = int(prices.searchsorted(below))
@@ -142,7 +148,7 @@ class _Side:
     def reach(self, links: LinkColumns, near: Numbers, prices: Numbers) -> Numbers:
         """Go from states along links; return the artifacts that were not reached before."""
         far = self.find_states(links.ends, prices)
-        self.steps.append(_Steps(links, near, far, prices))
+        self.steps.append(_FollowedStates(links, near, far, prices))
         found = new = _find_first(far[self.prices[far] == 0])
         np.minimum.at(self.prices, far, prices)
         if self.counts_hops:
@@ -154,7 +160,10 @@ class _Side:
 
 
 class _Refusal(NamedTuple):
-    """Links that a limit left out, the prices at their ends, and the least price of the other half of a path."""
+    """Links that a limit left out.
+
+    `prices` are those of reaching their ends, and `rest` is the least price of the other half of a path.
+    """
 
     side: _Side
     ends: Numbers
@@ -162,7 +171,7 @@ class _Refusal(NamedTuple):
     rest: int
 
 
-class _Choice(NamedTuple):
+class _BestStep(NamedTuple):
     """A step of a best path from an artifact, and the state and the artifact that it leads to."""
 
     start: Any
@@ -207,7 +216,10 @@ class _PathSearch:
         self._refusals = {limit.name: [] for limit in fields(self.limits)}
 
     async def run(self, start: Any, end: Any) -> LinkPath:
-        """Search for the path: one or two store calls per round, or per 1,000 states of a larger round."""
+        """Search for the path.
+
+        A round makes one or two store calls; one of more than 1,000 states makes them per 1,000.
+        """
         first, last = (await self._reader.source.artifact_numbers([start, end])).tolist()
         if min(first, last) < 0:  # an artifact that the store has never had
             return LinkPath(start, end, self.links.direction, self.limits.max_hops, visited=2)
@@ -329,7 +341,7 @@ class _PathSearch:
                 self._best, self._meeting = best, set()
             self._meeting.update(artifacts[wholes == self._best].tolist())
 
-    def _trace_path(self) -> list[_Choice]:
+    def _trace_path(self) -> list[_BestStep]:
         """Return the steps of the best path that is first in order."""
         from_start, _ = self._sides
         # From the states where the sides meet back to both roots: keep only the steps on best paths.
@@ -347,22 +359,25 @@ class _PathSearch:
                         state, next_state = (far, near) if side.is_backward else (near, far)
                         choices.setdefault(state, []).append((next_state, side, links, at))
         # Every choice among these steps leads to the end, so taking the first step each time gives the first path.
-        path = list[_Choice]()
+        path = list[_BestStep]()
         state = 0 if from_start.counts_hops else from_start.root
         while state in choices:
             path.append(min(map(self._make_choice, choices[state]), key=self._sort_key))
             state = path[-1].state
         return path
 
-    def _make_choice(self, choice: tuple[int, _Side, LinkColumns, int]) -> _Choice:
+    def _make_choice(self, choice: tuple[int, _Side, LinkColumns, int]) -> _BestStep:
         state, side, links, at = choice
         [edge] = self._reader.make_edges(links, np.array([at]))
         ends = int(links.owners[at]), int(links.ends[at])
         start, end = ends[::-1] if side.is_backward else ends
-        return _Choice(self._reader.nodes[start], edge, state, end)
+        return _BestStep(self._reader.nodes[start], edge, state, end)
 
-    def _sort_key(self, choice: _Choice) -> tuple[Any, ...]:
-        """Return what steps from the same artifact are sorted by: name, end, out before in, origin."""
+    def _sort_key(self, choice: _BestStep) -> tuple[Any, ...]:
+        """Return what steps from one artifact are sorted by.
+
+        That is the name of the link, then its end, out before in, and its origin.
+        """
         edge, name = choice.edge, self.links.name_of(choice.edge, choice.start)
         return name, self._node_key(self._reader.nodes[choice.end]), edge.source != choice.start, edge.origin
 
@@ -372,7 +387,7 @@ class _PathSearch:
         return node if isinstance(node, str) else (positions.get(node[0], len(positions)), *node)
 
     def _count_left_out(self) -> dict[str, int]:
-        """Count the links or artifacts that each limit left out, and that could be on a better path."""
+        """Count what each limit left out that could be on a better path."""
         counts = {}
         for limit, refusals in self._refusals.items():
             ends = list[int]()

@@ -1,4 +1,4 @@
-"""Paths along links from one artifact to another, their limits, and cycles back to the same one."""
+"""Paths along links, the limits of searches for them, and cycles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
