@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from airw._base.messages import short_repr
 from airw.errors import EmbedderMismatch, NoLedgerEntry
 from airw.links._structure import EdgeTable, Ints, SlicedWork, label_components, read_edges, run_in_slices
 from airw.protocols import Store
-from airw.values import LinkCount, LinkFilter, NodeId
+from airw.values import LinkCount, LinkFilter, NodeId, UnresolvedLink
 
 _MENTIONS, _SHARES = "mentions", "shares"  # the types of links that `TitleMentions` and `SharedNames` find
 _HUBS, _MOST_MISSING = 5, 10
@@ -32,6 +32,7 @@ _DRAWS_PER_PAIR = 10  # random draws per unlinked pair: some draws are linked, e
 _GOLD_LIFT = 2  # pairs that belong together should be near at least twice as often as any two artifacts
 
 Outlook: TypeAlias = Literal["good", "doubtful", "bad"]
+_Neighbors: TypeAlias = tuple[Ints, Ints]  # as `EdgeTable.to_rows` returns them
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,61 +135,36 @@ async def diagnose(
 ) -> GraphDiagnosis:
     """Measure a graph and draw conclusions; see `CorpusGraph.diagnose`."""
     table = await read_edges(store, LinkFilter())
-    neighbors = await in_thread(_Neighbors.of_table, table)
     # One generator for all samples, used in this order: the result follows from the seed alone.
     rng = np.random.default_rng(seed)
     links = await store.link_counts()
-    counts = Counter[str]()
-    for item in links:
-        counts[item.state] += item.count
-    missing = Counter((found.link.target_ref, found.state) for found in await store.unresolved_links())
-    common = sorted(missing.items(), key=lambda item: (-item[1], item[0]))[:_MOST_MISSING]
-    total = counts.total() or 1
-    measures = {
-        "links": tuple(links),
-        "dangling": counts["dangling"] / total,
-        "ambiguous": counts["ambiguous"] / total,
-        "missing": tuple((ref, count, state) for (ref, state), count in common),
-        "named": await _measure_named(store, links),
-        **await in_thread(_measure_degrees, table, neighbors, await run_in_slices(label_components(table))),
-        "reach": await run_in_slices(_measure_reach(neighbors, rng)),
-        **(await _measure_cosines(store, table, rng) if has_vectors else {}),
-        **(await _measure_gold(table, neighbors, gold) if gold is not None else {}),
-    }
+    measures = await in_thread(_measure_links, links, await store.unresolved_links())
+    if any((item.type, item.origin) == (_MENTIONS, "derived") for item in links):
+        mentions = await read_edges(store, LinkFilter(types=[_MENTIONS], origins=["derived"]))
+        measures["named"] = len(await in_thread(np.unique, mentions.targets)) / max(1, len(mentions.ids))
+    neighbors = await in_thread(_to_neighbors, table)
+    measures |= await in_thread(_measure_degrees, table, neighbors, await run_in_slices(label_components(table)))
+    measures["reach"] = await run_in_slices(_measure_reach(neighbors, rng))
+    measures |= await _measure_cosines(store, table, rng) if has_vectors else {}
+    measures |= {} if gold is None else await run_in_slices(_measure_gold(table, neighbors, gold))
     return _judge(GraphDiagnosis(**measures))
 
 
-class _Neighbors(NamedTuple):
-    """The neighbours of all artifacts in either direction, as compressed sparse rows."""
-
-    targets: Ints
-    bounds: Ints
-
-    @classmethod
-    def of_table(cls, table: EdgeTable) -> _Neighbors:
-        """Return the neighbours along the edges of a table."""
-        both_ways = np.stack([np.r_[table.sources, table.targets], np.r_[table.targets, table.sources]])
-        pairs = np.unique(both_ways.astype(np.int64), axis=1)  # artifacts that link to each other are neighbours once
-        bounds = np.searchsorted(pairs[0], np.arange(len(table.ids) + 1))
-        return cls(pairs[1].astype(np.int32), bounds.astype(np.int32))
-
-    def of(self, position: int) -> Ints:
-        """Return the neighbours of an artifact."""
-        return self.targets[self.bounds[position] : self.bounds[position + 1]]
-
-    def within_two_hops(self, position: int) -> Ints:
-        """Return the artifacts one or two hops away, without the artifact itself."""
-        direct = self.of(position)
-        near = np.unique(np.concatenate([direct, *map(self.of, direct.tolist())]))
-        others: Ints = near[near != position]
-        return others
+def _measure_links(links: Sequence[LinkCount], unresolved: Sequence[UnresolvedLink]) -> dict[str, Any]:
+    counts = Counter[str]()
+    for item in links:
+        counts[item.state] += item.count
+    shares = {state: counts[state] / (counts.total() or 1) for state in ("dangling", "ambiguous")}
+    missing = Counter((found.link.target_ref, found.state) for found in unresolved)
+    common = sorted(missing.items(), key=lambda item: (-item[1], item[0]))[:_MOST_MISSING]
+    return {"links": tuple(links), **shares, "missing": tuple((ref, count, state) for (ref, state), count in common)}
 
 
-async def _measure_named(store: Store, links: Sequence[LinkCount]) -> float | None:
-    if not any((item.type, item.origin) == (_MENTIONS, "derived") for item in links):
-        return None
-    table = await read_edges(store, LinkFilter(types=[_MENTIONS], origins=["derived"]))
-    return len(await in_thread(np.unique, table.targets)) / len(table.ids) if table.ids else 0.0
+def _to_neighbors(table: EdgeTable) -> _Neighbors:
+    """Return the edges in both directions, as compressed sparse rows."""
+    both_ways = np.stack([np.r_[table.sources, table.targets], np.r_[table.targets, table.sources]])
+    both_ways = np.unique(both_ways, axis=1)  # artifacts that link to each other are neighbours once
+    return EdgeTable(table.ids, both_ways[0], both_ways[1]).to_rows()
 
 
 def _measure_degrees(table: EdgeTable, neighbors: _Neighbors, labels: Ints) -> dict[str, Any]:
@@ -199,24 +175,29 @@ def _measure_degrees(table: EdgeTable, neighbors: _Neighbors, labels: Ints) -> d
     return {
         "artifacts": count,
         "edges": edges,
-        "isolated": float((np.diff(neighbors.bounds) == 0).mean()) if count else 0.0,
+        "isolated": float((np.diff(neighbors[1]) == 0).mean()) if count else 0.0,
         "largest_component": float(np.bincount(labels).max() / count) if count else 0.0,
-        "hub_share": int(in_degrees[order[: max(1, count // 100)]].sum()) / edges if edges else 0.0,
+        "hub_share": int(in_degrees[order[: max(1, count // 100)]].sum()) / max(1, edges),
         "hubs": tuple((table.ids[position], int(in_degrees[position])) for position in hubs),
     }
 
 
+def _find_near(neighbors: _Neighbors, position: int) -> tuple[Ints, Ints]:
+    """Return the neighbours of an artifact, and all others within two hops."""
+    targets, bounds = neighbors
+    direct = targets[bounds[position] : bounds[position + 1]]
+    near = np.unique(np.concatenate([direct, *(targets[bounds[one] : bounds[one + 1]] for one in direct.tolist())]))
+    return direct, near[near != position]
+
+
 def _measure_reach(neighbors: _Neighbors, rng: np.random.Generator) -> SlicedWork[float]:
     """Return the mean share of the other artifacts within two hops, from a sample of starts."""
-    count = len(neighbors.bounds) - 1
-    if count < 2:
-        return 0.0
-    starts = rng.choice(count, min(count, _SAMPLE_STARTS), replace=False)
-    total = 0
+    count, total = len(neighbors[1]) - 1, 0
+    starts = rng.choice(count, min(count, _SAMPLE_STARTS), replace=False) if count > 1 else np.empty(0, np.int64)
     for start in starts.tolist():
-        total += len(neighbors.within_two_hops(start))
+        total += len(_find_near(neighbors, start)[1])
         yield
-    return total / (len(starts) * (count - 1))
+    return total / max(1, len(starts) * (count - 1))
 
 
 async def _measure_cosines(store: Store, table: EdgeTable, rng: np.random.Generator) -> dict[str, Any]:
@@ -269,25 +250,22 @@ async def _compare(store: Store, ids: Sequence[Any], pairs: Sequence[tuple[int, 
     return np.array(cosines, np.float64)
 
 
-async def _measure_gold(table: EdgeTable, neighbors: _Neighbors, gold: Sequence[Sequence[Any]]) -> dict[str, Any]:
+def _measure_gold(table: EdgeTable, neighbors: _Neighbors, gold: Sequence[Sequence[Any]]) -> SlicedWork[dict[str, Any]]:
     positions = {id: position for position, id in enumerate(table.ids)}
-    for id in (id for group in gold for id in group if id not in positions):
-        raise NoLedgerEntry(f"gold: the graph has no artifact {short_repr(id)}; use the ids of artifacts")
-    pairs, linked, near = await run_in_slices(_count_gold(neighbors, [[positions[id] for id in ids] for ids in gold]))
-    return {"gold_pairs": pairs, **({"gold_linked": linked / pairs, "gold_near": near / pairs} if pairs else {})}
-
-
-def _count_gold(neighbors: _Neighbors, groups: Sequence[Sequence[int]]) -> SlicedWork[tuple[int, int, int]]:
-    """Return the numbers of pairs within the groups: all, linked, and within two hops."""
     pairs = linked = near = 0
-    for members in (np.unique(np.array(group, np.int32)) for group in groups):
+    for group in gold:
+        for id in group:
+            if id not in positions:
+                raise NoLedgerEntry(f"gold: the graph has no artifact {short_repr(id)}; use the ids of artifacts")
+        members = np.unique(np.array([positions[id] for id in group], np.int32))
         for index, member in enumerate(members.tolist()):
+            direct, both = _find_near(neighbors, member)
             others = members[index + 1 :]
             pairs += len(others)
-            linked += int(np.isin(others, neighbors.of(member)).sum())
-            near += int(np.isin(others, neighbors.within_two_hops(member)).sum())
+            linked += int(np.isin(others, direct).sum())
+            near += int(np.isin(others, both).sum())
             yield
-    return pairs, linked, near
+    return {"gold_pairs": pairs, **({"gold_linked": linked / pairs, "gold_near": near / pairs} if pairs else {})}
 
 
 def _judge(found: GraphDiagnosis) -> GraphDiagnosis:
