@@ -270,14 +270,16 @@ class CorpusGraph:
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
         links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
         ends = start, end = tuple(self._to_nodes("start and end", [start, end]))
+        # In a store with columns both ends of an edge exist, so only a path without edges needs a check.
+        is_checked_later = returns_columns(self.store)
+        if not is_checked_later:
+            await self._check_artifacts(ends)
         if start == end:
             path = LinkPath(start, end, direction, max_hops, (start,), cost=0.0, visited=1)
         else:
             positions = {name: position for position, name in enumerate(self.members)}
             path = await find_path(self.store, links, limits, ends, is_weighted=weighted, corpus_positions=positions)
-        # In a store that returns columns, the artifacts at the ends of an edge exist, so a path that has edges needs no
-        # check of its ends.
-        if not path.edges or not returns_columns(self.store):
+        if is_checked_later and not path.edges:
             await self._check_artifacts(ends)
         return path
 
