@@ -31,7 +31,12 @@ def link_cost(type: str, value: float) -> float:
         >>> [link_cost(type, value) / COST_SCALE for type, value in links]
         [1.0, 1.5, 1.0]
     """
-    return (1 if type in CLOSE_TYPES else 2) * (COST_SCALE - value)
+    return type_factor(type) * (COST_SCALE - value)
+
+
+def type_factor(type: str) -> int:
+    """Return the factor of a type in `link_cost`: 1 for `CLOSE_TYPES` and 2 for other types."""
+    return 1 if type in CLOSE_TYPES else 2
 
 
 def artifact_value(record: Record | None) -> float:

@@ -8,14 +8,12 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
-from airw.links._cheapest_path import CostSearch, LimitedCostSearch
-from airw.links._hop_search import HopSearch
-from airw.links._path_search import HopReader, PathLimits
+from airw.links._path_search import find_path
 from airw.links._structure import find_components, find_cycles, read_edges
 from airw.links.columns import returns_columns
 from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
-from airw.links.paths import LinkCycle, LinkPath
+from airw.links.paths import LinkCycle, LinkPath, PathLimits
 from airw.links.unresolved import count_links, read_unresolved
 from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
 from airw.values import DIRECTIONS, ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
@@ -243,7 +241,7 @@ class CorpusGraph:
 
         Links cost as much as in `LinkWalk(weighted=True)`. Of paths with equal cost, the one with fewer hops counts. If
         several are left, the order of their links decides where they part: by name of the link, by the id it leads to,
-        out before in, then by origin. The search by hops goes from both ends at once.
+        out before in, then by origin.
 
         If `left_out` of the result is empty, a path that was found is the best one, and one that was not found does
         not exist. Otherwise a limit may have hidden a path. Then a path that was found exists, but a shorter or cheaper
@@ -258,9 +256,10 @@ class CorpusGraph:
             origins: Follow links of these origins only: `"typed"`, `"inline"`, `"derived"`; `None` for all.
             max_hops: The most links on the path; `None` for any number.
             max_nodes: The most artifacts to reach, including both ends; at least 2.
-            max_edges: The most links to read.
-            max_fanout: The most links to read per artifact. Links are cut in the order of their names, then of the
-                ids at their other ends. The search reads from both ends of the path.
+            max_edges: The most links to follow.
+            max_fanout: The most links to follow per artifact. Links are cut in the order of their names, then of the
+                ids at their other ends. The search goes from both ends of the path; if it is `weighted` and has a
+                limit other than `max_hops`, from the start alone.
             weighted: Find the cheapest path instead of the one with the fewest hops.
             inverses: Compare `types` and `exclude` with the name that a link has in the direction it is followed.
 
@@ -273,20 +272,19 @@ class CorpusGraph:
             raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
         links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
-        reader = HopReader(self.store, links, {name: position for position, name in enumerate(self.members)})
-        first, last = self._to_nodes("start and end", [start, end])
-        # In a store that returns columns, the artifacts at the ends of an edge exist, and an id of no artifact has no
-        # edges: only if there is no path, the ids have to be checked.
-        if first != last and not weighted and returns_columns(self.store):
-            path = await HopSearch(reader, first, last, limits).run()
-            if not path.found:
-                await self._check_artifacts([first, last])
-            return path
-        await self._check_artifacts([first, last])
-        if first == last:
-            return LinkPath(first, last, direction, max_hops, (first,), cost=0.0, visited=1)
-        cost_search = CostSearch if limits.only_max_hops else LimitedCostSearch
-        return await (cost_search if weighted else HopSearch)(reader, first, last, limits).run()
+        ends = start, end = tuple(self._to_nodes("start and end", [start, end]))
+        # In a store with columns both ends of an edge exist, so only a path without edges needs a check.
+        is_checked_later = returns_columns(self.store)
+        if not is_checked_later:
+            await self._check_artifacts(ends)
+        if start == end:
+            path = LinkPath(start, end, direction, max_hops, (start,), cost=0.0, visited=1)
+        else:
+            positions = {name: position for position, name in enumerate(self.members)}
+            path = await find_path(self.store, links, limits, ends, is_weighted=weighted, corpus_positions=positions)
+        if is_checked_later and not path.edges:
+            await self._check_artifacts(ends)
+        return path
 
     async def components(
         self, *, types: Sequence[str] | None = None, exclude: Sequence[str] = (), origins: Sequence[str] | None = None

@@ -1,8 +1,9 @@
-"""Paths along links from one artifact to another, and cycles back to the same one."""
+"""Paths along links, the limits of searches for them, and cycles."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
+from airw._base.checks import check_count
 from airw.values import Direction, Edge, NodeId
 
 
@@ -54,3 +55,29 @@ class LinkCycle:
     members: tuple[NodeId, ...]
     nodes: tuple[NodeId, ...]
     edges: tuple[Edge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLimits:
+    """The limits of a path search; `None` means no limit.
+
+    Args:
+        max_hops: The most links on the path.
+        max_nodes: The most artifacts to reach; both ends count.
+        max_edges: The most links to follow; more may be read from the store.
+        max_fanout: The most links to follow from one artifact.
+
+    Raises:
+        ArgumentError: If a limit is not a whole number in its range.
+    """
+
+    max_hops: int | None = 10
+    max_nodes: int | None = None
+    max_edges: int | None = None
+    max_fanout: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check all limits; `max_nodes` is at least 2, because both ends count."""
+        for limit in fields(self):
+            if (value := getattr(self, limit.name)) is not None:
+                check_count(limit.name, value, least=2 if limit.name == "max_nodes" else 0)

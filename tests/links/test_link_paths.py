@@ -277,7 +277,7 @@ class TestByCost:
             counting = Counting(store)
             path = await CorpusGraph(counting).path("a", "h", weighted=True)
         assert names(path) == "abh"
-        assert counting.calls == {"records_of": 3, "neighbors": 2}
+        assert counting.calls == {"records_of": 2, "neighbors": 2}
 
     async def test_an_invalid_value_counts_as_fifty(self):
         for value in ("100", True, -1, 101, None):
@@ -337,6 +337,19 @@ class TestLimits:
         ]
         path = await path_in(edges, "a", "h", direction="out", weighted=weighted, **limit)
         assert (path.found, path.left_out, path.at_least) == (False, {}, ())
+
+    async def test_a_second_link_to_the_same_artifact_does_not_end_a_search_by_cost(self):
+        edges = [Edge("a", "b", "x"), Edge("a", "b", "y"), Edge("b", "h", "x")]
+        path = await path_in(edges, "a", "h", direction="out", weighted=True, max_edges=1)
+        assert (path.found, path.left_out) == (False, {"max_edges": 1})
+
+    async def test_links_of_artifacts_at_the_cap_on_hops_do_not_use_up_the_edges(self):
+        edges = [Edge("a", "b", "part-of"), Edge("b", "c", "part-of"), Edge("a", "d", "x"), Edge("d", "h", "x")]
+        edges += [Edge("c", each, "x") for each in "efg"]
+        path = await path_in(
+            edges, "a", "h", direction="out", weighted=True, max_hops=2, max_edges=4, values={"b": 100}
+        )
+        assert (names(path), path.left_out) == ("adh", {"max_hops": 3})
 
     @pytest.mark.parametrize("weighted", [False, True])
     @pytest.mark.parametrize("limit", [{"max_fanout": 2}, {"max_edges": 2}, {"max_nodes": 2}])
