@@ -251,8 +251,8 @@ def note_stem(artifact_id: str) -> str:
 def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:
     r"""Return the title of a note.
 
-    That is its field `title`, else the heading of the first level that begins the text after the offset `body`, else
-    the only heading of that level, else the stem of the file. Headings in HTML count, those in code do not.
+    That is its field `title`, else the heading of the first level that begins the text after the offset `body`. Without
+    these it is the only heading of that level, else the stem of the file. Headings in HTML count, those in code do not.
 
     Example:
         >>> note_title("a.md", {}, "# The *first* heading")
