@@ -122,10 +122,10 @@ def read_frontmatter_with_lines(text: str) -> tuple[Frontmatter, Mapping[FieldPa
     if match is None:
         return Frontmatter({}, 0), {}
     kind = match.lastgroup or ""
-    content = match[kind]
+    content = match[kind].rstrip("\r\n")
     longest = _MAX_TOML if kind == "toml" else _MAX_FRONTMATTER
     if len(content) > longest:
-        reason = f"the frontmatter has {len(content.rstrip())} characters, more than {longest}"
+        reason = f"the frontmatter has {len(content)} characters, more than {longest}"
         return Frontmatter({}, 0, reason), {}
     try:
         fields, lines = _READERS[kind](content)
@@ -168,7 +168,7 @@ def _read_toml_fields(content: str) -> tuple[dict[str, Any], dict[FieldPath, int
     except tomllib.TOMLDecodeError as error:
         reason, _, place = str(error).rpartition(" (at ")
         at = re.match(r"line (\d+)", place)
-        line = int(at[1]) + 1 if at else content.count("\n") + 1
+        line = int(at[1]) + 1 if at else content.count("\n") + 2
         advice = "write text in quotes, and close quotes and brackets"
         raise UnreadableFields(
             f"the frontmatter is not valid TOML: {one_line(reason)}; {advice} (line {line})"
@@ -212,7 +212,7 @@ def _find_toml_lines(content: str, fields: Mapping[str, Any]) -> dict[FieldPath,
 def _read_properties(content: str) -> tuple[dict[str, Any], dict[FieldPath, int]]:
     fields: dict[str, Any] = {}
     lines: dict[FieldPath, int] = {}
-    for line, written in enumerate(content.rstrip("\r\n").split("\n"), 1):
+    for line, written in enumerate(content.split("\n"), 1):
         name, _, value = written.removeprefix("\ufeff").partition("::")
         items = [item.strip() for item in _LIST_ITEM.findall(value)]
         if name in ("alias", "aliases"):
@@ -251,8 +251,8 @@ def note_stem(artifact_id: str) -> str:
 def note_title(artifact_id: str, fields: Mapping[str, Any], text: str, body: int = 0) -> str:
     r"""Return the title of a note.
 
-    That is its field `title`, else the heading of the first level that begins the text after the offset `body`, else
-    the only heading of that level, else the stem of the file. Headings in HTML count, those in code do not.
+    That is its field `title`, else the heading of the first level that begins the text after the offset `body`. Without
+    these it is the only heading of that level, else the stem of the file. Headings in HTML count, those in code do not.
 
     Example:
         >>> note_title("a.md", {}, "# The *first* heading")

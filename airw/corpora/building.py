@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from airw.corpora.naming import is_corpus_name
 from airw.corpora.opening import CUSTOM, Corpus, Opening
 from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, with_survey
 from airw.corpora.places import CorpusAddress, locate
-from airw.corpora.problems import keep_problems
+from airw.corpora.problems import forget_problems
 from airw.corpora.progress import Progress, ProgressMeter
 from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, keep_extractor, recipes_by_source
 from airw.corpora.settings import check_settings
@@ -322,7 +322,7 @@ async def _build(request: BuildRequest) -> Corpus:
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
                 await store.apply([], removals=pruning.stored)
-            await keep_problems(store, pruning.forgotten_problems(builder))
+            await forget_problems(store, pruning.removed.intersection(builder.earlier_problems))
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
             await _keep_files(request.source, recipe, store)
@@ -508,10 +508,6 @@ class Pruning:
 
     removed: frozenset[str] = frozenset()
     stored: tuple[str, ...] = ()
-
-    def forgotten_problems(self, builder: Builder) -> dict[str, Sequence[str]]:
-        """Return an empty list for each removed artifact with problems, as `keep_problems` takes it."""
-        return dict.fromkeys(self.removed.intersection(builder.earlier_problems), ())
 
 
 async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:

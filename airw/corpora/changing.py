@@ -9,7 +9,7 @@ from airw._base.checks import check_choice, check_strings
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.corpora.pipeline import Builder, BuildReport, sum_reports
-from airw.corpora.problems import keep_problems
+from airw.corpora.problems import forget_problems, keep_problems
 from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strategy_of
 from airw.corpora.settings import check_settings
 from airw.embedders import check_embedder
@@ -86,7 +86,7 @@ class Changes:
             stored_ids = [entry.artifact_id for entry in await self.store.ledger(ids) if entry is not None]
             if stored_ids:
                 await self.store.apply([], removals=stored_ids)
-                await keep_problems(self.store, dict.fromkeys(stored_ids, ()))
+                await forget_problems(self.store, stored_ids)
         return len(stored_ids)
 
     def _check(self, config: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ class Changes:
         ]
         if all_changes := [change for _, (_, changes) in prepared for change in changes]:
             for builder, (page, _) in prepared:
-                await keep_problems(self.store, builder.changed_problems([page]))
+                await keep_problems(self.store, builder.compare_problems([page]))
             await self.store.apply(all_changes)
         # Count the artifacts only once they are written.
         for builder, (page, changes) in prepared:

@@ -37,7 +37,7 @@ from airw.corpora.floors import refresh_floors
 from airw.corpora.opening import Corpus, Opening
 from airw.corpora.pipeline import Builder, BuildReport, Page
 from airw.corpora.places import CorpusAddress, open_store
-from airw.corpora.problems import keep_problems
+from airw.corpora.problems import forget_problems, keep_problems
 from airw.corpora.recipes import BuildRecipe, OnError
 from airw.corpora.source_pages import SourcePages
 from airw.embedders import check_embedder, resolve_embedder
@@ -510,7 +510,7 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
             pruning = await find_pruning(builder, full=full, force=force)
             # Prune and end the run in one transaction: a process killed before it can simply finish again.
             await store.forget_run(plan.run, removals=pruning.stored)
-            await keep_problems(store, pruning.forgotten_problems(builder))
+            await forget_problems(store, pruning.removed.intersection(builder.earlier_problems))
             changed = totals.counts["added"] + totals.counts["updated"] + len(pruning.removed)
             floors = await refresh_floors(config["name"], store, embedder, changed)
         # The ingest succeeded: the store stays open, and closing the corpus will close it.

@@ -498,12 +498,12 @@ class Builder:
         if together := [change for _, changes in pages for change in changes]:
             # These may be the first vectors of a new embedder, see `run`; later calls do nothing.
             await self.write_settings()
-            await keep_problems(self.store, self.changed_problems([page for page, _ in pages]))
+            await keep_problems(self.store, self.compare_problems([page for page, _ in pages]))
             await self.store.apply(together)
         for page, changes in pages:
             self.record(page, changes)
 
-    def changed_problems(self, pages: Sequence[Page]) -> dict[str, Sequence[str]]:
+    def compare_problems(self, pages: Sequence[Page]) -> dict[str, Sequence[str]]:
         """Return the problems of the artifacts to store that differ from those before, by id."""
         problems = {draft.artifact_id: draft.problems for page in pages for draft in page.drafts}
         return {name: own for name, own in problems.items() if own != self.earlier_problems.get(name, [])}

@@ -4,7 +4,7 @@ A build reads only the artifacts that have changed, but reports the problems of 
 is still there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from airw._base.checks import find_text_fault
@@ -16,18 +16,18 @@ _MOST = 100  # of one artifact
 _LONGEST = 1_000  # characters
 
 
-def bound_problems(reasons: Sequence[str]) -> list[str]:
+def limit_problems(reasons: Sequence[str]) -> list[str]:
     r"""Return the problems of one artifact on a line each; of very many, only the first ones.
 
     Example:
-        >>> bound_problems(["two\nlines"]), bound_problems(["x"] * 2_000)[99:]
+        >>> limit_problems(["two\nlines"]), limit_problems(["x"] * 2_000)[99:]
         (['two\\nlines'], ['x', '1900 more problems'])
     """
     more = [f"{len(reasons) - _MOST} more problems"] if len(reasons) > _MOST else []
-    return [*map(_bound, reasons[:_MOST]), *more]
+    return [*map(_to_line, reasons[:_MOST]), *more]
 
 
-def _bound(reason: str) -> str:
+def _to_line(reason: str) -> str:
     return escape_controls(reason)[:_LONGEST]
 
 
@@ -40,7 +40,7 @@ def read_problems(config: Mapping[str, Any]) -> dict[str, list[str]]:
     problems: dict[str, list[str]] = {}
     for name, reasons in entries.items() if isinstance(entries, Mapping) else ():
         if isinstance(name, str) and isinstance(reasons, list) and not find_text_fault(name, allow_nul=False):
-            texts = [_bound(reason) for reason in reasons[: _MOST + 1] if isinstance(reason, str)]
+            texts = [_to_line(reason) for reason in reasons[: _MOST + 1] if isinstance(reason, str)]
             problems |= {name: texts} if texts else {}
     return problems
 
@@ -62,3 +62,8 @@ async def keep_problems(store: Store, problems: Mapping[str, Sequence[str]]) -> 
     if kept != config.get(PROBLEMS_SETTING, {}):
         others = {name: value for name, value in config.items() if name != PROBLEMS_SETTING}
         await store.set_config({**others, **({PROBLEMS_SETTING: kept} if kept else {})})
+
+
+async def forget_problems(store: Store, artifact_ids: Iterable[str]) -> None:
+    """Remove the problems of artifacts that are gone from the settings."""
+    await keep_problems(store, dict.fromkeys(artifact_ids, ()))

@@ -10,7 +10,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.json import is_deeper, json_clean, list_flat_texts
 from airw._base.messages import one_line, short_repr
-from airw.corpora.problems import bound_problems
+from airw.corpora.problems import limit_problems
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
@@ -176,7 +176,7 @@ class BuildRecipe:
         ]
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else record_links(artifact)
         record_ids = tuple([record.id for record in records])
-        problems = bound_problems([*plan.problems, *extraction.problems])
+        problems = limit_problems([*plan.problems, *extraction.problems])
         return Draft(self.stamp(artifact.id, version, record_ids), records, extraction, problems)
 
     def check_drafts(self, drafts: Sequence[PlannedDraft]) -> list[PlannedDraft]:

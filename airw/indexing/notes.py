@@ -23,9 +23,9 @@ class Notes:
     The description is the title, a blank line, and the `description` of the frontmatter. Without that field, the first
     paragraph of the body takes its place, without markup. The whole is cut to the length of one chunk.
 
-    The title is that of the frontmatter, otherwise the heading of the first level that begins the body, otherwise the
-    only heading of that level, otherwise the stem of the file name. So every note has one. Chunks are made as by
-    `Chunked`; their offsets count from the start of the file, including the frontmatter. Filter fields are the
+    The title is that of the frontmatter, otherwise the heading of the first level that begins the body. Without these
+    it is the only heading of that level, otherwise the stem of the file name. So every note has one. Chunks are made as
+    by `Chunked`; their offsets count from the start of the file, including the frontmatter. Filter fields are the
     artifact's metadata.
 
     Args:

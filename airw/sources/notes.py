@@ -72,8 +72,8 @@ def from_notes(
 
     It is `from_files` with frontmatter, descriptions and links. Metadata are the fields of the frontmatter, JSON-clean,
     and `title`, `path` and `filename`. The title is that of the frontmatter, else the heading of the first level that
-    begins the body, else the only one of that level, else the stem of the file. A `path` or `filename` in the
-    frontmatter stays; the path of the file is then in `airw_path`.
+    begins the body. Without these it is the only heading of that level, else the stem of the file. A `path` or
+    `filename` in the frontmatter stays; the path of the file is then in `airw_path`.
 
     These are problems with `lost=False`:
 

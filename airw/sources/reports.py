@@ -138,9 +138,9 @@ def from_md_reports(
 
     The ids are POSIX paths relative to the root, sorted. Metadata are the fields of the frontmatter, JSON-clean, and
     `project`, `title`, `path` and `filename`. The project is always the name of its folder. The title is that of the
-    frontmatter, else the heading of the first level that begins the body, else the only one of that level, else the
-    stem of the file. A `path` or `filename` in the frontmatter stays; the path of the file is then in `airw_path`.
-    Files are read as in `from_files`, with the same problems.
+    frontmatter, else the heading of the first level that begins the body. Without these it is the only heading of that
+    level, else the stem of the file. A `path` or `filename` in the frontmatter stays; the path of the file is then in
+    `airw_path`. Files are read as in `from_files`, with the same problems.
 
     Args:
         name: The name of the source, and the default name of the corpus.

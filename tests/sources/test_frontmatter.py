@@ -54,7 +54,7 @@ async def read_reason(root, text):
         ("!!bool true", True),
         ("!!null ''", None),
         ("[NO, [01, 1], {on: off}]", ["NO", ["01", 1], {"on": "off"}]),
-        ("|\n  12\n  no", "12\nno\n"),
+        ("|\n  12\n  no", "12\nno"),
         ("[[y]]", [["y"]]),
     ],
 )
