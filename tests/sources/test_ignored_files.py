@@ -1,4 +1,4 @@
-"""What is a note: suffixes, hidden files, and what `.gitignore` files name, in every source of folders."""
+"""What sources of folders read: the suffixes of notes, hidden and ignored files."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Links between skills: those that somebody wrote, and no others; records with links; extractors of every source."""
+"""Links of skills and records, which somebody wrote, and extractors over each source."""
 
 import json
 
