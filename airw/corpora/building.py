@@ -296,12 +296,12 @@ async def _build(request: BuildRequest) -> Corpus:
             await check_origin(request, store)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
+            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
+            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Only now, as a build that is refused changes nothing.
             await request.set_language(store)
             builder = Builder(recipe, store, embedder, config, outdated, meter)
             await builder.run(pages, BatchSize(request.batch_size, request.largest_batch))
-            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
-            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
