@@ -299,6 +299,8 @@ async def _build(request: BuildRequest) -> Corpus:
             await check_origin(request, store)
             config = await make_config(request, recipe, store, embedder)
             outdated = await find_outdated(request, recipe, store, config)
+            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
+            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Only now, as a build that is refused changes nothing.
             await request.set_language(store)
             site = SiteSurvey() if recipe.extractor and site_of(recipe.extractor) and request.full else None
@@ -315,8 +317,6 @@ async def _build(request: BuildRequest) -> Corpus:
                 all_pages = SourcePages(request.source, request.batch_size, largest=request.largest_page)
                 async with aclosing(all_pages) as pages_again:
                     await builder.run(pages_again, BatchSize(request.batch_size, request.largest_batch))
-            count_left_out: Callable[[], Mapping[str, int]] | None = getattr(request.source, "left_out", None)
-            left_out = await in_thread(count_left_out) if count_left_out else {}
             # Prune last: only now it is certain which artifacts the source no longer has.
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)

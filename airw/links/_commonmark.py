@@ -56,6 +56,7 @@ _MEDIA = re.compile(
     r"|webm|pdf|epub|docx?|odt|pptx?|xlsx?|zip|canvas)\s*(?:[#|\\]|\]\]|\Z)",
     re.IGNORECASE,
 )
+_PLACES = ("parent", "owner", "skill_path", "base_path")  # fields of skills and packages that are no text
 _MAX_NESTING = 100  # levels, beyond which the parser drops the rest of the text
 _MAX_BLOCK_LEVEL = 50  # so that containers stop well before: a list takes two levels
 _DEEP_LINE = "airw: the first line that nests too deeply"
@@ -93,14 +94,15 @@ class Target(NamedTuple):
 def text_of(artifact: Artifact) -> str:
     """Return the markdown text of an artifact.
 
-    That of a mapping is its field `text`, or else all its strings: name, description and readme of a package.
+    That of a mapping is its field `text`, or else all its strings: name, description and readme of a package. Where a
+    skill or package comes from is no text.
 
     Raises:
         SourceError: If the raw value is neither text nor a mapping, or `text` is no string.
     """
     raw: Any = artifact.raw
     if isinstance(raw, Mapping):
-        strings = [value for value in raw.values() if isinstance(value, str)]
+        strings = [value for name, value in raw.items() if isinstance(value, str) and name not in _PLACES]
         raw = raw["text"] or "" if "text" in raw else "\n\n".join(strings)
     if isinstance(raw, bytes):
         raw = raw.decode("utf-8", "replace")

@@ -288,7 +288,7 @@ class MentionFinder:
         """Return the links and names of the inner extractor, and the mentions in order of line.
 
         Raises:
-            SourceError: If the raw value is neither a string nor a mapping with a string `text`.
+            SourceError: If the raw value is neither text nor a mapping of fields.
         """
         inner = self.inner.extract(artifact, fields)
         problems = list(inner.problems)

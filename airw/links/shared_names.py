@@ -206,7 +206,7 @@ class SharedNameFinder:
         """Return what the inner extractor does, and the links by shared names, in order of line.
 
         Raises:
-            SourceError: If the raw value is neither a string nor a mapping with a string `text`.
+            SourceError: If the raw value is neither text nor a mapping of fields.
         """
         inner = self.inner.extract(artifact, fields)
         known = {artifact.id, *(link.target_ref for link in inner.links if link.origin == "derived")}

@@ -36,8 +36,9 @@ SKILL_FOLDERS = (
 )
 """The folders where agents keep the skills of their user, plugins last. Skills of a project are in the project."""
 
-# Agents keep skills in hidden folders of projects, too: a pattern that names these folders enters them.
-_HIDDEN_HOMES = sorted({part for folder in SKILL_FOLDERS for part in folder.split("/") if part[0] == "."} | {".github"})
+# Agents keep skills in hidden folders of projects and collections, too: a pattern that names these enters them.
+_MORE_HOMES = {".github", ".opencode", ".system", ".curated", ".experimental"}
+_HIDDEN_HOMES = sorted({part for folder in SKILL_FOLDERS for part in folder.split("/") if part[0] == "."} | _MORE_HOMES)
 _SKILL_FILE = rf"(?:\A|/|{'|'.join(re.escape(f'{home}/') for home in _HIDDEN_HOMES)})(?i:skill\.md)\Z"
 
 _WRITTEN_LINKS = MarkdownLinks(fields=("links", "requires", "skills"))

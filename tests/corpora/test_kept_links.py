@@ -68,7 +68,7 @@ async def test_links_are_ids_alone_or_by_type(links, expected):
         assert not corpus.report.problems
 
 
-@pytest.mark.parametrize("links", [[True], ["b", None], [{"href": "b"}], {"cites": [["x"]]}, {"": "b"}])
+@pytest.mark.parametrize("links", [[True], ["b", None], [{"href": "b"}], {"cites": [["x", "y", "z"]]}, {"": "b"}])
 async def test_entries_that_are_no_ids_are_reported_once_and_the_record_is_indexed(links):
     items = [{"id": "a", "text": "alpha", "links": links}, {"id": "b", "text": "b"}]
     async with await build(records(items), store=MemoryStore()) as corpus:

@@ -1,4 +1,4 @@
-"""What is a note: suffixes, hidden files, and what `.gitignore` files name, in every source of folders."""
+"""What sources of folders read: the suffixes of notes, hidden and ignored files."""
 
 import os
 
@@ -156,7 +156,7 @@ async def test_rules_that_cannot_be_read_are_a_problem_and_leave_nothing_out(tmp
 
 
 async def test_skills_leave_out_the_same_but_not_the_hidden_folders_of_agents(tmp_path):
-    names = [".claude/skills/a", ".github/skills/b", ".trash/c", "node_modules/d", "skills/e", "ignored/f"]
+    names = [".claude/skills/a", ".codex/skills/.system/b", ".trash/c", "node_modules/d", "skills/e", "ignored/f"]
     write(tmp_path, {f"{name}/SKILL.md": f"---\nname: {name[-1]}\ndescription: x\n---\n" for name in names})
     write(tmp_path, {".gitignore": "ignored/\n"})
     source = from_skills(roots=tmp_path, embedder="light")

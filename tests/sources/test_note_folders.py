@@ -129,3 +129,14 @@ async def test_a_path_begins_at_the_folder_of_the_note_or_else_at_the_root(text,
     async with await build(from_notes(tmp_path, name="n", embedder="light"), store=MemoryStore()) as corpus:
         [found] = await CorpusGraph(corpus).neighbors(["thoughts/a.md"])
     assert [edge.target for edge in found] == edges
+
+
+@pytest.mark.parametrize("suffix", [".md", ".MD", ".mdx", ".MDX", ".markdown", ".Markdown"])
+@pytest.mark.parametrize(
+    "link", ["[g](docs/guide)", "[g](/docs/guide)", "[g](docs/guide{suffix})", "[[guide]]", "[[Guide]]"]
+)
+async def test_links_may_leave_out_each_suffix_of_notes(link, suffix, tmp_path):
+    write(tmp_path, {"a.md": link.format(suffix=suffix), f"docs/guide{suffix}": "text"})
+    async with await build(from_notes(tmp_path, name="n", embedder="light"), store=MemoryStore()) as corpus:
+        [found] = await CorpusGraph(corpus).neighbors(["a.md"])
+    assert [edge.target for edge in found] == [f"docs/guide{suffix}"]

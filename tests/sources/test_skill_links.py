@@ -1,4 +1,4 @@
-"""Links between skills: those that somebody wrote, and no others; records with links; extractors of every source."""
+"""Links of skills and records, which somebody wrote, and extractors over each source."""
 
 import json
 
@@ -41,6 +41,7 @@ async def test_the_folder_of_a_skill_is_no_parent(tmp_path):
     write(tmp_path, {f"{place}/SKILL.md": skill(name) for place, name in places.items()})
     assert await links_of(from_skills(roots=tmp_path)) == ([], [])
     assert await links_of(from_skills(roots=tmp_path, edge_extractor=DependencyLinks())) == ([], [])
+    assert await links_of(from_skills(roots=tmp_path, edge_extractor=TitleMentions())) == ([], [])
     write(tmp_path, {"plugins/text/spell/SKILL.md": skill("spell", parent="mix")})
     assert await links_of(from_skills(roots=tmp_path)) == ([("spell", "PARENT", "mix")], [])
 
