@@ -98,7 +98,7 @@ class _Side:
     is_backward: bool
     counts_hops: bool
     prices: Numbers = field(default_factory=lambda: np.zeros(1, np.int64))
-    lowest: Numbers = field(default_factory=lambda: np.zeros(1, np.int64))
+    lowest: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
     queue: Numbers = field(init=False)
     low: int = _ROOT
     steps: list[_FollowedStates] = field(default_factory=list)
@@ -108,11 +108,14 @@ class _Side:
     def __post_init__(self) -> None:
         self.make_room(self.root + 1)
         self.queue = self.find_states(np.array([self.root]), np.array([_ROOT]))
-        self.prices[self.queue] = self.lowest[self.root] = _ROOT
+        self.prices[self.queue] = _ROOT
 
     def make_room(self, size: int) -> None:
         """Make room for so many artifacts."""
-        self.lowest = reserve(self.lowest, size)
+        if size > len(self.lowest):
+            # Before the first step only the root is reached: there is nothing to copy.
+            self.lowest = reserve(self.lowest if self.steps else self.lowest[:0], size)
+            self.lowest[self.root] = _ROOT
         if not self.counts_hops:
             self.prices = self.lowest
 
@@ -326,7 +329,8 @@ class _PathSearch:
             keep(~np.isin(links.ends, new[limits.max_nodes - self._visited :]), "max_nodes")
         new = side.reach(links, near, prices)
         self._visited += int(np.count_nonzero(other.lowest[new] == 0))
-        self._meet(side, other, links.ends)
+        # By hops, an artifact that was reached before has not become cheaper.
+        self._meet(side, other, links.ends if self.is_weighted else new)
         # After the last of `max_edges` no link can be followed. By hops, all states are too far at once.
         for limit in ("max_edges", "max_hops") if self.from_both else ("max_edges",):
             if any((refusal.side.lowest[refusal.ends] == 0).any() for refusal in self._refusals[limit][-1:]):
