@@ -216,7 +216,10 @@ async def info(arguments: argparse.Namespace) -> int:
 
 
 async def _count(store: Store) -> dict[str, int]:
-    """Return the counts of a corpus; links that lead to files or out of the folder are counted apart."""
+    """Return the counts of a corpus.
+
+    Links that lead to files or out of the folder do not count as dangling.
+    """
     counts = {**await store.counts(), "dangling": 0, "file": 0, "outside": 0}
     for count in await CorpusGraph(store).link_counts():
         if count.state in {"dangling", "file", "outside"}:

@@ -352,7 +352,10 @@ def to_corpus(builder: Builder, report: BuildReport, *, owns_store: bool) -> Cor
 
 
 async def _keep_files(source: Source, recipe: BuildRecipe, store: Store) -> None:
-    """Write into the settings which unresolved links lead to files, as only the build sees the folder of the notes."""
+    """Write into the settings which unresolved links lead to files.
+
+    Only a build sees the folder of the notes.
+    """
     site, folder, name = recipe.extractor and site_of(recipe.extractor), _origin_of(source), source.name.casefold()
     if not site or folder is None:
         return

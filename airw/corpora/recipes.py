@@ -366,7 +366,7 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
 
 
 def keep_extractor(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:
-    """Return the recipe with what the last build knows of links: the site, and the extractor if this one names none.
+    """Return the recipe with the site that the last build found, and its extractor if needed.
 
     Without an extractor, the build would remove all links of the source. If the settings cannot make it, artifacts that
     have not changed keep their links, and others cannot be indexed.

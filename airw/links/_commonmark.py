@@ -295,7 +295,10 @@ def _parse_tag(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the 
 
 
 def _parse_other_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
-    """Parse `[[target]]` after CommonMark's own links, and links with spaces; skip `![[target]]` of other media."""
+    """Parse wiki links, and links whose target has spaces.
+
+    `![[target]]` of other media is passed over.
+    """
     wiki = _WIKI.match(state.src, state.pos)
     match = wiki or _SPACED_LINK.match(state.src, state.pos)
     if not match:

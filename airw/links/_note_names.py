@@ -80,7 +80,10 @@ def list_names(value: Any) -> list[str]:
 
 
 def list_aliases(fields: Mapping[str, Any]) -> list[str]:
-    """Return the aliases that a note declares: lists, or texts with commas; `[[a]]` is `a`, as in Logseq."""
+    """Return the aliases that a note declares.
+
+    They are lists, or texts with commas. `[[a]]` is `a`, as in Logseq.
+    """
     values = [fields.get("aliases"), fields.get("alias")]
     lists = [value.split(",") if isinstance(value, str) else value for value in values]
     return [name.removeprefix("[[").removesuffix("]]") for value in lists for name in list_names(value)]
@@ -111,13 +114,13 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     for names, level in zip(([path], short_names, titles), places, strict=True):
         tiers.append([*names, *map(fold_name, names), *(f".{place}" for place in level)])
     tiers += places
-    relative, rooted = _declared_places("".join(f"/{name}" for name in folders), fields)
+    relative, rooted = _find_own_places("".join(f"/{name}" for name in folders), fields)
     tiers[1].append(whole)
     tiers[3] += [f".{place}" for place in relative]
     tiers[4] += [f"/{whole}", *relative, *rooted]
     # The last three tiers: below the root of the site, and where site generators publish the note.
     below = path[len(root) :] if root and path.startswith(f"{root}/") else ""
-    published = [below, _published_path(f"/{path}"), _published_path(below)]
+    published = [below, _make_published_path(f"/{path}"), _make_published_path(below)]
     site_places = [_place_names(place) for place in published if place]
     tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
     if below:
@@ -148,8 +151,8 @@ def _place_names(place: str) -> tuple[list[str], list[str], list[str]]:
     return [place], [], [f"{place}/"]
 
 
-def _declared_places(folder: str, fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the addresses that a note declares: those relative to its folder, and those from a root."""
+def _find_own_places(folder: str, fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the addresses that a note declares: below its folder, and from a root."""
     names = [*list_names(fields.get("slug")), *list_names(fields.get("id"))]
     addresses = [path for key in ("permalink", "url", "redirect_from") for path in list_names(fields.get(key))]
     rooted = [f"/{path.lstrip('/')}" for path in addresses]
@@ -164,12 +167,12 @@ def _list_addresses(paths: Iterable[str]) -> list[str]:
     return [form for path in plain for form in (path, f"{path}/")]
 
 
-def _published_path(path: str) -> str:
+def _make_published_path(path: str) -> str:
     """Return the path at which Jekyll or Docusaurus publish a note, or `""` if it is the same.
 
     Example:
-        >>> _published_path("/_docs/01-start"), _published_path("/blog/2024-05-01-hello"), _published_path("/a/b")
-        ('/docs/start', '/blog/2024/05/01/hello', '')
+        >>> [_make_published_path(path) for path in ("/_docs/01-start", "/blog/2024-05-01-hello", "/a/b")]
+        ['/docs/start', '/blog/2024/05/01/hello', '']
     """
     published = _COLLECTION.sub("", _DATE.sub(r"\1/\2/\3/", _POSTS.sub("", path)))
     published = _POSITION.sub("", published)
@@ -225,7 +228,7 @@ def _parse_path(written: str, artifact_id: str) -> Reference | None:
     path = path.removeprefix("@site")  # the root of the site in Docusaurus
     *folders, file = _compose(artifact_id).split("/")
     if path.startswith("/"):
-        return Reference(_rooted(_join([], path)), None, bool(anchor))
+        return Reference(_name_from_root(_join([], path)), None, bool(anchor))
     place = _join(folders, path)
     is_exact = NOTE_SUFFIX.search(place) or place.startswith("../")
     if path.split("/")[0] not in {".", ".."}:
@@ -238,7 +241,7 @@ def _parse_path(written: str, artifact_id: str) -> Reference | None:
     return Reference(place if is_exact else f"./{place}", or_name, bool(anchor))
 
 
-def _rooted(place: str) -> str:
+def _name_from_root(place: str) -> str:
     return place if place.startswith("../") else f"/{place}"
 
 
@@ -296,7 +299,7 @@ def _read_side(side: str, anchor: re.Pattern[str]) -> WikiSide:
 
 
 def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Reference | None:
-    """Return the reference of `[[written]]`: the side that is an address, else that of the usual order."""
+    """Return the reference of `[[written]]`, of the side that is the target."""
     sides = split_wiki(written)
     if not sides:
         return None

@@ -19,7 +19,7 @@ _RULES_VERSION = 5  # to increase if the rules change: the same text with the sa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownLinks:
-    r"""An edge extractor for markdown notes whose ids are their POSIX paths below the root of a tree.
+    r"""An edge extractor for markdown notes, whose ids are their paths below a folder.
 
     - **Inline links**: markdown links and reference definitions, wiki links, and tags such as `<a href>`. A path leads
       from the folder of the note, else from the root of the tree, else from that of the site. `a` and `a/` are the note

@@ -1,4 +1,7 @@
-"""What all notes of a tree together tell about their links: the root of their site, and the order in wiki links."""
+"""What all notes of a tree together tell about their links.
+
+That is the root of their site, and the order of label and target in wiki links.
+"""
 
 import re
 from collections import Counter
@@ -101,7 +104,7 @@ def with_site(extractor: EdgeExtractor, root: str, *, label_first: bool) -> Edge
 
 
 def site_of(extractor: EdgeExtractor) -> dict[str, Any] | None:
-    """Return what an extractor of markdown links knows of its site, as JSON; `None` for other extractors.
+    """Return what an extractor knows of its site, as JSON, if it reads markdown links.
 
     Example:
         >>> site_of(MarkdownLinks(found_root="docs"))

@@ -1,4 +1,7 @@
-"""Links that lead to no artifact: to a file that is no note, out of the root, to nothing, or to several notes."""
+"""Links that lead to no artifact.
+
+They lead to a file that is no note, out of the folder, to nothing, or to several notes.
+"""
 
 import os
 import re

@@ -223,10 +223,10 @@ def _resolve_links(candidate: _SkillCandidate, targets: Mapping[str, str]) -> _S
     resolved: dict[str, list[str]] = {}
     for link in candidate.links:
         refs = [ref for ref in (link.target_ref, link.or_ref) if ref]
-        known = next((targets[key] for ref in refs if (key := ref.strip("/").casefold()) in targets), None)
+        known = next((targets[key] for ref in refs if (key := _without_marks(ref).casefold()) in targets), None)
         if known is None and _is_file(refs[0], candidate.place.parent):
             continue
-        below_root = refs[0].strip("/").removeprefix(f"{_path_key(candidate.root.absolute())}/")
+        below_root = _without_marks(refs[0]).removeprefix(f"{_path_key(candidate.root.absolute())}/")
         chosen = resolved.setdefault(link.type, [])
         if (target := below_root if known is None else known) not in chosen:
             chosen.append(target)
@@ -235,9 +235,14 @@ def _resolve_links(candidate: _SkillCandidate, targets: Mapping[str, str]) -> _S
     return replace(candidate, item=replace(candidate.item, raw={**candidate.item.raw, "links": resolved}))
 
 
+def _without_marks(ref: str) -> str:
+    """Return the path or name of a reference, without `./` or `/` around it."""
+    return ref.removeprefix("./").strip("/")
+
+
 def _is_file(ref: str, folder: Path) -> bool:
     """Return whether a reference leads to a file or folder, beside a skill or elsewhere."""
-    path = ref.strip("/")
+    path = _without_marks(ref)
     places = (folder / path, folder.anchor + path)
     return any(os.path.lexists(f"{place}{suffix}") for place in places for suffix in ("", ".md"))
 
@@ -364,7 +369,7 @@ def _read_body_links(record: Mapping[str, Any]) -> dict[str, Any]:
     place = Artifact("skill/SKILL.md", body if isinstance(body, str) else "")
     links: dict[str, list[Any]] = {}
     for link in _WRITTEN_LINKS.extract(place, fields).links:
-        name = re.sub(r"(?i)/skill\.md\Z", "", link.target_ref.strip("/"))
+        name = re.sub(r"(?i)/skill\.md\Z", "", _without_marks(link.target_ref))
         if "/" not in name and not name.endswith(".md"):
             links.setdefault(link.type, []).append(name)
     if links:

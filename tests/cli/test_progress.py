@@ -96,7 +96,7 @@ def test_a_terminal_shows_counts_and_time_left_and_no_bar_of_another_library(tmp
 
 
 def test_smaller_problems_are_counted_with_an_example(tmp_path, output_of):
-    (tmp_path / "a.md").write_text("[out](../../outside.md) [too](../../other.md)\n", encoding="utf-8")
+    (tmp_path / "a.md").write_text("[own](a.md) [too]({{ url }})\n", encoding="utf-8")
     told = output_of("build", tmp_path, "--name", "notes", "--embedder", "light")
     assert "2 smaller problems, whose documents are in the corpus all the same, such as a.md: the link" in told
     assert told.rstrip().endswith("; --verbose lists them")

@@ -11,7 +11,7 @@ import pytest
 from airw import build
 from airw.sources import from_notes
 from airw.stores import MemoryStore
-from tests.links.trees import FOLLOWS_LABEL, explain, read_tree, resolve_links
+from tests.support.note_trees import FOLLOWS_LABEL, explain, read_tree, resolve_links
 
 TREES = ["md-dendron", "md-eips", "md-jekyll", "md-notes", "md-rustbook", "md-uv"]
 

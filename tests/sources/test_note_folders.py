@@ -60,8 +60,9 @@ async def test_a_vault_with_hidden_notes_only_is_an_error_that_says_so(tmp_path)
     ("text", "title"),
     [
         ("A city.\n\n## Trips\n\nnone yet\n\n## Food\n", "kyoto"),
-        ("A city.\n\n# Trips\n", "kyoto"),
-        ("A city.\n\nTrips\n=====\n", "kyoto"),
+        ("A city.\n\n# Trips\n", "Trips"),
+        ("A city.\n\nTrips\n=====\n\n## To do\n", "Trips"),
+        ("A city.\n\n# Trips\n\n# Food\n", "kyoto"),
         ("## Trips\n\nnone yet\n", "kyoto"),
         ("# Kyoto, *Japan* #\n\n# Trips\n", "Kyoto, Japan"),
         ("Kyoto city\n===\n\ntext", "Kyoto city"),
@@ -74,7 +75,7 @@ async def test_a_vault_with_hidden_notes_only_is_an_error_that_says_so(tmp_path)
         ("", "kyoto"),
     ],
 )
-async def test_the_title_of_a_note_is_the_heading_that_begins_it_and_no_section(text, title, tmp_path):
+async def test_the_title_of_a_note_is_the_heading_that_begins_it_or_is_alone_and_no_section(text, title, tmp_path):
     *_, note = await read(from_notes(write(tmp_path, {"kyoto.md": text})))
     assert note.metadata["title"] == title
 

@@ -1,8 +1,8 @@
-"""Public trees of notes, and how far their links agree with those that an independent resolver found.
+"""Public trees of notes, and their links as another resolver found them.
 
-`python -m tests.links.trees [NAME...]` prints a table; `AIRW_DATA` names the folder of the trees. The other resolver
-reads links in the text only, and knows fewer ways to write them. Each difference therefore has a reason, which is
-looked up in the text of the note.
+`python -m tests.support.note_trees [NAME...]` prints a table; `AIRW_DATA` names the folder of the trees. The other
+resolver reads links in the text only, and knows fewer ways to write them. Each difference therefore has a reason, which
+is looked up in the text of the note.
 """
 
 import gzip
@@ -25,7 +25,10 @@ FOLDED = 100  # the tier of names in any case
 
 
 class Tree(NamedTuple):
-    """A tree of notes: its folder, the texts and extractions by path, and the edges of the other resolver."""
+    """A tree of notes.
+
+    It has a folder, the texts and extractions by path, and the edges of the other resolver.
+    """
 
     root: Path
     notes: dict[str, str]
@@ -53,7 +56,7 @@ def read_tree(source: Path, folder: Path) -> Tree:
 def resolve_links(
     extractions: dict[str, Extraction], origin: str = "inline"
 ) -> dict[tuple[str, str], tuple[Link, int]]:
-    """Resolve every link by the tiers of names; return the link and the tier of each edge."""
+    """Return the link and the tier of each edge, resolved by the tiers of names."""
     holders: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for id, extraction in extractions.items():
         for tier, names in enumerate(extraction.names):
