@@ -1,4 +1,4 @@
-"""What a build finds out of all notes together: the root of their site, the order in wiki links, and files."""
+"""What a build finds out of all notes together: a root, an order, and files."""
 
 import tarfile
 from functools import partial
