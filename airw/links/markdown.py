@@ -130,8 +130,8 @@ def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> I
         declares: Whether the field declares links, so that plain names count.
     """
     match value:
-        case [[*words]] if words and all(isinstance(word, str) for word in words):
-            yield f"[[{', '.join(words)}]]", type_, path  # YAML reads `[[a]]` as a list in a list
+        case [[str() as name]]:  # so YAML reads `[[name]]` without quotes
+            yield f"[[{name}]]", type_, path
         case list():
             for number, entry in enumerate(value):
                 yield from _find_links(entry, type_, (*path, number), declares=declares)
