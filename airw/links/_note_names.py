@@ -114,7 +114,7 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     for names, level in zip(([path], short_names, titles), places, strict=True):
         tiers.append([*names, *map(fold_name, names), *(f".{place}" for place in level)])
     tiers += places
-    relative, rooted = _find_own_places("".join(f"/{name}" for name in folders), fields)
+    relative, rooted = _find_own_places("".join(f"/{name}" for name in folders), fields, is_index=len(places[0]) > 1)
     tiers[1].append(whole)
     tiers[3] += [f".{place}" for place in relative]
     tiers[4] += [f"/{whole}", *relative, *rooted]
@@ -151,13 +151,15 @@ def _place_names(place: str) -> tuple[list[str], list[str], list[str]]:
     return [place], [], [f"{place}/"]
 
 
-def _find_own_places(folder: str, fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _find_own_places(folder: str, fields: Mapping[str, Any], *, is_index: bool) -> tuple[list[str], list[str]]:
     """Return the addresses that a note declares: below its folder, and from a root."""
     names = [*list_names(fields.get("slug")), *list_names(fields.get("id"))]
     addresses = [path for key in ("permalink", "url", "redirect_from") for path in list_names(fields.get(key))]
     rooted = [f"/{path.lstrip('/')}" for path in addresses]
     rooted += [path for path in (*names, *list_aliases(fields)) if path.startswith("/")]
-    relative = [f"{folder}/{path}" for path in names if not path.startswith("/")]
+    # A post in a folder of its own, as `blog/today/index.md`, is published beside that folder.
+    bases = [folder, folder.rpartition("/")[0]] if is_index else [folder]
+    relative = [f"{base}/{path}" for base in bases for path in names if not path.startswith("/")]
     return _list_addresses(relative), _list_addresses(rooted)
 
 

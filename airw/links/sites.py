@@ -18,8 +18,8 @@ from airw.links.markdown import MarkdownLinks
 from airw.protocols import EdgeExtractor
 from airw.values import Artifact, fold_name
 
-# The path of a link from a root: in a markdown link, a definition, a tag, or Jekyll's template `link`.
-_ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+)/([^\s()<>"'#?{}]+)""")
+# The path of a link from a root: in a markdown link, a definition, a tag, or a template of Jekyll or Hugo.
+_ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+|ref[ \t]+["'])/([^\s()<>"'#?{}]+)""")
 _TWO_SIDES = re.compile(r"\[\[([^\[\]|\n]+\|[^\[\]\n]+)\]\]")
 _SUFFIX = re.compile(r"(?:(?:^|/)index)?\.html\Z|/\Z", re.IGNORECASE)
 _INDEX = re.compile(r"(?:^|/)(?:_?index|readme)\Z", re.IGNORECASE)
