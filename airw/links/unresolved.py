@@ -80,13 +80,13 @@ def _list_paths(ref: str, or_ref: str | None, root: str) -> Iterator[str]:
     """Yield the paths below the folder of the notes that a reference may mean."""
     for name in (ref, or_ref):
         if name is not None:
-            yield name.removeprefix(".").lstrip("/")
+            yield name.removeprefix(".").lstrip("/") or "."
             if name.startswith("/") and root:
                 yield f"{root}{name}"
 
 
 def _exists(folder: Path, path: str) -> bool:
-    if not path or ".." in path.split("/"):  # a name that a stranger wrote must not tell what is outside
+    if ".." in path.split("/"):  # a name that a stranger wrote must not tell what is outside
         return False
     try:
         return any(os.path.lexists(folder / form) for form in (path, f"{path}.html"))

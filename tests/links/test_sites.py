@@ -125,13 +125,14 @@ async def test_of_a_wiki_link_with_two_sides_the_address_counts_else_the_order_o
 
 async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is_gone(tmp_path):
     store = MemoryStore()
-    text = "[l](LICENSE) [s](src/) [c](/src/run.py) ![[Table.base]] [g](gone.py) [o](../up.md) [p](src/page.html)"
+    text = "[r](../) [l](LICENSE) [s](src/) [c](/src/run.py) ![[Table.base]] [g](gone.py) [o](../up.md) [p](src/page.html)"
     write(
         tmp_path,
         {"doc/a.md": text, "doc/LICENSE": "", "src/run.py": "", "deep/table.base": "", "doc/src/page.html": ""},
     )
     async with open_notes(tmp_path, store) as corpus:
         assert await states_of(corpus) == [
+            ("./", "file"),
             ("./doc/LICENSE", "file"),
             ("./doc/src/", "file"),
             ("/src/run.py", "file"),
@@ -141,7 +142,7 @@ async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is
             ("./doc/src/page", "file"),
         ]
         counts = {count.state: count.count for count in await CorpusGraph(corpus).link_counts()}
-        assert counts == {"file": 5, "dangling": 2}
+        assert counts == {"file": 6, "dangling": 2}
     (tmp_path / "src/run.py").unlink()
     write(tmp_path, {"doc/gone.py": ""})
     async with open_notes(tmp_path, store) as corpus:
