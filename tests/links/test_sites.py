@@ -125,7 +125,8 @@ async def test_of_a_wiki_link_with_two_sides_the_address_counts_else_the_order_o
 
 async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is_gone(tmp_path):
     store = MemoryStore()
-    text = "[r](../) [l](LICENSE) [s](src/) [c](/src/run.py) ![[Table.base]] [g](gone.py) [o](../up.md) [p](src/page.html)"
+    text = "[r](../) [l](LICENSE) [s](src/) [c](/src/run.py) ![[Table.base]] [g](gone.py) [o](../up.md)"
+    text += " [p](src/page.html)"
     write(
         tmp_path,
         {"doc/a.md": text, "doc/LICENSE": "", "src/run.py": "", "deep/table.base": "", "doc/src/page.html": ""},
