@@ -96,7 +96,8 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
         artifact_id: The path of the note from the root of the tree.
         fields: The fields of its frontmatter.
         title: Its title.
-        root: The folder that is the root of the site; `""` for the root of the tree.
+        root: The folder that is the root of the site, or the address at which the root of the tree is published, as
+            `/docs`; `""` for the root of the tree.
     """
     whole = _compose(artifact_id)
     path = strip_suffix(whole)
@@ -120,11 +121,13 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers[4] += [f"/{whole}", *relative, *rooted]
     # The last three tiers: below the root of the site, and where site generators publish the note.
     below = path[len(root) :] if root and path.startswith(f"{root}/") else ""
+    if root.startswith("/"):
+        below = f"{root}/{path}"
     published = [below, _make_published_path(f"/{path}"), _make_published_path(below)]
     site_places = [_place_names(place) for place in published if place]
     tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
     if below:
-        tiers[7].append(whole[len(root) :])
+        tiers[7].append(below + whole[len(path) :])
     if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
         tiers[7] += [f"/{folders[0]}{place}" for place in rooted]
     known: set[str] = {""}

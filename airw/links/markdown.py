@@ -46,7 +46,8 @@ class MarkdownLinks:
         inline_type: The type of links in the text, and of plain names in the field `links`.
         root: The folder of the site's root, such as `"content"`; `""` for the root of the tree. By default, a build
             uses the folder under which most links such as `/guide/start` lead to a note.
-        found_root: The root that a build has found; it counts if `root` is `None`.
+        found_root: The root that a build has found; it counts if `root` is `None`. One that begins with `/` is the
+            address of the tree: with `/docs`, links to `/docs/a` lead to `a.md`.
         label_first: Whether most notes write the label first in wiki links; a build finds it.
 
     Raises:

@@ -5,7 +5,7 @@ That is the root of their site, and the order of label and target in wiki links.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, cast
 from urllib.parse import unquote
@@ -21,6 +21,7 @@ from airw.values import Artifact, fold_name
 # The path of a link from a root: in a markdown link, a definition, a tag, or a template of Jekyll or Hugo.
 _ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+|ref[ \t]+["'])/([^\s()<>"'#?{}]+)""")
 _TWO_SIDES = re.compile(r"\[\[([^\[\]|\n]+\|[^\[\]\n]+)\]\]")
+_LEAST_LINKS = 3  # different ones, that show the address of a tree
 _SUFFIX = re.compile(r"(?:(?:^|/)index)?\.html\Z|/\Z", re.IGNORECASE)
 _INDEX = re.compile(r"(?:^|/)(?:_?index|readme)\Z", re.IGNORECASE)
 
@@ -55,21 +56,37 @@ class SiteSurvey:
     def find_root(self) -> str:
         """Return the folder under which most rooted links lead to a note; of equals, the highest.
 
-        It is `""` for the root of the tree.
+        It is `""` for the root of the tree. If more links lead to a note without their beginning, as `/docs/a` to
+        `a.md`, it is that beginning, `/docs`.
         """
-        folders_by_end: dict[str, list[str]] = {}
-        for id in self._paths:
-            path = _INDEX.sub("", strip_suffix(id))
-            parts = path.split("/")
+        places = [_INDEX.sub("", strip_suffix(id)) for id in self._paths]
+        votes = self._count_folders(places) | self._count_addresses(set(map(fold_name, places)))
+        return min(votes, key=lambda root: (-votes[root], root.startswith("/"), len(root.split("/")), root), default="")
+
+    def _count_folders(self, places: Sequence[str]) -> Counter[str]:
+        """Return for each folder the number of links that lead to a note below it."""
+        counts: Counter[str] = Counter()
+        found: set[tuple[str, str]] = set()
+        for place in places:
+            parts = place.split("/")
             for start in range(len(parts)):
-                end = fold_name("/".join(parts[start:]))
-                if end in self._rooted:
-                    folders_by_end.setdefault(end, []).append("/".join(parts[:start]))
-        votes: Counter[str] = Counter()
-        for end, folders in folders_by_end.items():
-            for folder in set(folders):
-                votes[folder] += self._rooted[end]
-        return min(votes, key=lambda folder: (-votes[folder], folder.count("/") + bool(folder), folder), default="")
+                folder, end = "/".join(parts[:start]), fold_name("/".join(parts[start:]))
+                if end in self._rooted and (folder, end) not in found:  # an index and a note may have one place
+                    found.add((folder, end))
+                    counts[folder] += self._rooted[end]
+        return counts
+
+    def _count_addresses(self, places: Collection[str]) -> Counter[str]:
+        """Return for each address of the whole tree the number of links that lead to a note."""
+        links: dict[str, list[str]] = {}
+        for link in self._rooted:
+            parts = link.split("/")
+            for start in range(1, len(parts)):
+                if "/".join(parts[start:]) in places:
+                    links.setdefault("/".join(["", *parts[:start]]), []).append(link)
+        # One link alone does not tell an address from a link to nothing.
+        certain = {each: own for each, own in links.items() if max(_LEAST_LINKS, len(self._rooted) / 2) <= len(own)}
+        return Counter({address: sum(self._rooted[link] for link in own) for address, own in certain.items()})
 
     def has_labels_first(self) -> bool:
         """Return whether wiki links with two sides mostly have their target on the right.

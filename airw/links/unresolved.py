@@ -58,7 +58,7 @@ async def find_files(store: Store, folder: str, root: str) -> list[str]:
     Args:
         store: The store of the links.
         folder: The folder that contains the notes.
-        root: The folder below it that is the root of the site.
+        root: The root of the site, as `MarkdownLinks` has it.
     """
     dangling = [each.link for each in await store.unresolved_links() if not each.candidates]
     refs = {link.target_ref: link.or_ref for link in dangling if not link.target_ref.startswith("../")}
@@ -82,7 +82,7 @@ def _list_paths(ref: str, or_ref: str | None, root: str) -> Iterator[str]:
         if name is not None:
             yield name.removeprefix(".").lstrip("/") or "."
             if name.startswith("/") and root:
-                yield f"{root}{name}"
+                yield name.removeprefix(root).lstrip("/") if root.startswith("/") else f"{root}{name}"
 
 
 def _exists(folder: Path, path: str) -> bool:

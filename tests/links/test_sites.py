@@ -46,6 +46,12 @@ async def states_of(corpus):
             {"a.md": "[b](/b) [c](/c)", "x/b.md": "", "y/b.md": "", "y/c.md": ""},
             {("a.md", "y/b.md"), ("a.md", "y/c.md")},
         ),
+        # The tree may be the folder that a site publishes as `/docs`.
+        (
+            {"a.md": "[b](/docs/b) [c](/docs/x/c/) [d](/docs/d.md)", "b.md": "", "x/c.md": "", "d.md": ""},
+            {("a.md", "b.md"), ("a.md", "x/c.md"), ("a.md", "d.md")},
+        ),
+        ({"a.md": "[b](/docs/b) [c](/gone/c)", "b.md": "", "c.md": ""}, set()),
         # A link from the note, or from the root of the tree, needs no root of a site.
         ({"a.md": "[b](b) [c](/c)", "b.md": "", "x/b.md": "", "x/c.md": ""}, {("a.md", "b.md"), ("a.md", "x/c.md")}),
     ],
