@@ -258,9 +258,10 @@ def _join(folders: Sequence[str], path: str) -> str:
     parts, outside = list(folders), 0
     steps = path.split("/")
     for step in steps:
-        if step == "..":
-            outside += not parts
-            parts = parts[:-1]
+        if step == ".." and parts:
+            parts.pop()
+        elif step == "..":
+            outside += 1
         elif step not in {"", "."}:
             parts.append(step)
     is_folder = parts and steps[-1] in {"", ".", ".."}

@@ -22,6 +22,7 @@ from airw.values import Artifact, fold_name
 _ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+|ref[ \t]+["'])/([^\s()<>"'#?{}]+)""")
 _TWO_SIDES = re.compile(r"\[\[([^\[\]|\n]+\|[^\[\]\n]+)\]\]")
 _LEAST_LINKS = 3  # different ones, that show the address of a tree
+_MAX_PARTS = 64  # of a path; the length of all its ends grows with the square of their number
 _SUFFIX = re.compile(r"(?:(?:^|/)index)?\.html\Z|/\Z", re.IGNORECASE)
 _INDEX = re.compile(r"(?:^|/)(?:_?index|readme)\Z", re.IGNORECASE)
 
@@ -69,7 +70,7 @@ class SiteSurvey:
         found: set[tuple[str, str]] = set()
         for place in places:
             parts = place.split("/")
-            for start in range(len(parts)):
+            for start in range(max(0, len(parts) - _MAX_PARTS), len(parts)):
                 folder, end = "/".join(parts[:start]), fold_name("/".join(parts[start:]))
                 if end in self._rooted and (folder, end) not in found:  # an index and a note may have one place
                     found.add((folder, end))
@@ -81,7 +82,7 @@ class SiteSurvey:
         links: dict[str, list[str]] = {}
         for link in self._rooted:
             parts = link.split("/")
-            for start in range(1, len(parts)):
+            for start in range(1, len(parts) if len(parts) <= _MAX_PARTS else 0):
                 if "/".join(parts[start:]) in places:
                     links.setdefault("/".join(["", *parts[:start]]), []).append(link)
         # One link alone does not tell an address from a link to nothing.

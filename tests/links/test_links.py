@@ -7,6 +7,7 @@ from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError, SourceError
 from airw.links import MarkdownLinks, extractor_from
+from airw.links.sites import SiteSurvey
 from airw.protocols import EdgeExtractor
 from airw.values import Artifact, Link
 from tests.support.waiting import PATIENCE
@@ -387,11 +388,17 @@ def test_links_of_any_text_stay_in_the_root_and_in_the_file(text):
         ("> " * 90 + "x\n" + "y\n" * 5) * 60,
         "\n" + "| [t](#x) | b |\n" * 20_000,
         "`" + "` ``" * 50_000,
+        f"[t](/{'a/' * 100_000}b.md)",
+        f"[t]({'a/' * 100_000}{'../' * 100_000}b.md)",
     ],
 )
 def test_a_hostile_paragraph_loses_at_most_its_own_links_and_takes_no_time(hostile):
+    text = f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)"
+    survey = SiteSurvey()
     began = time.process_time()
-    extraction = extract(f"[t](before.md)\n\n[x](x.md) {hostile}\n\n[t](after.md)")
+    survey.add([Artifact("folder/note.md", text)])
+    survey.prepare(MarkdownLinks())
+    extraction = extract(text)
     assert time.process_time() - began < PATIENCE
     found = [link.target_ref for link in extraction.links]
     assert (found[0], found[-1]) == ("folder/before.md", "folder/after.md")
