@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from html import unescape
 from typing import Any, NamedTuple
 
 from airw._base.json import json_clean
@@ -22,7 +23,7 @@ _HEADING = re.compile(
 )
 # Each pattern begins with a line feed, which Python finds fast, and reads no text twice.
 _FIRST_LEVEL = re.compile(r"\n {0,3}(?:#[ \t]+([^\n]+)|=+[ \t\r]*(?=\n|\Z))")
-_FENCED = re.compile(r"\n {0,3}(`{3,}|~{3,})[^\n]*(?:\n.*?\n {0,3}\1[`~]*[ \t\r]*(?=\n|\Z)|.*\Z)", re.DOTALL)
+FENCED = re.compile(r"\n {0,3}(`{3,}|~{3,})[^\n]*(?:\n.*?\n {0,3}\1[`~]*[ \t\r]*(?=\n|\Z)|.*\Z)", re.DOTALL)
 _OTHER_CODE = {
     "<pre": re.compile(r"<pre\b(?:(?!<pre\b).)*?</pre\s*>", re.DOTALL),
     "highlight": re.compile(  # blocks of Jekyll and Hugo
@@ -273,7 +274,7 @@ def _title_heading(body: str) -> str:
         text = _HTML_HEADING.sub(lambda match: f"\n# {' '.join(match[1].split())}\n", text)
     if not _FIRST_LEVEL.search(text):
         return ""
-    text = _FENCED.sub("", text)
+    text = FENCED.sub("", text)
     for mark, code in _OTHER_CODE.items():
         text = code.sub("", text) if mark in text else text
     text = strip_comments(text)
@@ -309,7 +310,9 @@ def first_heading(text: str) -> str:
 
 
 def _heading_text(heading: str) -> str:
-    return plain_text(re.sub(r"(?:^|[ \t])#+$", "", heading[:_MAX_TITLE].rstrip()))
+    text = re.sub(r"(?:^|[ \t])#+$", "", heading[:_MAX_TITLE].rstrip())
+    # Attributes such as `{#id}` and marks of footnotes are no words of a heading.
+    return unescape(plain_text(re.sub(r"[ \t]*\{:?[ \t]*[#.][^{}]*\}$|\[\^[^\[\]]*\]", "", text)))
 
 
 def plain_text(markup: str) -> str:

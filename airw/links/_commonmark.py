@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from airw._base.frontmatter import NOTE_SUFFIX, split_frontmatter
+from airw._base.frontmatter import FENCED, NOTE_SUFFIX, split_frontmatter
 from airw.errors import SourceError
 from airw.links._toml_tables import find_toml_tables
 from airw.values import Artifact
@@ -26,28 +26,40 @@ _Rule: TypeAlias = "Callable[[StateInline, bool], bool]"
 _NEWLINE = re.compile(r"\r\n?")
 # What a link may begin with that is neither a URL nor a place in the same note. Many texts contain none: this search
 # then saves the parser's work.
-_LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)|<[aA]\s|<[A-Z][\w.]*\s|\(\(")
+_LOCAL = re.compile(r"\[\[|\](?:\(|:)\s*+<?+(?!https?://|mailto:|#)|<(?:[aA]|area|AREA|router-link|[A-Z][\w.]*)\s|\(\(")
 _MARKUP = re.compile(r"[\[<(]")
 _WIKI = re.compile(r"\[\[[^\[\]\n]+\]\]")
 _MARKER = re.compile(r"[>*+-]|\d+[.)]")
 _OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
-# A tag that is a link: `<a href>`, or a component such as `<Link to>` in MDX.
-_TAG_LINK = re.compile(
-    r"""<(?:[aA]|[A-Z][\w.]*)\s(?:[^<>]*\s)?(?i:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'<>={}`]+))"""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# A tag that may be a link: `<a>`, or a component of MDX or Vue such as `<Link>`. In its attributes, quotation marks and
+# braces may contain any character.
+_TAG = re.compile(
+    r"""<(?:[aA]|area|AREA|router-link|[A-Z][\w.]*+)(?=\s)"""
+    r"""((?:[^<>"'{}]++|"[^"]*+"|'[^']*+'|\{(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+\})*+)>"""
 )
-# An indented block: an admonition or a tab of mkdocs, the text of a footnote, a definition.
-_INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]|\[\^[^\]\n]+\]:|:[ \t]")
+_TAG_TARGET = re.compile(
+    r"""\s(?i:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|\{\s*(?:\w+\()?\s*(["'`])([^"'`{}]*)\3\s*\)?\s*\}|([^\s"'<>={}`]+))"""
+)
+# The end of a component's tag on a line of its own, which would begin a quote.
+_TAG_END = re.compile(r"(<[A-Z][\w.]*+(?:\s++(?!/>)[^\s<>]++)++)(\s*\n[ \t]*)(/?>)")
+_COMPONENT = re.compile(r"^[ \t]*</?[A-Z]\w*[\s/>]", re.MULTILINE)
+# An indented block: an admonition or a tab of mkdocs, a block of PyMdown, the text of a footnote, a definition.
+_INDENTED = re.compile(r"(?:!!!|\?\?\?\+?)[ \t]*\S|===[!+]?[ \t]+[\"']|/{3,}[ \t]*\w|\[\^[^\]\n]+\]:|:[ \t]")
 _BLOCK_REFERENCE = re.compile(r"\(\([\da-f]{8}-[\da-f-]{27}\)\)")  # of Logseq
-# A link whose target contains spaces is none in CommonMark, but in many programs.
+# A link whose target contains spaces is none in CommonMark, but in many programs; a definition likewise.
+_SPACED_PATH = r"""((?:[^()<>\[\]\n"]|\([^()\n]*\)){1,300}?(?:\.(?:md|markdown|mdx|html)(?:[?#][^()\n"]{0,200}?)?|/))"""
 _SPACED_LINK = re.compile(
-    r"\[[^\[\]\n]*\]\(([^()<>\[\]\n\"]+?\.(?:md|markdown|mdx|html)(?:#[^()\n]*)?)[ \t]*\)", re.IGNORECASE
+    r"""\[(?!\^)(?:[^\[\]\n]++|\[[^\[\]\n]*+\](?:\([^()\n]*+\))?+){0,9}+"""
+    rf"""\](?:\({_SPACED_PATH}[ \t]*(?:"[^"\n]*"|'[^'\n]*')?[ \t]*\)|:[ \t]+{_SPACED_PATH}[ \t]*(?=\n|\Z))""",
+    re.IGNORECASE,
 )
 # The templates of site generators that stand for the address of a note: Jekyll's, then Hugo's.
-_TEMPLATE = re.compile(r"\{%[^%\n]*%\}|\{\{[^{}\n]*\}\}")
+_TEMPLATE = re.compile(r"\{%[^%\n]*%\}|\{\{(?![^{}\n]*\[\[)[^{}\n]*\}\}")
 _NOTE_TEMPLATE = re.compile(
     r"""\{%-?\s*(?P<tag>link|post_url)\s+(?P<note>\S+?)\s*-?%\}"""
-    r"""|\{\{[<%]?-?\s*(?P<ref>rel)?ref\s+(?:\.\s+)?["']?(?P<hugo>[^"'\s>%}]+)["']?\s*-?[>%]?\}\}"""
-    r"""|\{\{-?\s*["'](?P<path>[^"']*)["']\s*\|\s*(?:relative|absolute)_url\s*-?\}\}"""
+    r"""|\{\{[<%]?-?\s*(?:rel)?ref\s+(?:\.\s+|path=)?["'`]?(?P<hugo>[^"'`\s>%}]+)["'`]?(?:\s+["'][^"']*["'])?\s*-?[>%]?\}\}"""
+    r"""|\{\{-?\s*["'](?P<path>[^"']*)["']\s*\|\s*(?:(?:relative|absolute)_url|prepend:\s*site\.\w+)\b[^{}]*\}\}"""
 )
 _BASE_URL = re.compile(r"\{\{-?\s*(?:site\.(?:base)?url|base_?path)\s*-?\}\}", re.IGNORECASE)
 # Embedded files that are not notes: images, sound, film, documents of other programs.
@@ -119,14 +131,16 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
 
     Args:
         text: The text.
-        is_mdx: Whether the text is MDX, in which indented lines are no code.
+        is_mdx: Whether the text is MDX, in which indented lines are no code. Texts with components are, too.
 
     Returns:
         The links in order of line, and pairs of a problem and its line. Lines count from 0.
     """
-    text, source = _TEMPLATE.sub(_read_template, text) if "{{" in text or "{%" in text else text, text
+    text, source = read_templates(text), text
     if not _LOCAL.search(text):
         return [], []
+    if is_mdx or _COMPONENT.search(FENCED.sub("", text)):
+        is_mdx, text = True, _TAG_END.sub(r"\1\3\2", text)
     # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
     text = _NEWLINE.sub("\n", text)
     markdown, tokens, env = _link_parser(is_mdx=is_mdx), list["Token"](), dict[str, Any]()
@@ -140,7 +154,7 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
     images: set[str] = set()
     for token in tokens:
         if token.map and _may_have_links(token) and (_MARKUP if definitions else _LOCAL).search(token.content):
-            for line, piece in _split_unreadable(token.content, token.map[0], problems):
+            for line, piece in _split_unreadable(_mask_comments(token), token.map[0], problems):
                 _collect_links(piece, line, env, targets, images)
                 if _BLOCK_REFERENCE.search(piece):
                     problems.append(("references to blocks of Logseq are not followed; link to the page", line))
@@ -151,16 +165,26 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
     return sorted(targets, key=lambda target: target.line), problems
 
 
+def read_templates(text: str) -> str:
+    """Return a text in which the templates of site generators are what they stand for.
+
+    Example:
+        >>> read_templates("[b]({{ '/b/' | relative_url }}) [c]({% link c.md %}) [d]({{ url }})")
+        '[b](/b/) [c](/c.md) [d]({{url}})'
+    """
+    return _TEMPLATE.sub(_read_template, text) if "{{" in text or "{%" in text else text
+
+
 def _read_template(match: re.Match[str]) -> str:
     """Return what a template of a site generator stands for, as a target of a link.
 
-    Others lose their spaces, so that a link that contains them is read, and reported.
+    Others lose their spaces and quotation marks, so that a link that contains them is read, and reported.
     """
     if _BASE_URL.fullmatch(match[0]):
         return ""
     note = _NOTE_TEMPLATE.fullmatch(match[0])
     if note is None:
-        return re.sub(r"\s+", "", match[0])
+        return re.sub(r"[\s\"']+", "", match[0])
     if note["tag"] == "link":
         return "/" + quote(note["note"].lstrip("/"))
     if path := note["path"]:
@@ -172,7 +196,14 @@ def _read_template(match: re.Match[str]) -> str:
 
 def _may_have_links(token: Token) -> bool:
     # CommonMark does not parse markdown inside an HTML block, but many renderers do.
-    return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(token.content))
+    return token.type == "inline" or (token.type == "html_block" and not _OPAQUE.match(_mask_comments(token)))
+
+
+def _mask_comments(token: Token) -> str:
+    """Return the text of a block; in HTML without comments, but with their lines."""
+    if token.type == "inline" or "<!--" not in token.content:
+        return token.content
+    return _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), token.content)
 
 
 def _split_unreadable(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:
@@ -228,7 +259,7 @@ def _link_parser(*, is_mdx: bool = False) -> MarkdownIt:
     parser.disable(["emphasis", "entity", "newline"])
     for name, others in _CONTAINERS.items():
         parser.block.ruler.at(name, partial(_parse_container, name), {"alt": others})
-    parser.block.ruler.before("reference", "indented", _parse_indented)
+    parser.block.ruler.before("reference", "indented", _parse_indented, {"alt": ["paragraph", "reference"]})
     parser.inline.ruler.at("link", partial(_parse_with_position, link))
     parser.inline.ruler.at("image", partial(_parse_with_position, image))
     parser.inline.ruler.after("link", "other_link", _parse_other_link)
@@ -287,11 +318,16 @@ def _parse_tag(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the 
     from markdown_it.rules_inline import html_inline
 
     position = state.pos
-    matched = html_inline(state, silent)
-    if matched and not silent and (tag := _TAG_LINK.match(state.src, position, state.pos)):
-        state.tokens[-1].meta["position"] = position
-        state.tokens[-1].attrs["href"] = unescape(tag[1] or tag[2] or tag[3] or "")
-    return matched
+    tag = _TAG.match(state.src, position)
+    target = _TAG_TARGET.search(tag[1]) if tag else None
+    if tag is None or target is None:
+        return html_inline(state, silent)
+    if not silent:
+        token = state.push("html_inline", "", 0)
+        token.meta["position"] = position
+        token.attrs["href"] = unescape(target[1] or target[2] or target[4] or target[5] or "")
+    state.pos = tag.end()
+    return True
 
 
 def _parse_other_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the signature is the library's
@@ -306,7 +342,7 @@ def _parse_other_link(state: StateInline, silent: bool) -> bool:  # noqa: FBT001
     is_embed = state.src[state.pos - 1 : state.pos] == "!" and not state.src[: state.pos - 1].endswith("\\")
     if not silent and not (is_embed and _MEDIA.search(match[0])):
         token = state.push("other_link", "", 0)
-        token.attrs["href"] = match[0] if wiki else match[1]
+        token.attrs["href"] = match[0] if wiki else match[1] or match[2]
         token.meta["position"] = state.pos
     state.pos = match.end()
     return True

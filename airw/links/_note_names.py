@@ -25,7 +25,11 @@ from airw._base.frontmatter import NOTE_SUFFIX, strip_suffix
 from airw.values import fold_name
 
 WIKI_LINK = re.compile(r"!?\[\[([^\[\]\n]+)\]\]")
-PATH_LINK = re.compile(r"!?\[[^\[\]\n]*\]\((?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*))(?:\s[^()\n]*)?\)")
+_PATH_WORD = r"""(?!["'])(?:[^()<>"\s]|\([^()\n]*+\))++"""  # other programs than CommonMark allow several
+PATH_LINK = re.compile(
+    rf"""!?\[[^\[\]\n]*+\]\((?:<([^<>\n]*+)>|((?:{_PATH_WORD}(?:[ \t]++{_PATH_WORD})*+)?))"""
+    r"""(?:[ \t]++["'][^"'\n]*+["'])?[ \t]*+\)"""
+)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|mailto:")
 _VAULT = re.compile(r"dendron://[^/]+/")  # Dendron's prefix of a note in another vault
@@ -43,7 +47,7 @@ _LOGSEQ_SLASH = re.compile(r"___|%2F", re.IGNORECASE)  # in the name of a file, 
 _POSTS = re.compile(r"/_posts(?=/)")  # Jekyll's folder of posts, and its folders of other documents
 _COLLECTION = re.compile(r"(?<=/)_(?=[^/]+/)")
 _DATE = re.compile(r"(?<=/)(\d{4})-(\d\d)-(\d\d)[-_](?=[^/])")
-_POSITION = re.compile(r"(?<=/)\d{1,3}[-_.]+(?=[^\W\d])")  # a prefix by which site generators sort notes
+_POSITION = re.compile(r"(?<=/)\d{1,3}[ ]*[-_.]+[ ]*(?=[^\W\d])")  # a prefix by which site generators sort notes
 
 
 class UnusableReference(ValueError):
@@ -117,7 +121,7 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers += places
     relative, rooted = _find_own_places("".join(f"/{name}" for name in folders), fields, is_index=len(places[0]) > 1)
     tiers[1].append(whole)
-    tiers[3] += [f".{place}" for place in relative]
+    tiers[3] += [f".{place}" for place in (*relative, *rooted)]
     tiers[4] += [f"/{whole}", *relative, *rooted]
     # The last three tiers: below the root of the site, and where site generators publish the note.
     below = path[len(root) :] if root and path.startswith(f"{root}/") else ""
@@ -128,6 +132,9 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
     if below:
         tiers[7].append(below + whole[len(path) :])
+    # Hugo publishes `slug: c` below the root of the site, Starlight from that root.
+    tiers[7] += [place[len(root) + 1 :] for place in relative if root and place.startswith(f"/{root}/")]
+    tiers[7] += _list_addresses(f"/{slug}" for slug in list_names(fields.get("slug")))
     if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
         tiers[7] += [f"/{folders[0]}{place}" for place in rooted]
     known: set[str] = {""}
@@ -162,7 +169,7 @@ def _find_own_places(folder: str, fields: Mapping[str, Any], *, is_index: bool) 
     rooted += [path for path in (*names, *list_aliases(fields)) if path.startswith("/")]
     # A post in a folder of its own, as `blog/today/index.md`, is published beside that folder.
     bases = [folder, folder.rpartition("/")[0]] if is_index else [folder]
-    relative = [f"{base}/{path}" for base in bases for path in names if not path.startswith("/")]
+    relative = [f"/{_join(base.split('/')[1:], path)}" for base in bases for path in names if not path.startswith("/")]
     return _list_addresses(relative), _list_addresses(rooted)
 
 
@@ -219,7 +226,9 @@ def _parse_path(written: str, artifact_id: str) -> Reference | None:
     path, *anchor = _PATH_END.split(written, maxsplit=1)
     if _BLOCK.fullmatch(written):
         raise UnusableReference("references to blocks of Logseq are not followed; link to the page")
-    if not path or _SCHEME.match(path):
+    # A name may contain a colon: `re: b.md` is no address of another kind.
+    is_file = NOTE_SUFFIX.search(path) and "//" not in path and not path.startswith("mailto:")
+    if not path or (_SCHEME.match(path) and not is_file):
         return None
     if _TEMPLATE.search(path):
         raise UnusableReference(
@@ -310,7 +319,9 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     if not sides:
         return None
     # Of equal sides, `max` returns the first.
-    name, has_anchor, _ = max(reversed(sides) if label_first else sides, key=lambda side: side.likeness)
+    ordered = sides[::-1] if label_first else sides
+    name, has_anchor, likeness = max(ordered, key=lambda side: side.likeness)
+    others = [side.name for side in sides if side.name != name and side.likeness < likeness]
     if not name or name.startswith(("#", "^")) or _URL.match(name):
         return None
     if name.startswith(("./", "../", "/")):
@@ -319,7 +330,11 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     # `topic.markdown` may be the name of `topic.markdown.md`, or the file of the note `topic`.
     folded = fold_name(name)
     stem = strip_suffix(folded)
-    return Reference(folded, None if stem == folded else stem, has_anchor)
+    other = stem if stem != folded else None
+    # A label such as `I/O` only looks like an address, so the other side is tried as well.
+    if other is None and others and likeness == 1 and not has_anchor:
+        other = strip_suffix(fold_name(others[0]))
+    return Reference(folded, other, has_anchor)
 
 
 def _compose(name: str) -> str:

@@ -156,7 +156,7 @@ def _split_entries(value: Any) -> Sequence[Any]:
 
 def _read_entry(entry: Any, type_: Any) -> Link | None:
     match entry:
-        case {"id": target} if _is_entry(entry) and not isinstance(target, Mapping):
+        case {"id": target} if _is_entry(entry) and not isinstance(target, Mapping | list | tuple):
             return _read_entry(target, entry.get("type", type_))
         case [str() as target]:  # what YAML makes of a wiki link without quotation marks
             return _read_entry(target, type_)

@@ -1,5 +1,6 @@
 """Links between markdown notes: written in the text, or declared in the frontmatter."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,9 @@ from airw.links._note_names import PATH_LINK, WIKI_LINK, UnusableReference, note
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
-_RULES_VERSION = 5  # to increase if the rules change: the same text with the same settings then has other links
+_NAME_FIELDS = ("title", "aliases", "alias")  # what stands there names the note itself
+_UNQUOTED = re.compile(r"""(?:[:-]|^)[ \t]+(\[\[[^\[\]"'\n]+\]\])[ \t\r]*(?:#.*)?$""")
+_RULES_VERSION = 6  # to increase if the rules change: the same text with the same settings then has other links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +103,16 @@ class MarkdownLinks:
         """
         text = text_of(artifact)
         front, lines = read_frontmatter_with_lines(text)
-        declared = {**fields, **front.fields}
+        front_lines = text[: front.body].split("\n")
+        declared = {**fields, **_restore_links(front.fields, (), lines, front_lines)}
         title = note_title(artifact.id, declared, text, front.body)
         names = note_names(artifact.id, declared, title, self.found_root if self.root is None else self.root)
         collector = _LinkCollector(artifact.id, frozenset(name for tier in names for name in tier), self.label_first)
         if front.problem:
             collector.add_problem(f"{front.problem}; links in it are ignored")
         for field_name, value in declared.items():
+            if field_name in _NAME_FIELDS:
+                continue
             declares = field_name in self.fields
             default_type = self.inline_type if declares and field_name == "links" else field_name
             for written, type_, path in _find_links(value, default_type, (field_name,), declares=declares):
@@ -121,6 +127,27 @@ class MarkdownLinks:
         return Extraction(links, names, collector.problem_texts(), fold_case=True)
 
 
+def _restore_links(value: Any, path: FieldPath, lines: Mapping[FieldPath, int], written: Sequence[str]) -> Any:
+    """Return a value of the frontmatter in which `[[name]]` without quotation marks is text.
+
+    YAML reads it as a list in a list, and the name as a number, a date, or several values.
+
+    Args:
+        value: The value, or a part of it.
+        path: The names and numbers that lead to it.
+        lines: The lines of the values.
+        written: The lines of the frontmatter.
+    """
+    match value:
+        case [list()] if (line := line_at(lines, path)) and (link := _UNQUOTED.search(written[line - 1])):
+            return link[1]
+        case list():
+            return [_restore_links(entry, (*path, number), lines, written) for number, entry in enumerate(value)]
+        case Mapping():
+            return {name: _restore_links(entry, (*path, name), lines, written) for name, entry in value.items()}
+    return value
+
+
 def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> Iterator[tuple[Any, Any, FieldPath]]:
     """Yield what a field says about links, with its type and where it stands.
 
@@ -131,8 +158,6 @@ def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> I
         declares: Whether the field declares links, so that plain names count.
     """
     match value:
-        case [[str() as name]]:  # so YAML reads `[[name]]` without quotes
-            yield f"[[{name}]]", type_, path
         case list():
             for number, entry in enumerate(value):
                 yield from _find_links(entry, type_, (*path, number), declares=declares)

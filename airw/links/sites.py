@@ -10,16 +10,17 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any, cast
 from urllib.parse import unquote
 
-from airw._base.frontmatter import strip_suffix
+from airw._base.frontmatter import FENCED, strip_suffix
 from airw.errors import SourceError
-from airw.links._commonmark import text_of
+from airw.links._commonmark import read_templates, text_of
 from airw.links._note_names import split_wiki
 from airw.links.markdown import MarkdownLinks
 from airw.protocols import EdgeExtractor
 from airw.values import Artifact, fold_name
 
-# The path of a link from a root: in a markdown link, a definition, a tag, or a template of Jekyll or Hugo.
-_ROOTED = re.compile(r"""(?:\]\(<?|\]:[ \t]*<?|\bhref=["']?|\{%-?[ \t]*link[ \t]+|ref[ \t]+["'])/([^\s()<>"'#?{}]+)""")
+# The path of a link from a root, in a markdown link, a definition or a tag; an image is none.
+_ROOTED = re.compile(r"""(?:(?<!!)\[[^\[\]]*+\](?:\(|:[ \t]*)<?|\b(?:href|to)=["']?)/([^\s()<>"'#?{}]+)""")
+_CODE = re.compile(r"`[^`\n]+`")
 _TWO_SIDES = re.compile(r"\[\[([^\[\]|\n]+\|[^\[\]\n]+)\]\]")
 _LEAST_LINKS = 3  # different ones, that show the address of a tree
 _MAX_PARTS = 64  # of a path; the length of all its ends grows with the square of their number
@@ -36,6 +37,7 @@ class SiteSurvey:
 
     _paths: dict[str, None] = field(default_factory=dict)
     _rooted: Counter[str] = field(default_factory=Counter)
+    _linking: Counter[str] = field(default_factory=Counter)  # rooted links by the folder of their notes
     _two_sides: Counter[str] = field(default_factory=Counter)
 
     def add(self, artifacts: Iterable[Artifact]) -> None:
@@ -48,21 +50,30 @@ class SiteSurvey:
                 text = text_of(artifact)
             except SourceError:  # the extraction of its links will report it
                 continue
-            if "/" in text:
-                paths = (fold_name(unquote(path)) for path in _ROOTED.findall(text))
+            if "](" in text or "]:" in text or "=" in text:
+                plain = read_templates(_CODE.sub("", FENCED.sub("", text)))
+                paths = [fold_name(unquote(path)) for path in _ROOTED.findall(plain)]
                 self._rooted.update(strip_suffix(_SUFFIX.sub("", path)) for path in paths)
+                self._linking[artifact.id.rpartition("/")[0]] += len(paths)
             if "|" in text:
                 self._two_sides.update(_TWO_SIDES.findall(text))
 
     def find_root(self) -> str:
-        """Return the folder under which most rooted links lead to a note; of equals, the highest.
+        """Return the folder under which most rooted links lead to a note.
 
-        It is `""` for the root of the tree. If more links lead to a note without their beginning, as `/docs/a` to
+        Of equals, it is the highest, then the one whose notes contain most of these links. It is `""` for the root of
+        the tree. If more links lead to a note without their beginning, as `/docs/a` to
         `a.md`, it is that beginning, `/docs`.
         """
         places = [_INDEX.sub("", strip_suffix(id)) for id in self._paths]
         votes = self._count_folders(places) | self._count_addresses(set(map(fold_name, places)))
-        return min(votes, key=lambda root: (-votes[root], root.startswith("/"), len(root.split("/")), root), default="")
+
+        def rank(root: str) -> tuple[Any, ...]:
+            inside = sum(count for folder, count in self._linking.items() if f"{folder}/".startswith(f"{root}/"))
+            return -votes[root], root.startswith("/"), len(root.split("/")), -inside, root
+
+        most = max(votes.values(), default=0)
+        return min((root for root in votes if votes[root] == most), key=rank, default="")
 
     def _count_folders(self, places: Sequence[str]) -> Counter[str]:
         """Return for each folder the number of links that lead to a note below it."""
@@ -92,17 +103,21 @@ class SiteSurvey:
     def has_labels_first(self) -> bool:
         """Return whether wiki links with two sides mostly have their target on the right.
 
-        A side counts if it looks like an address more than the other, and is that of a note.
+        A link counts if one side is the name of a note, and the other is not, or looks less like an address. A single
+        link between plain names may have a label that is a note by chance, so two are needed.
         """
         paths = [strip_suffix(fold_name(id)) for id in self._paths]
         names = {*paths, *(path.rpartition("/")[2] for path in paths)}
-        balance = 0
+        plain = addresses = 0
         for written, count in self._two_sides.items():
-            sides = split_wiki(written)
-            found = [side.likeness if strip_suffix(fold_name(side.name)) in names else 0 for side in sides]
+            found = [
+                1 + side.likeness if strip_suffix(fold_name(side.name)) in names else 0 for side in split_wiki(written)
+            ]
             if len(found) == 2 and found[0] != found[1]:
-                balance += count if found[1] > found[0] else -count
-        return balance > 0
+                votes = count if found[1] > found[0] else -count
+                plain += votes if max(found) == 1 else 0
+                addresses += votes if max(found) > 1 else 0
+        return plain + addresses > 0 and (addresses > 0 or plain > 1)
 
     def prepare(self, extractor: EdgeExtractor) -> EdgeExtractor:
         """Return the extractor, and those within it, with what the survey found."""

@@ -59,6 +59,31 @@ def refs(text, **settings):
             "<p><A class=x HREF=c%20d.md#e>t</A> <Link to='f.mdx'/> <link href='g.md'></p>",
             ["folder/c d.md", "folder/f.mdx"],
         ),
+        (
+            '[t](b c.md "x") [u [v]](d (e) f.md?raw=1) [![i](i.png)](g h.md)',
+            ["folder/b c.md", "folder/d (e) f.md", "folder/g h.md"],
+        ),
+        ("[w](My Folder/)\n\n[x]: two words.md", ["./folder/My Folder/", "folder/two words.md"]),
+        ("[t](re: b.md) [u](<Log: c.md>)", ["folder/re: b.md", "folder/Log: c.md"]),
+        (
+            '<a title="a > b" href="c.md">t</a> <area href=d.md> <!-- x --> <a href=e.md>e</a>',
+            ["folder/c.md", "folder/d.md", "folder/e.md"],
+        ),
+        ("<!-- note --> <a href='b.md'>b</a>", ["folder/b.md"]),
+        ('<a style={{ color: "red" }} onClick={() => go()} href="b">t</a>', ["./folder/b"]),
+        (
+            '<Link to={"b"}/> <Link className={clsx("a", x)} to="c"/> <Link to={useBaseUrl("d")}/>',
+            ["./folder/b", "./folder/c", "./folder/d"],
+        ),
+        ('<Card\n  title="x"\n  href="b"\n>\n</Card>', ["./folder/b"]),
+        ("<Tabs>\n  <TabItem>\n\n    See [b](b.md)\n\n  </TabItem>\n</Tabs>", ["folder/b.md"]),
+        ("!!!note\n    [b](b.md)\n\n/// tab | T\n\n    [c](c.md)\n///", ["folder/b.md", "folder/c.md"]),
+        ("text\n[^1]: one\n\n    two [b](b.md)", ["folder/b.md"]),
+        (
+            '<a href="{{ "/b.html" | prepend: site.baseurl }}">b</a> [c]({{ "/c/" | absolute_url | escape }})',
+            ["/b", "/c/"],
+        ),
+        ("{{embed [[my page]]}} {{query (and [[b]] (task TODO))}}", ["my page", "b"]),
         ("[t](my note.md) [u](two words.md#a b)", ["folder/my note.md", "folder/two words.md"]),
         ("[t](a\\b.md) [t](@site/docs/c.md)", ["folder/a/b.md", "/docs/c.md"]),
         ("<details>\n\n[t](a.md)\n\n</details>", ["folder/a.md"]),
@@ -146,16 +171,16 @@ def test_a_wiki_link_beside_or_in_a_block_of_a_site_generator_stays_a_link(text)
         ("[[the label|Target#part]]", ("target", None)),
         ("[[Target#part|label]]", ("target", None)),
         ("[[lang.csharp|lang.basic]]", ("lang.csharp", None)),
-        ("[[here|events.office-hours.2021.05.23]]", ("events.office-hours.2021.05.23", None)),
+        ("[[here|events.office-hours.2021.05.23]]", ("events.office-hours.2021.05.23", "here")),
         ("[[config.level|dendron://my.vault/ref.config#level]]", ("ref.config", None)),
         ("| [[Target\\|label]] |", ("target", None)),
-        ("[[C# for all|lang.csharp]]", ("lang.csharp", None)),
+        ("[[C# for all|lang.csharp]]", ("lang.csharp", "c# for all")),
         ("[[C# for all|dendron://my.vault/C#top]]", ("c", None)),
         ("[[a|x^2]] ", ("a", None)),
         ("[[a|version 1.2]] ", ("a", None)),
         ("[[a|v1.2]] ", ("a", None)),
         ("[[a|and / or]] ", ("a", None)),
-        ("[[a|b/c]] ", ("b/c", None)),
+        ("[[a|b/c]] ", ("b/c", "a")),
         ("[[a|c.md]] ", ("c.md", "c")),
         ("[[label|note^kSChN1jT6OMc]]", ("note", None)),
         ("[[Same|same]]", ("same", None)),
@@ -243,6 +268,11 @@ def test_links_carry_file_and_line_of_the_whole_file_and_come_in_that_order(newl
         ("links: [{type: supports, id: a}, {id: b}]", [("a", "supports"), ("b", "related")]),
         ("links: {type: supports, id: a}", [("a", "supports")]),
         ("links: '[[Some Note|x]]'", [("some note", "related")]),
+        ("links: [[b, c]]", [("b, c", "related")]),
+        ("up: [[2024]]\nby: [[Smith, Jane]]", [("2024", "up"), ("smith, jane", "by")]),
+        ("see:\n- [[true]]\n- [[Dune: Messiah]] # read", [("true", "see"), ("dune: messiah", "see")]),
+        ("matrix: [[1, 2], [3, 4]]\ndates: [[1], [2]]", []),
+        ('up: "[B](b c.md)"\naliases: [[K]]', [("folder/b c.md", "up")]),
         ("links: [../sub/, ./x]", [("./sub/", "related"), ("./folder/x", "related")]),
         ("links: [../a.md, /b.md, c/d.md]", [("a.md", "related"), ("/b.md", "related"), ("folder/c/d.md", "related")]),
         ("links: ['https://example.org', '']", []),
@@ -264,7 +294,7 @@ def test_typed_links_carry_the_line_of_their_entry():
     assert lines == [("a", 2), ("b", 2), ("c", 4), ("d", 5), ("f", 8), ("../g", 10), ("h", 12)]
 
 
-@pytest.mark.parametrize("entry", ["[[true]]", "{type: supports}", "{id: a, type: 3}", "true", "[null]"])
+@pytest.mark.parametrize("entry", ["[true]", "{type: supports}", "{id: a, type: 3}", "true", "[null]"])
 def test_a_typed_entry_that_cannot_be_understood_is_reported(entry):
     extraction = extract(f"---\nlinks: {entry}\n---\n")
     assert extraction.links == []
@@ -290,16 +320,26 @@ def test_fields_missing_in_the_text_come_from_the_filter_fields():
 def test_the_names_of_a_note_are_in_tiers():
     front = "id: Ab1\neip: 165\ntitle: The Title\naliases: [Other, 7, /old/]\nalias: x, y\npermalink: erc/165.html"
     text = f"---\n{front}\n---\n"
+    declared = ["/A/EIPS/Ab1", "/A/EIPS/Ab1/", "/erc/165", "/erc/165/", "/old", "/old/"]
     titles = ["The Title", "Other", "7", "/old/", "x", "y", "the title", "other"]
     assert extract(text, id="A/EIPS/eip-165.md", root="A").names == [
         ["A/EIPS/eip-165.md"],
         ["A/EIPS/eip-165", "a/eips/eip-165", "./A/EIPS/eip-165"],
         ["eip-165", "EIPS/eip-165", "Ab1", "165", "eips/eip-165", "ab1"],
-        [*titles, "./A/EIPS/eip-165/", "./A/EIPS/Ab1", "./A/EIPS/Ab1/"],
-        ["/A/EIPS/eip-165", "/A/EIPS/eip-165.md", "/A/EIPS/Ab1", "/A/EIPS/Ab1/", "/erc/165", "/erc/165/", "/old"],
+        [*titles, "./A/EIPS/eip-165/", *(f".{place}" for place in declared)],
+        ["/A/EIPS/eip-165", "/A/EIPS/eip-165.md", *(place for place in declared if place != "/old/")],
         [],
         ["/A/EIPS/eip-165/"],
-        ["/EIPS/eip-165", "/EIPS/eip-165.md", "/A/erc/165", "/A/erc/165/", "/A/old", "/A/old/"],
+        [
+            "/EIPS/eip-165",
+            "/EIPS/eip-165.md",
+            "/EIPS/Ab1",
+            "/EIPS/Ab1/",
+            "/A/erc/165",
+            "/A/erc/165/",
+            "/A/old",
+            "/A/old/",
+        ],
         [],
         ["/EIPS/eip-165/"],
     ]

@@ -46,6 +46,35 @@ async def states_of(corpus):
             {"a.md": "[b](/b) [c](/c)", "x/b.md": "", "y/b.md": "", "y/c.md": ""},
             {("a.md", "y/b.md"), ("a.md", "y/c.md")},
         ),
+        # Templates of site generators tell, code and images do not.
+        (
+            {"d/a.md": "[b]({{ '/b/' | relative_url }}) [c]({% link c.md %})", "d/b.md": "", "d/c.md": ""},
+            {("d/a.md", "d/b.md"), ("d/a.md", "d/c.md")},
+        ),
+        (
+            {
+                "d/a.md": "[b](/b)\n\n```\n[x](/k) [x](/l)\n```\n![](/k) `[](/l)`",
+                "d/b.md": "",
+                "o/k.md": "",
+                "o/l.md": "",
+            },
+            {("d/a.md", "d/b.md")},
+        ),
+        # Of equal folders, the one where the links are written.
+        ({"c/en/a.md": "[b](/p/b/)", "c/en/p/b.md": "", "c/de/p/b.md": ""}, {("c/en/a.md", "c/en/p/b.md")}),
+        # Slugs are published below the root, and permalinks are met by relative links, too.
+        (
+            {"c/p/a.md": "[b](/p/my-b/) [c](/p/c)", "c/p/b.md": "---\nslug: my-b\n---\n", "c/p/c.md": ""},
+            {("c/p/a.md", "c/p/b.md"), ("c/p/a.md", "c/p/c.md")},
+        ),
+        (
+            {
+                "g/a.md": "[b](../team/) [c](c.html)",
+                "b.md": "---\npermalink: /team/\n---\n",
+                "x.md": "---\npermalink: /g/c.html\n---\n",
+            },
+            {("g/a.md", "b.md"), ("g/a.md", "x.md")},
+        ),
         # The tree may be the folder that a site publishes as `/docs`.
         (
             {"a.md": "[b](/docs/b) [c](/docs/x/c/) [d](/docs/d.md)", "b.md": "", "x/c.md": "", "d.md": ""},
@@ -116,6 +145,11 @@ async def test_a_strategy_that_asks_a_model_is_asked_once_for_each_note(tmp_path
         (
             {"a.md": "[[b|c]] [[label|d.e]]", "b.md": "", "c.md": "", "d.e.md": ""},
             {("a.md", "c.md"), ("a.md", "d.e.md")},
+        ),
+        # Names of notes show it, too, if they are more than one chance.
+        (
+            {"a.md": "[[Start here|b]] [[More|c]] [[Last|d]]", "b.md": "", "c.md": "", "d.md": ""},
+            {("a.md", "b.md"), ("a.md", "c.md"), ("a.md", "d.md")},
         ),
         # An address wins over the order.
         (

@@ -102,7 +102,8 @@ async def test_a_section_is_no_target_of_links(tmp_path):
         ),
         ({"a.md": "[[Tags|topic.tags#h]]", "topic.tags.md": "t", "tags.md": "other"}, ["topic.tags.md"]),
         ({"a.md": "[[Tags|topic.tags]]", "topic.tags.md": "t"}, ["topic.tags.md"]),
-        ({"a.md": "[[tags|topic.tags]]", "tags.md": "t"}, []),
+        ({"a.md": "[[tags|topic.tags]]", "tags.md": "t"}, ["tags.md"]),
+        ({"a.md": "[[Network|TCP/IP]] [[Node|node.js]]", "network.md": "", "node.md": ""}, ["network.md", "node.md"]),
     ],
 )
 async def test_the_target_of_a_wiki_link_stands_first_and_a_label_is_no_target(files, edges, tmp_path):
