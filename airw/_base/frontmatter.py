@@ -328,8 +328,14 @@ def plain_text(markup: str) -> str:
     return " ".join(text.split())
 
 
-def strip_comments(text: str) -> str:
-    """Return a text without HTML comments; one that is never closed stays.
+def strip_comments(text: str, begin: str = "<!--", end: str = "-->", *, keep_lines: bool = False) -> str:
+    """Return a text without comments, by default of HTML; one that is not closed stays.
+
+    Args:
+        text: The text.
+        begin: What begins a comment.
+        end: What ends it.
+        keep_lines: Whether the line feeds in comments stay.
 
     Example:
         >>> strip_comments("a<!-- b -->c")
@@ -337,7 +343,7 @@ def strip_comments(text: str) -> str:
     """
     parts: list[str] = []
     position = 0
-    while (start := text.find("<!--", position)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
-        parts.append(text[position:start])
-        position = end + 3
+    while (start := text.find(begin, position)) >= 0 and (stop := text.find(end, start + len(begin))) >= 0:
+        parts += [text[position:start], "\n" * text.count("\n", start, stop) if keep_lines else ""]
+        position = stop + len(end)
     return "".join(parts) + text[position:]

@@ -114,6 +114,8 @@ class _Builder:
         elif kind in ("Scalar", "SequenceStart", "MappingStart"):
             if self._places[-1] is not None:
                 self._add_value(kind, event, line)
+            elif kind == "Scalar" and event.value in self._opened[-1]:
+                raise _invalid(f"the field {short_repr(event.value)} is written twice; write one list", line)
             elif kind == "Scalar":
                 self._places[-1] = event.value
                 self._keep_line(line)

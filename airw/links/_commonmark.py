@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from airw._base.frontmatter import FENCED, NOTE_SUFFIX, split_frontmatter
+from airw._base.frontmatter import FENCED, NOTE_SUFFIX, split_frontmatter, strip_comments
 from airw.errors import SourceError
 from airw.links._toml_tables import find_toml_tables
 from airw.values import Artifact
@@ -31,7 +31,6 @@ _MARKUP = re.compile(r"[\[<(]")
 _WIKI = re.compile(r"\[\[[^\[\]\n]+\]\]")
 _MARKER = re.compile(r"[>*+-]|\d+[.)]")
 _OPAQUE = re.compile(r"\s*<(?:[!?]|(?:pre|script|style|textarea)\b)", re.IGNORECASE)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 # A tag that may be a link: `<a>`, or a component of MDX or Vue such as `<Link>`. In its attributes, quotation marks and
 # braces may contain any character.
 _TAG = re.compile(
@@ -140,7 +139,7 @@ def inline_links(text: str, *, is_mdx: bool = False) -> tuple[list[Target], list
     if not _LOCAL.search(text):
         return [], []
     if is_mdx or _COMPONENT.search(FENCED.sub("", text)):
-        is_mdx, text = True, _TAG_END.sub(r"\1\3\2", text)
+        is_mdx, text = True, _TAG_END.sub(r"\1\3\2", strip_comments(text, "{/*", "*/}", keep_lines=True))
     # Blocks first: they separate text from code, and collect the reference definitions that links anywhere may use.
     text = _NEWLINE.sub("\n", text)
     markdown, tokens, env = _link_parser(is_mdx=is_mdx), list["Token"](), dict[str, Any]()
@@ -201,9 +200,7 @@ def _may_have_links(token: Token) -> bool:
 
 def _mask_comments(token: Token) -> str:
     """Return the text of a block; in HTML without comments, but with their lines."""
-    if token.type == "inline" or "<!--" not in token.content:
-        return token.content
-    return _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), token.content)
+    return token.content if token.type == "inline" else strip_comments(token.content, keep_lines=True)
 
 
 def _split_unreadable(content: str, line: int, problems: list[tuple[str, int]]) -> Iterator[tuple[int, str]]:

@@ -43,6 +43,7 @@ _SIDE_ANCHORS = re.compile(r"(?<=\S)#(?=\S)|(?<=\S)\^"), re.compile(r"(?<=\S)#(?
 _PART = re.compile(r"[\w-]+")
 _MAX_ENDS = 64  # of a path, the shortest first; their total length grows with the square of their number
 _HTML = re.compile(r"(?:(?:(?<=/)|\A)index)?\.html\Z", re.IGNORECASE)
+_INDEX = re.compile(r"_?index", re.IGNORECASE)
 _LOGSEQ_SLASH = re.compile(r"___|%2F", re.IGNORECASE)  # in the name of a file, for a note named `A/B`
 _POSTS = re.compile(r"/_posts(?=/)")  # Jekyll's folder of posts, and its folders of other documents
 _COLLECTION = re.compile(r"(?<=/)_(?=[^/]+/)")
@@ -128,6 +129,8 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     if root.startswith("/"):
         below = f"{root}/{path}"
     published = [below, _make_published_path(f"/{path}"), _make_published_path(below)]
+    if _POSTS.search(f"/{path}"):
+        published.append(f"{_join_categories(fields)}{published[2] or published[1]}")
     site_places = [_place_names(place) for place in published if place]
     tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
     if below:
@@ -137,6 +140,9 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers[7] += _list_addresses(f"/{slug}" for slug in list_names(fields.get("slug")))
     if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
         tiers[7] += [f"/{folders[0]}{place}" for place in rooted]
+    # Wikis of GitHub name the page `Getting Started` so; Hugo and Foam call `topic/index.md` by the name of its folder.
+    weak_names = [stem.replace("-", " "), *(folders[-1:] if _INDEX.fullmatch(stem) else [])]
+    tiers[9] += [name for weak in weak_names for name in (weak, fold_name(weak))]
     known: set[str] = {""}
     for number, names in enumerate(tiers):  # a name counts in its strongest tier
         tiers[number] = [name for name in dict.fromkeys(names) if name not in known]
@@ -189,6 +195,13 @@ def _make_published_path(path: str) -> str:
     published = _COLLECTION.sub("", _DATE.sub(r"\1/\2/\3/", _POSTS.sub("", path)))
     published = _POSITION.sub("", published)
     return "" if published == path else published
+
+
+def _join_categories(fields: Mapping[str, Any]) -> str:
+    """Return the folders below which Jekyll publishes a post, such as `/news/python`."""
+    values = [fields.get("categories"), fields.get("category")]
+    lists = [value.split() if isinstance(value, str) else value for value in values]
+    return "".join(f"/{name.lower()}" for value in lists for name in list_names(value))
 
 
 def parse_reference(

@@ -12,10 +12,12 @@ from airw._base.yaml_fields import FieldPath
 from airw.errors import ArgumentError
 from airw.links._commonmark import inline_links, text_of
 from airw.links._note_names import PATH_LINK, WIKI_LINK, UnusableReference, note_names, parse_reference, to_text
+from airw.links.fields import record_links
 from airw.values import Artifact, Extraction, Link
 
 _MAX_LINES = 5
 _NAME_FIELDS = ("title", "aliases", "alias")  # what stands there names the note itself
+_PATH_FIELDS = ("link", "href")  # of pages of VitePress and Starlight, at any depth
 _UNQUOTED = re.compile(r"""(?:[:-]|^)[ \t]+(\[\[[^\[\]"'\n]+\]\])[ \t\r]*(?:#.*)?$""")
 _RULES_VERSION = 6  # to increase if the rules change: the same text with the same settings then has other links
 
@@ -32,14 +34,15 @@ class MarkdownLinks:
     - **Typed links**: the frontmatter fields in `fields`. A value is a name, a path, a link, a mapping with `id` and
       `type`, a list of these, a mapping of types to these, or names separated by commas. A plain entry has the type
       `"related"` in the field `links`, and the name of the field in others. In other fields, at any depth, wiki links
-      and markdown links count, with the name of the field as their type. A field that the frontmatter lacks is read
-      from the filter fields.
+      and markdown links count, with the name of the field as their type. So do paths in `link` and `href` that begin
+      with `/` or `.`. A field that the frontmatter lacks is read from the filter fields.
 
     Ignored are URLs, places in the same note, images, embedded media, code, comments, and TOML tables (`[[name]]`) in
     texts of site generators. The names of a note are in tiers: its id; its path; the ends of its path and its `id`; its
     title, `aliases` and `alias`; its path from the root of the tree, with the addresses that it declares (`permalink`,
     `slug`, `url`, `redirect_from`); the same from the root of the site, with the addresses that site generators make of
-    its path. Last, all these names count in any case.
+    its path; here also `two words` of a note `two-words.md`, and the folder of an index. Last, all these names count in
+    any case.
 
     Problems are reported with their lines: frontmatter that cannot be read, links of a note to itself, templates and
     references to blocks that are not followed, and places where brackets or blocks nest too deeply.
@@ -102,6 +105,10 @@ class MarkdownLinks:
             SourceError: If the raw value is neither a string nor a mapping with a string `text`.
         """
         text = text_of(artifact)
+        if "base_path" in fields and isinstance(artifact.raw, Mapping):
+            # A skill of a folder: its source knows where the paths in it lead, and has resolved the links.
+            names = note_names(artifact.id, fields, str(fields.get("name", "")))
+            return Extraction(record_links(artifact).links, names, fold_case=True)
         front, lines = read_frontmatter_with_lines(text)
         front_lines = text[: front.body].split("\n")
         declared = {**fields, **_restore_links(front.fields, (), lines, front_lines)}
@@ -168,6 +175,8 @@ def _find_links(value: Any, type_: Any, path: FieldPath, *, declares: bool) -> I
                 yield from _find_links(entry, name, (*path, name), declares=declares)
         case str():
             links = [match[0] for pattern in (WIKI_LINK, PATH_LINK) for match in pattern.finditer(value)]
+            if not links and path[-1] in _PATH_FIELDS and value.startswith(("/", "./", "../")):
+                links = [value]
             if not links and declares:
                 is_list = isinstance(path[-1], str) and path[-1] != "id"  # names separated by commas
                 links = value.split(",") if is_list else [value]

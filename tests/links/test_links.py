@@ -78,7 +78,9 @@ def refs(text, **settings):
         ('<Card\n  title="x"\n  href="b"\n>\n</Card>', ["./folder/b"]),
         ("<Tabs>\n  <TabItem>\n\n    See [b](b.md)\n\n  </TabItem>\n</Tabs>", ["folder/b.md"]),
         ("!!!note\n    [b](b.md)\n\n/// tab | T\n\n    [c](c.md)\n///", ["folder/b.md", "folder/c.md"]),
+        ("<Tabs>\n{/* [x](x.md)\n*/}\n[b](b.md)\n</Tabs>", ["folder/b.md"]),
         ("text\n[^1]: one\n\n    two [b](b.md)", ["folder/b.md"]),
+        ("---\nhero: [{link: /guide/}, {link: https://x.y/}, {href: ../b.md}, {link: x}]\n---\n", ["/guide/", "b.md"]),
         (
             '<a href="{{ "/b.html" | prepend: site.baseurl }}">b</a> [c]({{ "/c/" | absolute_url | escape }})',
             ["/b", "/c/"],
@@ -341,7 +343,7 @@ def test_the_names_of_a_note_are_in_tiers():
             "/A/old/",
         ],
         [],
-        ["/EIPS/eip-165/"],
+        ["/EIPS/eip-165/", "eip 165"],
     ]
     assert extract("# README.md", id="x.md").names[3][:2] == ["README", "readme"]
 

@@ -81,6 +81,13 @@ async def states_of(corpus):
             {("a.md", "b.md"), ("a.md", "x/c.md"), ("a.md", "d.md")},
         ),
         ({"a.md": "[b](/docs/b) [c](/gone/c)", "b.md": "", "c.md": ""}, set()),
+        # Pages of wikis of GitHub, bundles of Hugo, and posts of Jekyll with categories.
+        ({"Home.md": "[[Getting Started]]", "Getting-Started.md": ""}, {("Home.md", "Getting-Started.md")}),
+        ({"c/a.md": '[b]({{< ref "b" >}})', "c/p/b/index.md": ""}, {("c/a.md", "c/p/b/index.md")}),
+        (
+            {"a.md": "[b](/news/py/2024/05/01/b.html)", "_posts/2024-05-01-b.md": "---\ncategories: News py\n---\n"},
+            {("a.md", "_posts/2024-05-01-b.md")},
+        ),
         # A link from the note, or from the root of the tree, needs no root of a site.
         ({"a.md": "[b](b) [c](/c)", "b.md": "", "x/b.md": "", "x/c.md": ""}, {("a.md", "b.md"), ("a.md", "x/c.md")}),
     ],

@@ -97,6 +97,8 @@ async def test_filters_find_values_as_they_are_written(tmp_path):
         ("a: b\nc: \x01", 3, "remove"),
         ("a: b\n--- c", 3, "remove"),
         ("a: b\nc: *d", 3, "write the value out"),
+        ("links: a\nb: c\nlinks: d", 4, "write one list"),
+        ("a:\n- {b: c, b: d}", 3, "'b' is written twice"),
     ],
 )
 async def test_yaml_that_cannot_be_read_is_reported_with_its_line_and_what_would_do(tmp_path, yaml, line, advice):

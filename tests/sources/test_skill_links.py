@@ -64,11 +64,12 @@ async def test_the_folder_of_a_skill_is_no_parent(tmp_path):
         ("[forms](references/forms.md) [run](scripts/run.py) [folder](references/) [[forms]]", {}, []),
     ],
 )
-async def test_what_a_skill_refers_to_becomes_a_link_to_that_skill(body, fields, edges, tmp_path):
+@pytest.mark.parametrize("extractor", [None, MarkdownLinks()])
+async def test_what_a_skill_refers_to_becomes_a_link_to_that_skill(body, fields, edges, extractor, tmp_path):
     write(tmp_path, {"s/alpha/SKILL.md": skill("alpha", body, **fields), "s/beta/SKILL.md": skill("beta")})
     write(tmp_path, {"s/rays/SKILL.md": skill("Gamma Rays"), "s/alpha/nested/delta/skill.md": skill("delta")})
     write(tmp_path, {"s/alpha/references/forms.md": "forms", "s/alpha/scripts/run.py": "pass", "s/alpha/forms.md": ""})
-    found, unresolved = await links_of(from_skills(roots=tmp_path))
+    found, unresolved = await links_of(from_skills(roots=tmp_path, edge_extractor=extractor))
     assert (sorted(found), unresolved) == (sorted(("alpha", *edge) for edge in edges), [])
 
 
