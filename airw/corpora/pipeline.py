@@ -10,7 +10,7 @@ many at once, and sends the others on in smaller pages.
 """
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -131,6 +131,11 @@ class Page:
     existing_ids: set[str] = field(default_factory=set)
     unchanged: dict[str, str] = field(default_factory=dict)
     problems: list[ItemProblem] = field(default_factory=list)
+
+    def add_problems(self, item: str, reasons: Iterable[str]) -> None:
+        """Add what is wrong with an item that is indexed; the source may have reported the same."""
+        known = {problem.reason for problem in self.problems if problem.item == item}
+        self.problems += [ItemProblem(item, reason, lost=False) for reason in reasons if reason not in known]
 
 
 @dataclass(slots=True)
@@ -269,7 +274,7 @@ class Builder:
         page.existing_ids = stored.keys() | (self.outdated & set(ids))
         self._keep_lost_items(page, stored)
         for name in page.unchanged:
-            page.problems += [ItemProblem(name, reason, lost=False) for reason in self.earlier_problems.get(name, ())]
+            page.add_problems(name, self.earlier_problems.get(name, ()))
         return page
 
     def _check_items(self, items: list[Item], page: Page) -> list[Artifact]:
@@ -387,8 +392,7 @@ class Builder:
                 page.problems.append(draft)
                 continue
             page.drafts.append(draft)
-            for reason in draft.problems:
-                page.problems.append(ItemProblem(draft.artifact_id, reason, lost=False))
+            page.add_problems(draft.artifact_id, draft.problems)
         self.kept_ids.update([draft.entry.artifact_id for draft in page.drafts])
 
     def _keep_lost_items(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:

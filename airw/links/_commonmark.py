@@ -42,7 +42,7 @@ _TAG_TARGET = re.compile(
 )
 # The end of a component's tag on a line of its own, which would begin a quote.
 _TAG_END = re.compile(r"(<[A-Z][\w.]*+(?:\s++(?!/>)[^\s<>]++)++)(\s*\n[ \t]*)(/?>)")
-_COMPONENT = re.compile(r"^[ \t]*</?[A-Z]\w*[\s/>]", re.MULTILINE)
+_COMPONENT = re.compile(r"^ {0,3}</?[A-Z][\w.]*+(?:[ \t][^<>\n]*+)?(?:/?>)?[ \t]*$", re.MULTILINE)  # alone on a line
 # An indented block: an admonition or a tab of mkdocs, a block of PyMdown, the text of a footnote, a definition.
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?)[ \t]*\S|===[!+]?[ \t]+[\"']|/{3,}[ \t]*\w|\[\^[^\]\n]+\]:|:[ \t]")
 _BLOCK_REFERENCE = re.compile(r"\(\([\da-f]{8}-[\da-f-]{27}\)\)")  # of Logseq
@@ -60,6 +60,9 @@ _NOTE_TEMPLATE = re.compile(
     r"""|\{\{[<%]?-?\s*(?:rel)?ref\s+(?:\.\s+|path=)?["'`]?(?P<hugo>[^"'`\s>%}]+)["'`]?(?:\s+["'][^"']*["'])?\s*-?[>%]?\}\}"""
     r"""|\{\{-?\s*["'](?P<path>[^"']*)["']\s*\|\s*(?:(?:relative|absolute)_url|prepend:\s*site\.\w+)\b[^{}]*\}\}"""
 )
+# Templates that contain the path of a note: files that mdBook includes, and Hugo's shortcodes with a link.
+_INCLUDE = re.compile(r"\{\{\s*#\w+\s+([^\s:{}]+)[^{}]*\}\}")
+_SHORTCODE = re.compile(r"""\{\{[<%][^{}]*\s(?:link|href|url|relref|ref)\s*=\s*["']([^"'{}]+)["'][^{}]*\}\}""")
 _BASE_URL = re.compile(r"\{\{-?\s*(?:site\.(?:base)?url|base_?path)\s*-?\}\}", re.IGNORECASE)
 # Embedded files that are not notes: images, sound, film, documents of other programs.
 _MEDIA = re.compile(
@@ -181,6 +184,8 @@ def _read_template(match: re.Match[str]) -> str:
     """
     if _BASE_URL.fullmatch(match[0]):
         return ""
+    if found := _INCLUDE.fullmatch(match[0]) or _SHORTCODE.fullmatch(match[0]):
+        return f"[](<{found[1]}>)"
     note = _NOTE_TEMPLATE.fullmatch(match[0])
     if note is None:
         return re.sub(r"[\s\"']+", "", match[0])

@@ -48,6 +48,9 @@ _LOGSEQ_SLASH = re.compile(r"___|%2F", re.IGNORECASE)  # in the name of a file, 
 _POSTS = re.compile(r"/_posts(?=/)")  # Jekyll's folder of posts, and its folders of other documents
 _COLLECTION = re.compile(r"(?<=/)_(?=[^/]+/)")
 _DATE = re.compile(r"(?<=/)(\d{4})-(\d\d)-(\d\d)[-_](?=[^/])")
+_JOURNAL = re.compile(r"(\d{4})_(\d\d)_(\d\d)", re.ASCII)  # a file of Logseq for the notes of a day
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_CARD_ID = re.compile(r"(\d{12}|\d{14})(?:[ _-]|\Z)", re.ASCII)  # the time at which a note of a card index was made
 _POSITION = re.compile(r"(?<=/)\d{1,3}[ ]*[-_.]+[ ]*(?=[^\W\d])")  # a prefix by which site generators sort notes
 
 
@@ -115,6 +118,8 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     if _LOGSEQ_SLASH.search(stem):
         short_names.append(_LOGSEQ_SLASH.sub("/", stem))
     titles = [strip_suffix(name) for name in (title, *list_aliases(fields))]
+    if folders[-1:] == ["journals"]:
+        titles += _name_day(stem)
     places = _place_names(f"/{path}")
     tiers = [[artifact_id]]
     for names, level in zip(([path], short_names, titles), places, strict=True):
@@ -124,30 +129,54 @@ def note_names(artifact_id: str, fields: Mapping[str, Any], title: str, root: st
     tiers[1].append(whole)
     tiers[3] += [f".{place}" for place in (*relative, *rooted)]
     tiers[4] += [f"/{whole}", *relative, *rooted]
-    # The last three tiers: below the root of the site, and where site generators publish the note.
+    tiers += _name_in_site(whole, fields, root, relative, rooted)
+    known: set[str] = {""}
+    for number, names in enumerate(tiers):  # a name counts in its strongest tier
+        tiers[number] = [name for name in dict.fromkeys(names) if name not in known]
+        known.update(names)
+    return tiers
+
+
+def _name_in_site(
+    whole: str, fields: Mapping[str, Any], root: str, relative: Sequence[str], rooted: Sequence[str]
+) -> list[list[str]]:
+    """Return the last three tiers of names: those that a note has in a site.
+
+    Args:
+        whole: The path of the note, with its suffix.
+        fields: The fields of its frontmatter.
+        root: The root of the site, as in `note_names`.
+        relative: The addresses that it declares below its folder.
+        rooted: Those that it declares from a root.
+    """
+    path = strip_suffix(whole)
+    folder, _, stem = f"/{path}".rpartition("/")
     below = path[len(root) :] if root and path.startswith(f"{root}/") else ""
     if root.startswith("/"):
         below = f"{root}/{path}"
     published = [below, _make_published_path(f"/{path}"), _make_published_path(below)]
     if _POSTS.search(f"/{path}"):
         published.append(f"{_join_categories(fields)}{published[2] or published[1]}")
-    site_places = [_place_names(place) for place in published if place]
-    tiers += [[name for names in site_places for name in names[level]] for level in range(3)]
+    places = [_place_names(place) for place in published if place]
+    first, second, third = ([name for names in places for name in names[level]] for level in range(3))
     if below:
-        tiers[7].append(below + whole[len(path) :])
+        first.append(below + whole[len(path) :])
     # Hugo publishes `slug: c` below the root of the site, Starlight from that root.
-    tiers[7] += [place[len(root) + 1 :] for place in relative if root and place.startswith(f"/{root}/")]
-    tiers[7] += _list_addresses(f"/{slug}" for slug in list_names(fields.get("slug")))
-    if folders:  # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`
-        tiers[7] += [f"/{folders[0]}{place}" for place in rooted]
+    first += [place[len(root) + 1 :] for place in relative if root and place.startswith(f"/{root}/")]
+    first += _list_addresses(f"/{slug}" for slug in list_names(fields.get("slug")))
+    # Docusaurus publishes `docs/a.md` with `slug: /start` as `/docs/start`, and leaves out the prefixes by which files
+    # and folders are sorted.
+    top = f"{folder}/".split("/")[1]
+    first += [f"/{top}{place}" for place in rooted if top]
+    if plain_stem := _make_published_path(f"/{stem}"):
+        first += _list_addresses([f"{folder}{plain_stem}", f".{folder}{plain_stem}"])
+    if plain_folder := _make_published_path(f"{folder}/.")[:-2]:
+        first += _find_own_places(plain_folder, fields, is_index=False)[0]
     # Wikis of GitHub name the page `Getting Started` so; Hugo and Foam call `topic/index.md` by the name of its folder.
-    weak_names = [stem.replace("-", " "), *(folders[-1:] if _INDEX.fullmatch(stem) else [])]
-    tiers[9] += [name for weak in weak_names for name in (weak, fold_name(weak))]
-    known: set[str] = {""}
-    for number, names in enumerate(tiers):  # a name counts in its strongest tier
-        tiers[number] = [name for name in dict.fromkeys(names) if name not in known]
-        known.update(names)
-    return tiers
+    weak_names = [stem.replace("-", " "), *([folder.rpartition("/")[2]] if _INDEX.fullmatch(stem) else [])]
+    weak_names += [card[1] for card in [_CARD_ID.match(stem)] if card]
+    third += [name for weak in weak_names for name in (weak, fold_name(weak))]
+    return [first, second, third]
 
 
 def _place_names(place: str) -> tuple[list[str], list[str], list[str]]:
@@ -195,6 +224,21 @@ def _make_published_path(path: str) -> str:
     published = _COLLECTION.sub("", _DATE.sub(r"\1/\2/\3/", _POSTS.sub("", path)))
     published = _POSITION.sub("", published)
     return "" if published == path else published
+
+
+def _name_day(stem: str) -> list[str]:
+    """Return how links call the notes of a day in Logseq.
+
+    Example:
+        >>> _name_day("2024_01_01")
+        ['Jan 1st, 2024', '2024-01-01']
+    """
+    match = _JOURNAL.fullmatch(stem)
+    if match is None or not 1 <= int(match[2]) <= 12:
+        return []
+    day = int(match[3])
+    ending = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    return [f"{_MONTHS[int(match[2]) - 1]} {day}{ending}, {match[1]}", "-".join(match.groups())]
 
 
 def _join_categories(fields: Mapping[str, Any]) -> str:
@@ -347,6 +391,9 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     # A label such as `I/O` only looks like an address, so the other side is tried as well.
     if other is None and others and likeness == 1 and not has_anchor:
         other = strip_suffix(fold_name(others[0]))
+    # In a card index the number counts, and the words after it may be those of an earlier title.
+    if other is None and (card := _CARD_ID.match(folded)) and card[1] != folded:
+        other = card[1]
     return Reference(folded, other, has_anchor)
 
 

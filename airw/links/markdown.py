@@ -116,7 +116,7 @@ class MarkdownLinks:
         names = note_names(artifact.id, declared, title, self.found_root if self.root is None else self.root)
         collector = _LinkCollector(artifact.id, frozenset(name for tier in names for name in tier), self.label_first)
         if front.problem:
-            collector.add_problem(f"{front.problem}; links in it are ignored")
+            collector.add_problem(front.problem)
         for field_name, value in declared.items():
             if field_name in _NAME_FIELDS:
                 continue

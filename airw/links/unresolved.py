@@ -14,7 +14,7 @@ from airw._base.concurrency import in_thread
 from airw.protocols import Store
 from airw.values import LinkCount, NodeId, UnresolvedLink
 
-_FILE_NAME = re.compile(r"[^/]*\.\w{1,10}")
+_FILE_NAME = re.compile(r"[^/]*\.\w{1,10}|[^/]+/")
 _SKIPPED_FOLDERS = ("node_modules", ".git")
 
 
@@ -70,7 +70,7 @@ def _select_files(refs: Mapping[str, str | None], folder: Path, root: str) -> It
     for ref, or_ref in refs.items():
         if any(_exists(folder, path) for path in _list_paths(ref, or_ref, root)):
             yield ref
-        elif or_ref is None and _FILE_NAME.fullmatch(ref):  # the name of a file in any folder
+        elif or_ref is None and _FILE_NAME.fullmatch(ref):  # the name of a file or a folder, anywhere
             names = _list_names(folder) if names is None else names
             if ref.casefold() in names:
                 yield ref
@@ -98,5 +98,5 @@ def _list_names(folder: Path) -> set[str]:
     names: set[str] = set()
     for _, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
-        names.update(file.casefold() for file in files)
+        names.update(name.casefold() for name in [*files, *(f"{name}/" for name in folders)])
     return names

@@ -78,6 +78,12 @@ def refs(text, **settings):
         ('<Card\n  title="x"\n  href="b"\n>\n</Card>', ["./folder/b"]),
         ("<Tabs>\n  <TabItem>\n\n    See [b](b.md)\n\n  </TabItem>\n</Tabs>", ["folder/b.md"]),
         ("!!!note\n    [b](b.md)\n\n/// tab | T\n\n    [c](c.md)\n///", ["folder/b.md", "folder/c.md"]),
+        ("<Tabs> are nice.\n\n    [x](x.md)\n\n[b](b.md)", ["folder/b.md"]),
+        ("Text.\n\n    <Tabs>\n    [x](x.md)\n    </Tabs>\n\n[b](b.md)", ["folder/b.md"]),
+        (
+            '{{#include a.md:2:9}} {{< figure src="p.png" link="/b/" >}}\n\n{{% card href="c.md" %}}\n[d](d.md)',
+            ["folder/a.md", "/b/", "folder/c.md", "folder/d.md"],
+        ),
         ("<Tabs>\n{/* [x](x.md)\n*/}\n[b](b.md)\n</Tabs>", ["folder/b.md"]),
         ("text\n[^1]: one\n\n    two [b](b.md)", ["folder/b.md"]),
         ("---\nhero: [{link: /guide/}, {link: https://x.y/}, {href: ../b.md}, {link: x}]\n---\n", ["/guide/", "b.md"]),

@@ -88,6 +88,25 @@ async def states_of(corpus):
             {"a.md": "[b](/news/py/2024/05/01/b.html)", "_posts/2024-05-01-b.md": "---\ncategories: News py\n---\n"},
             {("a.md", "_posts/2024-05-01-b.md")},
         ),
+        # Journals of Logseq by their days, and card indexes by their numbers.
+        (
+            {"pages/a.md": "- [[Jan 2nd, 2024]] [[2024-01-02]]", "journals/2024_01_02.md": "- [[A]]"},
+            {("pages/a.md", "journals/2024_01_02.md"), ("journals/2024_01_02.md", "pages/a.md")},
+        ),
+        (
+            {"202401011230 New.md": "[[202401011231 Old title]]", "202401011231.md": "[[202401011230]]"},
+            {("202401011230 New.md", "202401011231.md"), ("202401011231.md", "202401011230 New.md")},
+        ),
+        # Docusaurus leaves out the prefixes by which files and folders are sorted.
+        (
+            {
+                "docs/01-b/02-p.md": "[o](other) [r](/docs/c/ren) [s](/docs/b/sl)",
+                "docs/01-b/03-other.md": "",
+                "docs/02-c/r.md": "---\nid: ren\n---\n",
+                "docs/01-b/04-s.md": "---\nslug: sl\n---\n",
+            },
+            {("docs/01-b/02-p.md", f"docs/{end}.md") for end in ("01-b/03-other", "02-c/r", "01-b/04-s")},
+        ),
         # A link from the note, or from the root of the tree, needs no root of a site.
         ({"a.md": "[b](b) [c](/c)", "b.md": "", "x/b.md": "", "x/c.md": ""}, {("a.md", "b.md"), ("a.md", "x/c.md")}),
     ],
@@ -196,6 +215,20 @@ async def test_a_link_to_a_file_or_a_folder_has_a_state_of_its_own_until_that_is
     async with open_notes(tmp_path, store) as corpus:
         states = dict(await states_of(corpus))
         assert (states["/src/run.py"], states["./doc/gone.py"]) == ("dangling", "file")
+
+
+async def test_a_name_of_a_folder_anywhere_is_no_dangling_link(tmp_path):
+    write(tmp_path, {"a.md": "[[Projects/]] [[Nothing/]]", "x/Projects/b.md": ""})
+    async with open_notes(tmp_path) as corpus:
+        assert sorted(await states_of(corpus)) == [("nothing/", "dangling"), ("projects/", "file")]
+
+
+async def test_broken_frontmatter_is_reported_once_in_each_build(tmp_path):
+    store = MemoryStore()
+    write(tmp_path, {"a.md": "---\nx: [[b]], [[b]]\n---\n", "b.md": ""})
+    for _ in range(2):
+        async with open_notes(tmp_path, store) as corpus:
+            assert [problem.item for problem in corpus.report.problems] == ["a.md"]
 
 
 async def test_a_name_of_a_file_outside_the_folder_tells_nothing(tmp_path):
