@@ -378,7 +378,6 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     # Of equal sides, `max` returns the first.
     ordered = sides[::-1] if label_first else sides
     name, has_anchor, likeness = max(ordered, key=lambda side: side.likeness)
-    others = [side.name for side in sides if side.name != name and side.likeness < likeness]
     if not name or name.startswith(("#", "^")) or _URL.match(name):
         return None
     if name.startswith(("./", "../", "/")):
@@ -388,9 +387,9 @@ def _parse_wiki(written: str, artifact_id: str, *, label_first: bool) -> Referen
     folded = fold_name(name)
     stem = strip_suffix(folded)
     other = stem if stem != folded else None
-    # A label such as `I/O` only looks like an address, so the other side is tried as well.
-    if other is None and others and likeness == 1 and not has_anchor:
-        other = strip_suffix(fold_name(others[0]))
+    # A label such as `I/O` only looks like an address. So if the order names the other side, that is tried as well.
+    if other is None and likeness == 1 and not has_anchor and ordered[0].name != name:
+        other = strip_suffix(fold_name(ordered[0].name))
     # In a card index the number counts, and the words after it may be those of an earlier title.
     if other is None and (card := _CARD_ID.match(folded)) and card[1] != folded:
         other = card[1]
