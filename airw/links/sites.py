@@ -62,8 +62,8 @@ class SiteSurvey:
         """Return the folder under which most rooted links lead to a note.
 
         Of equals, it is the highest, then the one whose notes contain most of these links. It is `""` for the root of
-        the tree. If more links lead to a note without their beginning, as `/docs/a` to
-        `a.md`, it is that beginning, `/docs`.
+        the tree. If more links lead to a note without their beginning, as `/docs/a` to `a.md`, it is that beginning,
+        `/docs`.
         """
         places = [_INDEX.sub("", strip_suffix(id)) for id in self._paths]
         votes = self._count_folders(places) | self._count_addresses(set(map(fold_name, places)))
