@@ -6,6 +6,7 @@ from airw._base.messages import one_line
 from airw.mcp.calls import Report
 from airw.values import SearchHit
 from airw.walking import Walk, WalkSummary
+from airw.walking.walk import read_ready
 
 MOST_FOUND = 2_000
 """The most nodes that one walk commits, all its parts together; it bounds the memory of a walk that is held."""
@@ -23,7 +24,6 @@ class PagedWalk:
 
     def __init__(self, walk: Walk, *, node_budget: int, most: int, timeout: float) -> None:
         self._walk, self._budget, self._most, self._timeout = walk, node_budget, most, timeout
-        self._batches = walk.batches()
         self._listed: set[Hashable] = set()
         self._found = 0
 
@@ -43,9 +43,9 @@ class PagedWalk:
 
     async def read(self, report: Report) -> None:
         """Walk until a limit, and report what is committed as it comes."""
-        async for batch in self._batches:
-            self._found += len(batch)
-            await report(self._found, self._budget, f"found {one_line(str(batch[-1].artifact_id), longest=100)}")
+        while hits := await read_ready(self._walk):
+            self._found += len(hits)
+            await report(self._found, self._budget, f"found {one_line(str(hits[-1].artifact_id), longest=100)}")
 
     def raise_limits(self, node_budget: int) -> None:
         """Raise the node budget of a walk that has ended, with the time of a part once more."""

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import EllipsisType
@@ -33,9 +33,9 @@ from airw.protocols.wire import (
 from airw.remote.calls import CorpusServer, WalkGone, close_response, encode_json, error_of_problem, leave_stream
 from airw.remote.frames import Frame, FrameReader
 from airw.values import STOP_REASONS, Edge, Limits, SearchHit, StopReason
-from airw.walking import LostCorpus, Walk, WalkBatches, WalkPolicy, WalkSummary
+from airw.walking import LostCorpus, Walk, WalkPolicy, WalkSummary
 from airw.walking.events import EdgeFound, NodeCommitted, StepDone, WalkEnded, WalkEvent, WalkEvents
-from airw.walking.extending import check_bounds, check_extendable, check_raised
+from airw.walking.summary import check_bounds, check_extendable, check_raised
 
 _BOUNDS = ("node_budget", "max_depth", "timeout")
 _LATENESS = 10.0  # seconds after its deadline that a walk may be waited for, in all
@@ -142,11 +142,16 @@ class RemoteWalk(Walk):
             AirwError: What went wrong on the server.
             RemoteError: If the server cannot be reached, was lost, or sends what cannot be used.
         """
-        while events := await self.read_events("hits", most=1):
-            hits = _list_hits(events)
-            if hits:
-                return hits[0]
+        for hit in await self._read_ready(most=1):
+            return hit
         raise StopAsyncIteration
+
+    @override
+    async def _read_ready(self, *, most: int = _MOST_EVENTS) -> list[SearchHit]:
+        while events := await self.read_events("hits", most=most):
+            if hits := [event.hit for event in events if isinstance(event, NodeCommitted) and event.hit is not None]:
+                return hits
+        return []
 
     @override
     async def aclose(self) -> None:
@@ -200,20 +205,11 @@ class RemoteWalk(Walk):
 
     @override
     def events(self, *, edges: bool = True) -> "RemoteWalkEvents":
-        self._read_otherwise("events")
+        if self._read_as:
+            raise RuntimeError("this walk is being read already; call events() before the first request")
+        self._read_as = "events"
         self._fields["edges"] = edges
         return RemoteWalkEvents(self)
-
-    @override
-    def batches(self) -> "RemoteWalkBatches":
-        self._read_otherwise("batches")
-        return RemoteWalkBatches(self)
-
-    @override
-    def _read_otherwise(self, form: str) -> None:
-        if self._read_as:
-            raise RuntimeError(f"this walk is being read already; call {form}() before the first request")
-        self._read_as = form
 
     async def read_events(self, form: str, *, most: int = _MOST_EVENTS) -> list[WalkEvent]:
         """Return the events that have arrived, at least one; none at the end.
@@ -465,35 +461,6 @@ class RemoteWalkEvents(WalkEvents):
     async def read_batch(self) -> list[WalkEvent]:
         """Return the events that have arrived, at least one and at most 100; none at the end."""
         return await self._walk.read_events("events")
-
-
-class RemoteWalkBatches(WalkBatches):
-    """The hits of a walk on a server as they arrive, returned by `RemoteWalk.batches`."""
-
-    def __init__(self, walk: RemoteWalk) -> None:
-        self._walk = walk
-
-    @override
-    async def __anext__(self) -> Sequence[SearchHit]:
-        """Return the hits that have arrived, at least one.
-
-        Raises:
-            StopAsyncIteration: If the walk has ended.
-            AirwError: What went wrong on the server, or on the way.
-        """
-        while events := await self._walk.read_events("batches"):
-            hits = _list_hits(events)
-            if hits:
-                return hits
-        raise StopAsyncIteration
-
-    @override
-    async def aclose(self) -> None:
-        await self._walk.aclose()
-
-
-def _list_hits(events: Sequence[WalkEvent]) -> list[SearchHit]:
-    return [event.hit for event in events if isinstance(event, NodeCommitted) and event.hit is not None]
 
 
 def _surface_of(hit: SearchHit) -> Hashable:

@@ -13,9 +13,10 @@ from airw._base.signatures import convert_result
 from airw.errors import ArgumentError
 from airw.sync._wrapping import check_process
 from airw.values import SearchHit
-from airw.walking import Walk, WalkBatches, WalkEvent, WalkPolicy, WalkSummary
+from airw.walking import Walk, WalkEvent, WalkPolicy, WalkSummary
 from airw.walking.events import WalkEvents
 from airw.walking.streams import Order
+from airw.walking.walk import read_ready
 
 Item = TypeVar("Item")
 Item_co = TypeVar("Item_co", covariant=True)
@@ -54,7 +55,6 @@ class SyncWalk(Iterator[SearchHit]):
             )
         self.walk = walk
         """The async walk, of which all properties may be read."""
-        self._batches: WalkBatches | None = None
         self._ready: Iterator[SearchHit] = iter(())
         self._lock = threading.Lock()
         self._loop = background_loop()
@@ -65,14 +65,15 @@ class SyncWalk(Iterator[SearchHit]):
 
         Raises:
             StopIteration: If the walk has ended.
-            RuntimeError: If the walk is read as events or batches.
+            RuntimeError: If the walk is read as events.
             StoreError: If the process was forked since the walk was started.
         """
         with self._lock:
             hit = next(self._ready, None)
             if hit is None:
                 # One request brings all hits of a step, because a change of threads costs more than most hits.
-                self._ready = iter(self._read_batch())
+                self._check_process()
+                self._ready = iter(run(read_ready, self.walk))
                 hit = next(self._ready)
             return hit
 
@@ -82,19 +83,6 @@ class SyncWalk(Iterator[SearchHit]):
         self._check_process()
         while ready := run(events.read_batch):
             yield from ready
-
-    def _iterate_batches(self) -> Iterator[Sequence[SearchHit]]:
-        while batch := self._read_batch():
-            yield batch
-
-    def _read_batch(self) -> Sequence[SearchHit]:
-        self._check_process()
-        if self._batches is None:
-            self._batches = self.walk.batches()
-        try:
-            return run(self._batches.__anext__)
-        except StopAsyncIteration:
-            return ()
 
     def _check_process(self) -> None:
         check_process(self._loop, "this walk was started", "start another one")
@@ -133,11 +121,6 @@ class SyncWalk(Iterator[SearchHit]):
     def events(self, *, edges: bool = True) -> Iterator[WalkEvent]:
         """Return the walk as an iterator of events instead of hits; see `airw.Walk.events`."""
         return self._iterate_events(self.walk.events(edges=edges))
-
-    def batches(self) -> Iterator[Sequence[SearchHit]]:
-        """Return an iterator of the hits in batches, one a step; see `airw.Walk.batches`."""
-        self._batches = self.walk.batches()
-        return self._iterate_batches()
 
     def close(self) -> None:
         """Close the walk; closing it again does nothing."""

@@ -140,8 +140,6 @@ async def _ids(fixture: PolicyFixture) -> list[Hashable]:
     """Return the ids of all nodes that a walk scores, computed after the walk."""
     ids: list[Hashable] = []
     calls = [call for call in (await fixture.record_walk())[1] if call.method == "score"]
-    if any(isinstance(call.items, np.ndarray) for call in calls):  # in a walk in columns, a number is an id
-        return [int(number) for call in calls for number in call.items]
     for node in [node for call in calls for node in call.items]:
         id, again = fixture.policy.node_id(node), fixture.policy.node_id(node)
         expect(
@@ -163,8 +161,7 @@ async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(fixture: Polic
     edges: dict[int, Edge | None] = {}
 
     def check(call: PolicyCall) -> None:
-        # In a walk in columns, a node is a number, which does not say what edge led to it.
-        if call.method != "to_hits" or isinstance(getattr(call.items, "nodes", None), np.ndarray):
+        if call.method != "to_hits":
             return
         for committed, hit in zip(call.items, call.answer, strict=True):
             edge = fixture.policy.edge_of(committed.node)
@@ -385,14 +382,12 @@ def _expect_no_duplicates(walked: FinishedWalk) -> None:
 async def _a_hit_says_truly_how_it_was_reached(fixture: PolicyFixture) -> None:
     walked, calls = await fixture.record_walk()
     first = [call for call in calls if call.method == "score"][:1]
-    is_in_columns = any(isinstance(call.items, np.ndarray) for call in first)  # the names of seeds are not called for
-    seeds = [] if is_in_columns else [fixture.policy.node_id(node) for call in first for node in call.items]
+    seeds = [fixture.policy.node_id(node) for call in first for node in call.items]
     for hit in walked.hits:
         depth, path = get_fact(hit.metadata, "walk_depth"), walked.walk.path(hit)
         name = f"hit {hit.artifact_id!r}"
         expect(depth == len(path) - 1, f"expected the walk_depth of {name} to be {len(path) - 1}, got {depth!r}")
-        is_seed = is_in_columns or path[0] in seeds
-        expect(is_seed, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
+        expect(path[0] in seeds, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
         parent = path[-2] if depth else None
         stated = get_fact(hit.metadata, "walk_parent")
         expect(stated == parent, f"expected the walk_parent of {name} to be {parent!r}, got {stated!r}")

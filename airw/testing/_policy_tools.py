@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, cast
 
 from airw.testing.exam import Case
 from airw.testing.scripted import Delays, Failures, ScriptedStore
-from airw.values import HitBatch, Limits, SearchHit
-from airw.walking import Columns, Frontier, Walk, WalkPolicy, WalkState, WalkSummary, start_walk
+from airw.values import Limits, SearchHit
+from airw.walking import Frontier, Walk, WalkPolicy, WalkState, WalkSummary, start_walk
 
 PolicyCase: TypeAlias = "Case[PolicyFixture]"
 
@@ -184,7 +184,7 @@ class _ObservedPolicy:
             answer = method(state, *arguments)
             answer = await answer if isawaitable(answer) else answer
             # An answer may be an iterator, which can be read once. Read one item too many, so that the walk notices it.
-            if name in ("select", "expand", "to_hits") and not isinstance(answer, Columns | HitBatch):
+            if name in ("select", "expand", "to_hits"):
                 answer = list(islice(answer, len(items) + (name != "select")))
             state_after = _snapshot(state)
             changed = tuple(part for part in state_before if state_before[part] != state_after[part])

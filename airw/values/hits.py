@@ -1,13 +1,10 @@
 """The results of searches and walks: rankings, hits, passages."""
 
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import repeat
 from numbers import Real
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -42,33 +39,8 @@ class Ranking:
 _NO_METADATA: Any = object()  # the caller passed no metadata: each hit gets a new dict
 
 
-class _ReadLater:
-    """The part of a hit that has its fields made when the first of them is looked at.
-
-    Python calls `__getattr__` only for an attribute that is not set. So it costs nothing once the fields are there.
-    """
-
-    __slots__ = ("_make_hit", "_row")
-    _make_hit: Callable[[int], None] | None
-    _row: int
-
-    if not TYPE_CHECKING:  # a type checker would accept every name
-
-        def __getattr__(self, name: str) -> Any:
-            if name not in _FIELDS:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            with _MAKING:  # of two threads, one makes the metadata
-                if self._make_hit is not None:
-                    self._make_hit(self._row)
-            return object.__getattribute__(self, name)
-
-
-_MAKING = RLock()
-_set_maker, _set_row = (vars(_ReadLater)[name].__set__ for name in ("_make_hit", "_row"))
-
-
 @dataclass(frozen=True, slots=True, init=False)
-class SearchHit(_ReadLater):
+class SearchHit:
     """A record with a score; a higher score is a better match.
 
     Args:
@@ -173,6 +145,9 @@ def keep_fields(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def add_facts(metadata: dict[str, Any], facts: Mapping[str, Any]) -> None:
     """Write facts into the metadata of a hit; fields of the author stay."""
+    if FACTS not in metadata:
+        metadata.update(facts)
+        return
     taken = metadata.get(FACTS)
     taken = dict(taken) if isinstance(taken, dict) else {}  # a copy: another hit may share it
     for name, value in facts.items():
@@ -197,7 +172,7 @@ def get_fact(metadata: Mapping[str, Any], name: str, default: Any = None) -> Any
         'no seed'
     """
     taken = metadata.get(FACTS)
-    value = taken[name] if isinstance(taken, Mapping) and name in taken else metadata.get(name)
+    value = taken[name] if isinstance(taken, dict) and name in taken else metadata.get(name)
     return default if value is None else value
 
 
@@ -237,36 +212,7 @@ _KINDS: Mapping[str, Any] = {
 }
 
 # A frozen dataclass sets its fields with `object.__setattr__`; calling the slots' own setters is faster.
-_FIELDS = [item.name for item in fields(SearchHit)]
-_SETTERS = tuple(getattr(SearchHit, name).__set__ for name in _FIELDS)
-
-
-def make_unread_hits(make_hit: Callable[[int], None], count: int) -> list[SearchHit]:
-    """Return hits whose fields are made when the first of them is looked at.
-
-    Args:
-        make_hit: A function that calls `set_hit_fields` for the hit in a row, perhaps also for others.
-        count: The number of rows.
-
-    Example:
-        >>> def make_hit(row):
-        ...     set_hit_fields([hits[row]], [["a.md"], ["chunk"], [row], ["text"], [{}], [None], [row]])
-        >>> hits = make_unread_hits(make_hit, 2)
-        >>> hits[1].score
-        1
-    """
-    hits = list(map(SearchHit.__new__, repeat(SearchHit, count)))
-    # Each line is one loop in C: a walk makes thousands of hits, and few of them are looked at.
-    deque(map(_set_maker, hits, repeat(make_hit)), maxlen=0)
-    deque(map(_set_row, hits, range(count)), maxlen=0)
-    return hits
-
-
-def set_hit_fields(hits: Sequence[SearchHit], columns: Iterable[Iterable[Any]]) -> None:
-    """Set the fields of unread hits: one column per field, in the order of the fields."""
-    for set_field, column in zip(_SETTERS, columns, strict=True):
-        deque(map(set_field, hits, column), maxlen=0)  # a loop in C
-    deque(map(_set_maker, hits, repeat(None)), maxlen=0)
+_SETTERS = tuple(getattr(SearchHit, item.name).__set__ for item in fields(SearchHit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.walking.batches import WalkBatches as WalkBatches
-    from airw.walking.columns import Columns as Columns
-    from airw.walking.committed import CommittedNode as CommittedNode, CommittedNodes as CommittedNodes
     from airw.walking.events import (
         EdgeFound as EdgeFound,
         NodeCommitted as NodeCommitted,
@@ -17,6 +14,8 @@ if TYPE_CHECKING:
     )
     from airw.walking.policy import (
         ColumnView as ColumnView,
+        CommittedNode as CommittedNode,
+        CommittedNodes as CommittedNodes,
         Frontier as Frontier,
         LazyNeighbors as LazyNeighbors,
         Neighbors as Neighbors,
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
         WalkPolicy as WalkPolicy,
         WalkState as WalkState,
     )
-    from airw.walking.record import WalkRecord as WalkRecord
     from airw.walking.streams import merge as merge, prefetch as prefetch, top_k as top_k
     from airw.walking.summary import (
         LossyCorpus as LossyCorpus,
         LostCorpus as LostCorpus,
-        WalkCounts as WalkCounts,
         WalkSummary as WalkSummary,
     )
     from airw.walking.walk import Walk as Walk, start_walk as start_walk

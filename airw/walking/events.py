@@ -2,16 +2,14 @@
 
 from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from types import TracebackType
 from typing import Any, TypeAlias
 
 from airw._base.concurrency import take_turn
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
-from airw.walking.committed import CommittedNode
+from airw.walking.answers import find_edge
 from airw.walking.run import WalkRun, to_exception
-from airw.walking.slips import find_edge
 from airw.walking.summary import WalkSummary
 
 _EVENTS_PER_CHECKPOINT = 100
@@ -120,8 +118,8 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
 
     def __init__(self, run: WalkRun, *, edges: bool = True) -> None:
         """Prepare the events; nothing runs before the first request."""
-        self._run, self._steps = run, run.steps
-        self._steps.read_edges = [] if edges else None
+        self._run, self._stages = run, run.stages
+        self._stages.record.read_edges = [] if edges else None
         self._step_events: Iterator[WalkEvent] = iter(())
         self._event_count = 0
 
@@ -154,36 +152,26 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         It costs one request. If the walk fails, events before the failure may be missing.
         """
         event = await anext(self, None)
-        return [] if event is None else [event, *self._pop_ready()]
-
-    def _pop_ready(self) -> list[WalkEvent]:
-        """Return the events that are ready, up to the next checkpoint."""
-        steps, room = self._steps, -self._event_count % _EVENTS_PER_CHECKPOINT
-        if not steps.is_idle:
-            return []
-        try:
-            events = [*islice(self._step_events, room)]
-            # A policy that may stop the walk is asked after each hit.
-            if not steps.asks_stop and len(events) < room:
-                nodes, hits = steps.delivery.pop_nodes(room - len(events))
-                events += map(_make_node_event, nodes, hits)
-        except BaseException:
-            self._run.end("failed")
-            raise
-        self._event_count += len(events)
+        events: list[WalkEvent] = []
+        while event is not None:
+            events.append(event)
+            if len(events) == _EVENTS_PER_CHECKPOINT:
+                break
+            # An error of `stop` is raised by a request of its own, so that it takes no events with it.
+            event = next(self._step_events, None) if self._stages.asks_stop else self._pop_without_waiting()
         return events
 
     def _pop_without_waiting(self) -> WalkEvent | None:
-        """Return the next event if it is ready; see `Steps.pop_hit_without_waiting`."""
-        steps = self._steps
-        if not steps.is_idle or self._event_count % _EVENTS_PER_CHECKPOINT == 0:
+        """Return the next event if it is ready and nothing else comes before it."""
+        stages, run = self._stages, self._run
+        if run.busy or run.has_ended or self._event_count % _EVENTS_PER_CHECKPOINT == 0:
             return None
         try:
             event = next(self._step_events, None)
-            if event is None and steps.has_ready_node and steps.call_stop() is False:
+            if event is None and stages.next < stages.end and stages.call_stop() is False:
                 event = self._pop_committed()
-        except BaseException:
-            self._run.end("failed")
+        except BaseException as error:
+            run.fail(error)
             raise
         self._event_count += event is not None
         return event
@@ -199,51 +187,45 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         return self._last_event() if event is None else event
 
     def _pop_committed(self) -> NodeCommitted | None:
-        ready = self._steps.pop_node()
-        return None if ready is None else _make_node_event(*ready)
+        row = self._stages.pop_row()
+        if row is None:
+            return None
+        entry, hit = self._stages.entries[row], self._stages.hits[row]
+        # A policy may give a hit another score than its node had when it was selected.
+        return NodeCommitted(entry.id, entry.depth, entry.score if hit is None else hit.score, entry.parent, hit)
 
     async def _work_for_event(self) -> WalkEvent | None:
         """Work until there is an event; return `None` when the walk has ended."""
-        run, steps = self._run, self._steps
+        run, stages = self._run, self._stages
         more = True
-        while more and run.summary is None:
+        while more and not run.has_ended:
             event = self._pop_committed()
             if event is not None:
                 return event
-            more = await run.run_until_deadline(self._work()) or False
-            if steps.has_step_to_report:
-                steps.has_step_to_report = False
-                self._step_events = self._events_of_step()
+            more = not stages.is_over() and (await run.run_until_deadline(self._work()) or False)
+            if stages.step_to_report is not None:
+                self._step_events = self._events_of_step(StepDone(*stages.step_to_report))
+                stages.step_to_report = None
                 return next(self._step_events)
-        run.end(steps.stop_reason or "exhausted")
+        run.end(stages.stop_reason or "exhausted")
         return None
 
     async def _work(self) -> bool:
         await take_turn()
-        return await self._steps.advance()
+        return await self._stages.advance()
 
-    def _events_of_step(self) -> Iterator[WalkEvent]:
+    def _events_of_step(self, step_done: StepDone) -> Iterator[WalkEvent]:
         """Yield the edges that a step has read, then its end.
 
         Each event is created when it is requested, because a step may have very many edges.
         """
-        steps, read_edges = self._steps, self._steps.read_edges or []
-        steps.read_edges = None if steps.read_edges is None else []
-        # The counts are those at the end of the step, whenever the consumer requests the event.
-        step_done = StepDone(steps.counts.steps, steps.counts.committed, steps.counts.edges, steps.record.waiting_count)
-        for sources, targets, are_known, nodes, edges in read_edges:
-            columns = zip(sources, targets, are_known, nodes if edges is None else edges, strict=True)
-            for source, target, is_known, node_or_edge in columns:
-                edge = find_edge(steps.policy, node_or_edge) if edges is None else node_or_edge
-                yield EdgeFound(source, target, None if edge is None else edge.type, is_known, edge)
+        record, policy = self._stages.record, self._stages.policy
+        edges, record.read_edges = record.read_edges, None if record.read_edges is None else []
+        for source, target, is_known, node in edges or ():
+            edge = find_edge(policy, node)
+            yield EdgeFound(source, target, None if edge is None else edge.type, is_known, edge)
         yield step_done
 
     def _last_event(self) -> WalkEvent | None:
         summary = self._run.summary
         return None if summary is None or summary.stop == "closed" else WalkEnded(summary)
-
-
-def _make_node_event(entry: CommittedNode, hit: SearchHit | None) -> NodeCommitted:
-    # A policy may give a hit another score than its node had when it was selected.
-    score = entry.score if hit is None else hit.score
-    return NodeCommitted(entry.id, entry.depth, score, entry.parent, hit)

@@ -9,7 +9,7 @@ one walk remembers is a separate object, the memory. The policy's `begin` create
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from airw._base.messages import short_repr
 from airw._base.vectors import best_first
 from airw.errors import PolicyError
 from airw.values import Edge, Limits, SearchHit
-from airw.walking.columns import Columns
-from airw.walking.committed import CommittedNodes
-from airw.walking.slips import is_iterable
 
 T = TypeVar("T")
 if TYPE_CHECKING:  # Python itself supports defaults of type variables from 3.13 on
@@ -99,41 +96,17 @@ class ColumnView(Sequence[T]):
         return iter(self._items)
 
 
-class IntegerView(ColumnView[int]):
-    """A read-only view of an array of integers, which returns Python's own integers."""
-
-    __slots__ = ("_numbers",)
-
-    def __init__(self, numbers: NDArray[np.intp]) -> None:
-        """View `numbers` without copying them."""
-        self._numbers = numbers
-
-    @overload
-    def __getitem__(self, position: int) -> int: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[int]: ...
-    def __getitem__(self, position: int | slice) -> int | list[int]:
-        """Return the number at a position, or a list of those of a slice."""
-        numbers: int | list[int] = self._numbers[position].tolist()
-        return numbers
-
-    def __len__(self) -> int:
-        """Return the number of positions so far."""
-        return len(self._numbers)
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over all positions in order of discovery."""
-        return iter(self._numbers.tolist())
+def is_iterable(answer: object) -> bool:
+    """Return whether an answer can be iterated over; text and a scalar array cannot."""
+    return isinstance(answer, Iterable) and not isinstance(answer, str | bytes) and getattr(answer, "ndim", 1) != 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
-    """The frontier of a walk, in columns, as `select` receives it.
+    """The frontier of a walk, as `select` receives it.
 
     Each discovered node has a position: 0 for the first, then 1, and so on. Positions are never reused. The columns
     contain every node discovered so far, but `select` may return live positions only.
-
-    In a walk in columns, `nodes`, `ids` and `depths` are read-only arrays, and an id is the number of a node.
 
     Args:
         nodes: The node at each position, as the policy returned it.
@@ -162,7 +135,7 @@ class Frontier:
         Raises:
             PolicyError: If `positions` is no iterable.
         """
-        if isinstance(positions, str | bytes) or not is_iterable(positions):
+        if not is_iterable(positions):
             raise PolicyError(f"frontier.drop takes a list of positions, not {short_repr(positions)}")
         self.dropped.extend(islice(positions, len(self.live)))
 
@@ -178,20 +151,68 @@ class Frontier:
         return self.live[best_first(scores, count)]
 
 
-class _PathLookup(Protocol):
+class CommittedNode(NamedTuple):
+    """A committed node, as `expand` and `to_hits` of a policy receive it.
+
+    Args:
+        node: The node, as the policy returned it.
+        id: The id that `node_id` returned for it.
+        depth: The number of hops from its seed; 0 for a seed.
+        score: The number that `score` returned for it.
+        parent: The id of the node it was reached from; `None` for a seed.
+    """
+
+    node: Any
+    id: Hashable
+    depth: int
+    score: float
+    parent: Hashable | None
+
+
+class CommittedNodes(tuple[CommittedNode, ...]):
+    """Committed nodes, in the order in which they were committed."""
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> CommittedNode: ...
+    @overload
+    def __getitem__(self, index: slice) -> "CommittedNodes": ...
+    def __getitem__(self, index: SupportsIndex | slice) -> "CommittedNode | CommittedNodes":
+        """Return one node, or those of a slice."""
+        return CommittedNodes(super().__getitem__(index)) if isinstance(index, slice) else super().__getitem__(index)
+
+    @property
+    def nodes(self) -> list[Any]:
+        """The nodes, as the policy returned them."""
+        return [entry.node for entry in self]
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """The ids of the nodes."""
+        return [entry.id for entry in self]
+
+    @property
+    def depths(self) -> NDArray[np.intp]:
+        """The number of hops from their seeds, `(n,) intp`."""
+        return np.array([entry.depth for entry in self], np.intp)
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """The scores of the nodes, `(n,) float64`."""
+        return np.array([entry.score for entry in self], np.float64)
+
+    @property
+    def parents(self) -> list[Hashable | None]:
+        """The ids of the nodes they were reached from; `None` for seeds."""
+        return [entry.parent for entry in self]
+
+
+class _Lookup(Protocol):
     """The part of the walk record that a `WalkState` reads."""
 
     def depth_of(self, id: Hashable) -> int | None: ...
     def parent_of(self, id: Hashable) -> Hashable | None: ...
-
-
-class _Progress(Protocol):
-    """The part of the walk's steps that a `WalkState` reads."""
-
-    @property
-    def visited(self) -> set[Hashable]: ...
-    @property
-    def results(self) -> list[SearchHit]: ...
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -205,55 +226,29 @@ class WalkState(Generic[M]):
         max_depth: The depth cap; `None` for no cap.
         node_budget: The number of nodes that may be committed, routers included.
         limits: The other limits of the walk.
+        visited: The ids committed so far.
+        results: The hits yielded so far.
         cache: A dict for policies that have no memory of their own.
         memory: The object that the policy's `begin` returned; `None` if the policy has no `begin`.
-        fresh_edges: In a walk in columns: where in the ids of the last `Columns` each node was found that `score`
-            receives, `(m,) intp`. Empty for seeds.
-        may_use_numbers: Whether the policy of the walk names numbers. A policy that another one calls asks this before
-            it returns numbers, because the walk sees the other one only.
     """
 
     query: str
     max_depth: int | None
     node_budget: int
     limits: Limits
-    _record: _PathLookup = field(repr=False)
-    _progress: _Progress = field(repr=False)
+    _record: _Lookup = field(repr=False)
+    visited: set[Hashable] = field(default_factory=set, repr=False)
+    results: list[SearchHit] = field(default_factory=list, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict)
     memory: M = field(default=cast("Any", None))
-    fresh_edges: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
-    may_use_numbers: bool = True
-    _visited: set[Hashable] | None = field(default=None, repr=False)
-    _results: list[SearchHit] | None = field(default=None, repr=False)
 
     @property
     def budget(self) -> int:
         """The same as `node_budget`: policies written for `ir` read it by this name."""
         return self.node_budget
 
-    @property
-    def visited(self) -> set[Hashable]:
-        """The ids committed so far."""
-        return self._progress.visited if self._visited is None else self._visited
-
-    @visited.setter
-    def visited(self, ids: set[Hashable]) -> None:
-        self._visited = ids
-
-    @property
-    def results(self) -> list[SearchHit]:
-        """The hits yielded so far."""
-        return self._progress.results if self._results is None else self._results
-
-    @results.setter
-    def results(self, hits: list[SearchHit]) -> None:
-        self._results = hits
-
     def depth_of(self, id: Hashable) -> int | None:
-        """Return the depth of a waiting or committed node; `None` for any other id.
-
-        In a walk in columns with names, a waiting node may have none yet.
-        """
+        """Return the depth of a waiting or committed node; `None` for any other id."""
         return self._record.depth_of(id)
 
     def parent_of(self, id: Hashable) -> Hashable | None:
@@ -293,8 +288,7 @@ class WalkPolicy(Protocol):
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
         """Return the nodes at depth 0, from which the walk starts.
 
-        The operator reads at most `limits.max_frontier` of them, so an iterator may be endless. An array of integers
-        makes this a walk in columns, if the policy has `name_nodes` or the default `node_id`.
+        The operator reads at most `limits.max_frontier` of them, so an iterator may be endless.
         """
         ...
 
@@ -309,11 +303,11 @@ class WalkPolicy(Protocol):
         """Return the positions to commit in this step, in that order; no position ends the walk."""
         ...
 
-    async def expand(self, state: WalkState, committed: CommittedNodes, store: Any) -> Sequence[Neighbors] | Columns:
+    async def expand(self, state: WalkState, committed: CommittedNodes, store: Any) -> Sequence[Neighbors]:
         """Return the neighbours of each committed node: one iterable or async iterable per node.
 
         The operator reads them lazily and within the limits. Return `LazyNeighbors` to avoid creating nodes that are
-        only counted, or `Columns` for the neighbours of all nodes at once.
+        only counted.
         """
         ...
 
@@ -329,10 +323,7 @@ class WalkPolicy(Protocol):
         ...
 
     async def to_hits(self, state: WalkState, committed: CommittedNodes, store: Any) -> Sequence[SearchHit | None]:
-        """Return a new hit per committed node, `None` for a router.
-
-        The hits may be one `HitBatch`.
-        """
+        """Return a new hit per committed node, `None` for a router."""
         ...
 
     def edge_of(self, node: Any) -> Edge | None:

@@ -1,360 +1,393 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
-from collections.abc import Callable, Hashable, Sequence, Sized
-from math import isnan
-from operator import index
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
+from airw._base.notes import add_note
 from airw.errors import PolicyError
-from airw.walking.committed import CommittedNodes
-from airw.walking.found_again import FoundAgain
-from airw.walking.listed import ListedNodes
-from airw.walking.numbered import NumberedNodes, to_read_only
-from airw.walking.policy import ColumnView, Frontier, IntegerView, WalkPolicy
+from airw.walking.answers import find_edge, require_plain, to_positions
+from airw.walking.policy import ColumnView, CommittedNode, CommittedNodes, Frontier, Policy, WalkPolicy
 from airw.walking.summary import WalkCounts
 
-_INITIAL_ROWS = 1_024
-Positions = NDArray[np.intp]
+_USUAL_IDS = frozenset({str, int, tuple})
+_MAX_PATH = 64  # nodes of a path to a committed node, which is followed back to see whether it is a circle
+_new_entry = partial(tuple.__new__, CommittedNode)  # takes half the time of `CommittedNode(...)`
+
+
+class ReadEdge(NamedTuple):
+    """A neighbour that was read, for events.
+
+    Args:
+        source: The id of the node that it follows.
+        target: Its own id.
+        is_known: Whether the walk had reached it before.
+        node: The neighbour itself.
+    """
+
+    source: Hashable
+    target: Hashable
+    is_known: bool
+    node: Any
+
+
+class BetterPath(NamedTuple):
+    """A path to a committed node that scores higher than the one by which it was committed.
+
+    Args:
+        score: The score of the path.
+        parent: The position of the node before the last one.
+        edge_type: The type of the last edge; `None` if the policy names no edge.
+    """
+
+    score: float
+    parent: int
+    edge_type: str | None
+
+
+class FoundPath(NamedTuple):
+    """A path that ends at a committed node, and has no score yet.
+
+    Args:
+        node: The node at its end, as the policy returned it.
+        parent: The position of the node before the last one.
+        position: The position by which the node was committed.
+    """
+
+    node: Any
+    parent: int
+    position: int
 
 
 class WalkRecord:
-    """The nodes that one walk has discovered, in columns.
+    """The nodes that one walk has discovered, in lists.
 
-    A position is the row number of a discovery. The life of a position: `admit` appends it, and `score_fresh` writes
-    its score. `frontier` shows it to the policy as live, and `check_selection` checks that only live positions are
-    selected. `commit` makes its node visited, and a visited node is never admitted again. A position that is not
-    selected waits for the next step if the policy keeps its frontier; else `drop_unselected` drops it.
+    A position is the place of a discovery in the lists; it is never used again. A node waits from its discovery until
+    it is committed or dropped: `is_live` is 1 meanwhile. `position_of` has the position of each node that waits or is
+    committed. If the policy scores paths, a node waits at several positions, which `paths` has; the first of them is in
+    `position_of`, and after the commitment the one that was committed.
 
-    A node waits from its discovery until it is committed or dropped. `waiting_count` is the number of waiting nodes, or
-    of the waiting paths to them. Limits, events, the state of the policy and the count beyond the limits all use it.
-
-    The nodes and their ids are in `nodes`, and their depths, parents and scores in arrays.
-
-    The operator enforces limits from this record alone, and a policy sees read-only views of it. So no policy can get
-    round a limit.
+    The operator enforces all limits on nodes from these lists alone. A policy sees views and copies of them, so none
+    can get round a limit.
     """
 
     def __init__(self, policy: WalkPolicy, max_frontier: int, counts: WalkCounts) -> None:
         """Start an empty record."""
-        self._policy = policy
+        self._policy, self._max_frontier, self._counts = policy, max_frontier, counts
         self._keeps_frontier, self._scores_paths = policy.keeps_frontier, policy.scores_paths
-        self._max_frontier = max_frontier
-        self._counts = counts
-        # `None` if the policy does not score committed nodes again.
-        rescores = getattr(policy, "rescores_committed", False)
-        self.found_again: FoundAgain | None = FoundAgain(self, counts) if rescores else None
-        self.nodes: ListedNodes | NumberedNodes = ListedNodes(policy)
-        # The columns, by position.
-        self.size: int = 0
-        self._depths = np.empty(_INITIAL_ROWS, np.intp)
-        self._parents = np.empty(_INITIAL_ROWS, np.intp)  # positions; -1 for a seed
-        self._scores = np.empty(_INITIAL_ROWS, np.float64)
-        self._is_live = np.zeros(_INITIAL_ROWS, np.bool_)
-        self._fresh_start = 0
-        self.seed_count: int = 0  # positions below are seeds
-        self.waiting_count: int = 0
-
-    def begin_step(self) -> None:
-        """Note that the nodes admitted from here on are those of a new step."""
-        self._fresh_start = self.size
+        self._rescores = bool(getattr(policy, "rescores_committed", False))
+        self._is_own_id = getattr(policy.node_id, "__func__", None) is Policy.node_id
+        # By position.
+        self.nodes: list[Any] = []
+        self.ids: list[Hashable] = []
+        self.depths: list[int] = []
+        self.parents: list[int] = []  # positions; -1 for a seed
+        self.scores: list[float] = []
+        self.is_live: bytearray = bytearray()
+        self.position_of: dict[Hashable, int] = {}
+        self.paths: dict[Hashable, list[int]] = {}
+        self.fresh_start: int = 0  # positions from here on were discovered in this step
+        self.waiting: int = 0  # the number of positions that are live
+        self.read_edges: list[ReadEdge] | None = None  # of this step, if somebody wants them
+        self.found_again: list[FoundPath] = []  # of this step
+        self.better_paths: dict[int, BetterPath] = {}  # by position
+        self._score_array = np.empty(64)
+        self._array_size = 0
 
     # Admitting discovered nodes.
 
-    def admit(self, found: Any, *, compares: bool) -> NDArray[np.bool_] | None:
-        """Append the new nodes, up to `max_frontier`; return which neighbours were known.
+    def identify(self, nodes: Sequence[Any]) -> list[Hashable]:
+        """Return the id of each node, by one pass of `node_id`."""
+        if self._is_own_id:
+            return list(nodes)
+        ids: list[Hashable] = []
+        try:
+            ids += map(self._policy.node_id, nodes)
+        except Exception as error:
+            add_note(error, f"for node {short_repr(nodes[len(ids)])}")
+            raise
+        if len(ids) < len(nodes):
+            raise StopIteration  # `node_id` raised it, and `map` ended early; `label_error` reports it
+        # What an `async def` or a generator function returns is hashable: each would be a node of its own.
+        if ids and type(ids[0]) not in _USUAL_IDS and isinstance(ids[0], Awaitable | Generator | AsyncGenerator):
+            for id in ids:
+                require_plain("node_id", self._policy, id)
+            raise PolicyError(f"{self._name}.node_id returned {short_repr(ids[0])}; write `def` and `return`")
+        return ids
 
-        A neighbour that occurs twice is known the second time. Without `compares`, nothing is returned.
+    def admit(self, nodes: Sequence[Any], parents: Sequence[int]) -> None:
+        """Append the new nodes, which then wait; each follows a position, a seed follows -1.
+
+        A node that finds no room counts as left out as often as it is reached.
+
+        Raises:
+            PolicyError: If an id cannot be a key of a dict.
         """
-        nodes, first = self.nodes, self.size
-        kept, refused = nodes.admit(found, self._max_frontier - self.waiting_count, first)
+        ids = self.identify(nodes)
+        is_plain = not (self._keeps_frontier or self._scores_paths) and self.read_edges is None
+        has_room = len(nodes) <= self._max_frontier - self.waiting
+        try:
+            (self._admit_new if is_plain and has_room else self._admit_within_limits)(nodes, ids, parents)
+        except Exception:
+            # Checking every id beforehand would cost time; one that fails is looked for only now.
+            self.check_ids(nodes, ids)
+            raise
+
+    def _admit_new(self, nodes: Sequence[Any], ids: Sequence[Hashable], parents: Sequence[int]) -> None:
+        """Append new nodes: most walks note nothing of the others, and have room for all."""
+        position_of, all_ids, first = self.position_of, self.ids, len(self.ids)
+        add_id, add_node, add_parent = all_ids.append, self.nodes.append, self.parents.append
+        for node, id, parent in zip(nodes, ids, parents):  # noqa: B905 - `strict` takes time
+            if id not in position_of:
+                position_of[id] = len(all_ids)
+                add_id(id)
+                add_node(node)
+                add_parent(parent)
+        count = len(all_ids) - first
+        # All nodes of a frontier that is not kept have one depth.
+        self.depths += [0 if parents[0] < 0 else self.depths[parents[0]] + 1] * count if count else ()
+        self.is_live += b"\1" * count
+        self.waiting += count
+
+    def _admit_within_limits(self, nodes: Sequence[Any], ids: Sequence[Hashable], parents: Sequence[int]) -> None:
+        """Append new nodes and paths while there is room; note shorter paths to waiting nodes."""
+        refused = 0
+        for node, id, parent in zip(nodes, ids, parents, strict=True):
+            depth, known = 0 if parent < 0 else self.depths[parent] + 1, self.position_of.get(id)
+            if self.read_edges is not None and parent >= 0:
+                self.read_edges.append(ReadEdge(self.ids[parent], id, known is not None, node))
+            if known is not None and not self.is_live[known]:  # committed
+                if self._rescores and depth <= _MAX_PATH and not self._leads_through(parent, known):
+                    self.found_again.append(FoundPath(node, parent, known))
+            elif known is not None and not self._scores_paths:
+                if depth < self.depths[known]:  # only a frontier that is kept has nodes of several depths
+                    self.depths[known], self.parents[known], self.nodes[known] = depth, parent, node
+            elif self.waiting == self._max_frontier:
+                refused += 1
+            else:
+                position = len(self.ids)
+                self.position_of.setdefault(id, position)
+                if self._scores_paths:
+                    self.paths.setdefault(id, []).append(position)
+                self.nodes.append(node)
+                self.ids.append(id)
+                self.depths.append(depth)
+                self.parents.append(parent)
+                self.is_live.append(1)
+                self.waiting += 1
         self._counts.refuse("max_frontier", refused)
-        self._append_rows(found.parents[kept])
-        if self.found_again is not None and self._fresh_start:
-            self.found_again.add(nodes.paths_to_committed(found))
-        is_known = nodes.find_known(found, kept, first) if compares else None
-        if self._keeps_frontier and not self._scores_paths and self._fresh_start:
-            # A frontier that is not kept has one depth, so no path can be shorter.
-            self._shorten_paths(found)
-        return is_known
 
-    def _append_rows(self, parents: Positions) -> None:
-        rows = slice(self.size, self.size + len(parents))
-        if rows.stop > len(self._depths):
-            self._depths, self._parents = reserve(self._depths, rows.stop), reserve(self._parents, rows.stop)
-            self._scores, self._is_live = reserve(self._scores, rows.stop), reserve(self._is_live, rows.stop)
-        self._parents[rows] = parents
-        self._depths[rows] = self._depths[parents] + 1 if self._fresh_start else 0
-        self.size = rows.stop
-        self.waiting_count += len(parents)
-        if not self._fresh_start:
-            self.seed_count = self.size
+    def _leads_through(self, position: int, other: int) -> bool:
+        """Return whether the path to a position leads through another one."""
+        while self.depths[position] > self.depths[other]:
+            position = self.parents[position]
+        return position == other
 
-    def _shorten_paths(self, found: Any) -> None:
-        """Replace the path to waiting nodes by those of other neighbours, where these are shorter."""
-        positions, depths = self.nodes.waiting_positions(found, self.size), self._depths[found.parents] + 1
-        is_shorter = (positions >= 0) & (depths < self._depths[positions])
-        for row in is_shorter.nonzero()[0].tolist():
-            position = int(positions[row])
-            if depths[row] < self._depths[position]:  # several may lead to one node
-                self._depths[position], self._parents[position] = depths[row], found.parents[row]
-                self.nodes.replace(position, found, row)
+    def check_ids(self, nodes: Sequence[Any], ids: Sequence[Any]) -> None:
+        """Raise an error that names the first node whose id cannot be a key of a dict."""
+        seen: set[Hashable] = set()
+        for node, id in zip(nodes, ids, strict=True):
+            try:
+                hashable = _is_hashable(id)
+                # Comparing may fail, too.
+                _ = hashable and (id in self.position_of or seen.add(id))  # type: ignore[func-returns-value]
+            except Exception as error:
+                add_note(error, f"for node {short_repr(node)}")
+                raise
+            if not hashable:
+                raise PolicyError(
+                    f"{self._name}.node_id returned {short_repr(id)} for node {short_repr(node)}; "
+                    "return something hashable"
+                )
 
     # Scoring.
 
-    def fresh_nodes(self) -> Any:
-        """Return the nodes discovered in this step; their numbers in a walk in columns."""
-        return self.nodes.fresh(self._fresh_start, self.size)
-
-    def fresh_edges(self, nodes: NumberedNodes) -> Positions:
-        """Return the numbers of the edges that led to these nodes; -1 for seeds."""
-        return nodes.fresh_edges(self._fresh_start, self.size)
-
-    def score_fresh(self, scores: Sequence[float] | NDArray[Any]) -> None:
-        """Write the scores of the nodes discovered in this step, which makes their positions live.
-
-        Raises:
-            PolicyError: If there is not one number per node, or a number is NaN.
-        """
-        start, size = self._fresh_start, self.size
-        self._scores[start:size] = self._check_scores(scores, size - start)
-        self._refuse_nan(self._scores[start:size], self.fresh_nodes)
-        self._is_live[start:size] = True
-
-    def check_scores(self, scores: Any, nodes: Sequence[Any]) -> NDArray[np.float64]:
-        """Return the scores of nodes as an array.
-
-        Raises:
-            PolicyError: If there is not one number per node, or a number is NaN.
-        """
-        checked: NDArray[np.float64] = np.asarray(self._check_scores(scores, len(nodes)), np.float64)
-        self._refuse_nan(checked, lambda: nodes)
-        return checked
-
-    def _refuse_nan(self, scores: NDArray[np.float64], nodes: Callable[[], Sequence[Any]]) -> None:
-        # numpy's minimum is NaN if any number is: one pass and no temporary array.
-        if isnan(np.minimum.reduce(scores)):
-            node = nodes()[int(np.isnan(scores).argmax())]
-            raise PolicyError(f"{self._policy_name}.score returned NaN for node {short_repr(node)}; return a number")
-
-    def _check_scores(self, scores: Any, count: int) -> NDArray[Any]:
-        """Return scores as an array of `count` numbers, or raise a `PolicyError`."""
-        if isinstance(scores, np.ndarray) and scores.dtype.kind == "f" and scores.shape == (count,):
-            return scores
-        where, required = f"{self._policy_name}.score", f"return {count} numbers, one per node"
-        if not isinstance(scores, Sized):
-            raise PolicyError(f"{where} returned {short_repr(scores)}; {required}")
-        if len(scores) != count:
-            raise PolicyError(f"{where} returned {len(scores)} scores; {required}")
-        # numpy would build an array of a score that is a sequence, however long it is.
-        if nested := _find_nested_type(scores):
-            raise PolicyError(f"{where} returned scores that are not numbers ({nested.__name__}); {required}")
-        try:
-            numbers = _to_numbers(np.asarray(scores))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise PolicyError(f"{where} returned scores that are not numbers ({error}); {required}") from error
-        if numbers.shape != (count,):
-            raise PolicyError(f"{where} returned scores of shape {numbers.shape}; {required}")
-        return numbers
+    def keep_better(self, paths: Sequence[FoundPath], scores: Sequence[float]) -> None:
+        """Keep better paths to committed nodes; of those with equal scores the first."""
+        for (node, parent, position), score in zip(paths, scores, strict=True):
+            before = self.better_paths.get(position)
+            if score > (self.scores[position] if before is None else before.score):
+                edge = find_edge(self._policy, node)
+                self.better_paths[position] = BetterPath(score, parent, None if edge is None else edge.type)
 
     # Selecting.
 
     def frontier(self) -> Frontier:
         """Return the view of the frontier that `select` receives."""
-        size, nodes, depths = self.size, self.nodes, to_read_only(self._depths, self.size)
-        fresh, scores, live = range(self._fresh_start, size), to_read_only(self._scores, size), self._live_positions()
-        if isinstance(nodes, ListedNodes):
-            return Frontier(ColumnView(nodes.nodes), ColumnView(nodes.ids), IntegerView(depths), scores, live, fresh)
-        numbers: Any = nodes.fresh(0, size)
-        return Frontier(numbers, numbers, depths, scores, live, fresh)  # type: ignore[arg-type]
+        size, done = len(self.scores), self._array_size
+        self._score_array = reserve(self._score_array, size)
+        self._score_array[done:size] = self.scores[done:]
+        self._array_size = size
+        scores = self._score_array[:size]
+        scores.flags.writeable = False
+        nodes, ids, depths = ColumnView(self.nodes), ColumnView(self.ids), ColumnView(self.depths)
+        return Frontier(nodes, ids, depths, scores, self._live_positions(), range(self.fresh_start, size))
 
-    def _live_positions(self) -> Positions:
+    def best_first(self) -> list[int]:
+        """Return the positions that are live, highest score first; ties in order of discovery.
+
+        Of several paths to a node, it is the first.
+        """
+        live = self._live_positions().tolist() if self._keeps_frontier else range(self.fresh_start, len(self.ids))
+        positions = sorted(live, key=self.scores.__getitem__, reverse=True)  # it keeps the order of equal ones
+        return self.choose(positions) if self._scores_paths else positions
+
+    def _live_positions(self) -> NDArray[np.intp]:
         if self._keeps_frontier:
-            return self._is_live[: self.size].nonzero()[0]
-        return np.arange(self._fresh_start, self.size)
+            return np.frombuffer(self.is_live, np.bool_).nonzero()[0]
+        return np.arange(self.fresh_start, len(self.ids))
 
-    def check_selection(self, positions: Positions) -> Positions:
-        """Return the positions that a policy selected, each node once.
+    def choose(self, positions: list[int]) -> list[int]:
+        """Return the positions that a policy selected; of several paths to a node the first.
 
         Raises:
             PolicyError: If one is not live.
         """
-        self._check_range(positions, "returned")
-        # As many positions are live as nodes wait. Of those selected, one may be twice or not live: fewer are switched
-        # off then.
-        first = 0 if self._keeps_frontier else self._fresh_start
-        before = self._is_live[positions]
-        self._is_live[positions] = False
-        others = np.count_nonzero(self._is_live[first : self.size])
-        self._is_live[positions] = before
-        if not self._scores_paths and others + len(positions) == self.waiting_count:
-            return positions
         self._check_live(positions, "returned")
-        # Several positions may be paths to one node: the first one selected counts.
-        selected: dict[Hashable, int] = {}
-        for key, position in zip(self.nodes.keys_at(positions), positions.tolist(), strict=True):
-            selected.setdefault(key, position)
-        return np.fromiter(selected.values(), np.intp)
+        if not self._scores_paths:
+            return list(dict.fromkeys(positions))
+        chosen: dict[Hashable, int] = {}
+        for position in positions:
+            chosen.setdefault(self.ids[position], position)
+        return list(chosen.values())
 
-    def to_positions(self, items: Sequence[Any], verb: str = "returned") -> Positions:
-        """Return positions that a policy used as an array.
+    def _check_live(self, positions: Sequence[int], verb: str) -> None:
+        size, is_live = len(self.ids), self.is_live
+        if positions and min(positions) >= 0 and max(positions) < size and all(map(is_live.__getitem__, positions)):
+            return
+        for position in positions:
+            if not 0 <= position < size or not is_live[position]:
+                raise PolicyError(
+                    f"{self._name}.select {verb} position {position}, where no node waits; "
+                    "use positions of frontier.live"
+                )
 
-        Raises:
-            PolicyError: If one is not a whole number, or too large to be a position.
-        """
-        if not set(map(type, items)) <= {int}:
-            items = [self._to_position(item) for item in items]
-        try:
-            return np.array(items, np.intp)
-        except OverflowError:
-            self._refuse(next(item for item in items if not 0 <= item < self.size), verb)
-            raise
-
-    def _to_position(self, item: Any) -> int:
-        try:
-            if not isinstance(item, bool):  # bools are ints to Python, but a mask is not a list of positions
-                return index(item)
-        except TypeError:
-            pass
-        raise PolicyError(
-            f"{self._policy_name}.select used {short_repr(item)} as a position; positions are whole numbers"
-        )
-
-    def _check_range(self, positions: Positions, verb: str) -> None:
-        # As unsigned numbers, negative positions are too large.
-        if len(positions) and np.maximum.reduce(positions.view(np.uintp)) >= self.size:
-            self._check_each(positions, verb)
-
-    def _check_live(self, positions: Positions, verb: str) -> None:
-        self._check_range(positions, verb)
-        if not self._is_live[positions].all():
-            self._check_each(positions, verb)
-
-    def _check_each(self, positions: Positions, verb: str) -> None:
-        for position in positions.tolist():
-            if not 0 <= position < self.size or not self._is_live[position]:
-                self._refuse(position, verb)
-
-    def _refuse(self, position: int, verb: str) -> None:
-        raise PolicyError(
-            f"{self._policy_name}.select {verb} position {position}, where no node waits; "
-            "use positions of frontier.live"
-        )
-
-    def drop(self, dropped: Sequence[Any], selected: Positions) -> None:
+    def drop(self, dropped: list[Any], selected: Sequence[int]) -> None:
         """Remove positions from the frontier, except the selected ones.
 
         Raises:
             PolicyError: If one is not a position, or is not live.
         """
-        positions = self.to_positions(dropped, "dropped")
+        positions = to_positions(dropped, self._policy)
         self._check_live(positions, "dropped")
-        positions = np.setdiff1d(positions, selected)
-        self._is_live[positions] = False
-        self.waiting_count -= len(positions)
-        self.nodes.drop(positions, self._live_paths(positions))
+        for position in set(positions).difference(selected):
+            id, self.is_live[position] = self.ids[position], 0
+            self.waiting -= 1
+            others = [other for other in self.paths.get(id, ()) if other != position]
+            if others:  # the node itself waits as long as one path to it does
+                self.paths[id], self.position_of[id] = others, others[0]
+            else:
+                self.paths.pop(id, None)
+                self.position_of.pop(id, None)
 
-    def drop_unselected(self, selected: Positions) -> None:
+    def drop_unselected(self, selected: Sequence[int]) -> None:
         """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
-        if self._keeps_frontier or len(selected) == self.waiting_count:
+        if self._keeps_frontier or len(selected) == self.waiting:
             return
-        fresh = slice(self._fresh_start, self.size)
-        self._is_live[fresh] = False
-        self._is_live[selected] = True
-        self.nodes.drop_others(fresh, selected)
-        self.waiting_count = len(selected)
+        forget, fresh = self.position_of.pop, self.ids[self.fresh_start :]
+        for id in fresh:
+            forget(id, None)
+        self.is_live[self.fresh_start :] = bytes(len(fresh))
+        for position in selected:
+            self.position_of[self.ids[position]] = position
+            self.is_live[position] = 1
+        self.paths = {self.ids[position]: [position] for position in selected} if self._scores_paths else {}
+        self.waiting = len(selected)
 
     # Committing.
 
-    def commit(self, positions: Positions) -> CommittedNodes:
-        """Mark the nodes at selected positions as visited, and return them."""
-        # All paths to a committed node stop waiting with it.
-        no_longer_live = self.nodes.commit(positions, self._live_paths(positions))
-        self._is_live[no_longer_live] = False
-        self.waiting_count -= len(no_longer_live)
-        return CommittedNodes(self, positions)
+    def commit(self, positions: Sequence[int]) -> CommittedNodes:
+        """Note that nodes wait no more, and return them.
 
-    def _live_paths(self, positions: Positions) -> Positions:
-        """Return all positions that wait; without paths, nobody needs others than some."""
-        return self._is_live[: self.size].nonzero()[0] if self._scores_paths else positions
+        Raises:
+            PolicyError: If an id is not found any more.
+        """
+        ids = list(map(self.ids.__getitem__, positions))
+        if self._scores_paths:
+            for position, id in zip(positions, ids, strict=True):
+                # All paths to a node stop waiting with it.
+                paths = self.paths.pop(id, ())
+                if position in paths:
+                    self.position_of[id] = position
+                for path in paths:
+                    self.is_live[path] = 0
+                self.waiting -= len(paths)
+        else:
+            for position in positions:
+                self.is_live[position] = 0
+            self.waiting -= len(positions)
+        self.require_stable(positions)
+        parents = list(map(self.parents.__getitem__, positions))
+        parent_ids = [None if parent < 0 else self.ids[parent] for parent in parents]
+        nodes, depths, scores = (
+            list(map(column.__getitem__, positions)) for column in (self.nodes, self.depths, self.scores)
+        )
+        return CommittedNodes(map(_new_entry, zip(nodes, ids, depths, scores, parent_ids, strict=True)))
 
-    # Look-ups by position.
+    def require_stable(self, positions: Sequence[int]) -> None:
+        """Check that the ids of committed nodes are still found.
 
-    def nodes_at(self, positions: Positions) -> Any:
-        """Return the nodes at positions; their numbers in a walk in columns."""
-        return self.nodes.nodes_at(positions)
+        Raises:
+            PolicyError: If one has another hash, or equals other ids, than when it was stored.
+        """
+        ids = list(map(self.ids.__getitem__, positions))
+        found = list(map(self.position_of.get, ids))
+        if found != list(positions):
+            id = next(id for id, position, other in zip(ids, found, positions, strict=True) if position != other)
+            raise PolicyError(
+                f"{self._name}.node_id returned {short_repr(id)}, whose hash has changed since; return an id that "
+                "stays the same, such as a string or a tuple"
+            )
 
-    def ids_at(self, positions: Positions) -> list[Hashable]:
-        """Return the ids at positions."""
-        return self.nodes.ids_at(positions)
+    # Looking up.
 
-    def depths_at(self, positions: Positions) -> Positions:
-        """Return the depths at positions."""
-        return self._depths[positions]
+    def find_unreached(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
+        """Return the ids of nodes that are neither committed nor waiting.
 
-    def scores_at(self, positions: Positions) -> NDArray[np.float64]:
-        """Return the scores at positions."""
-        return self._scores[positions]
+        Args:
+            nodes: Nodes, or their ids.
+            are_ids: Whether `nodes` are ids.
 
-    def parents_at(self, positions: Positions) -> Positions:
-        """Return the positions of the parents; -1 for seeds."""
-        return self._parents[positions]
-
-    def parent_ids_at(self, positions: Positions) -> list[Hashable | None]:
-        """Return the ids of the parents; `None` for seeds."""
-        parents = self._parents[positions]
-        ids: list[Hashable | None] = list(self.ids_at(parents))
-        if len(parents) and positions.min() < self.seed_count:
-            for row in (parents < 0).nonzero()[0].tolist():
-                ids[row] = None
-        return ids
-
-    def parent_at(self, position: int) -> int:
-        """Return the position of the parent; -1 for a seed."""
-        return int(self._parents[position])
-
-    def path_to(self, position: int) -> list[Hashable]:
-        """Return the ids from the seed to a committed node."""
-        path = []
-        while position >= 0:
-            path.append(position)
-            position = self.parent_at(position)
-        return self.ids_at(np.array(path[::-1], np.intp))
-
-    # Look-ups by id.
+        Raises:
+            PolicyError: If an id cannot be a key of a dict.
+        """
+        ids = nodes if are_ids else self.identify(nodes)
+        try:
+            return {id for id in ids if id not in self.position_of}
+        except Exception:
+            self.check_ids(nodes, ids)
+            raise
 
     def depth_of(self, id: Hashable) -> int | None:
         """Return the depth of a waiting or committed node; `None` for any other id."""
-        position = self.nodes.position_of(id)
-        return None if position is None else int(self._depths[position])
+        position = self.position_of.get(id)
+        return None if position is None else self.depths[position]
 
     def parent_of(self, id: Hashable) -> Hashable | None:
         """Return the parent's id of a waiting or committed node; `None` if there is none."""
-        position = self.nodes.position_of(id)
-        return None if position is None else self.parent_ids_at(np.array([position]))[0]
+        parent = self.parents[self.position_of[id]] if id in self.position_of else -1
+        return None if parent < 0 else self.ids[parent]
+
+    def path_to(self, position: int) -> list[Hashable]:
+        """Return the ids from the seed to a position."""
+        path = []
+        while position >= 0:
+            path.append(self.ids[position])
+            position = self.parents[position]
+        return path[::-1]
 
     @property
-    def _policy_name(self) -> str:
+    def _name(self) -> str:
         return type(self._policy).__name__
 
 
-def _find_nested_type(scores: Any) -> type | None:
-    """Return the type of a score that has a length and is no number, if there is one."""
-    kinds = set() if isinstance(scores, np.ndarray) else set(map(type, scores))
-    return next((kind for kind in kinds if hasattr(kind, "__len__") and not hasattr(kind, "__float__")), None)
-
-
-def _to_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """Return an array as numbers.
-
-    Raises:
-        TypeError: If it contains text, times or complex numbers, which numpy would convert silently.
-    """
-    kind = values.dtype.kind
-    has_times = kind == "O" and any(isinstance(value, np.datetime64 | np.timedelta64) for value in values)
-    if kind not in "biufO" or has_times:
-        raise TypeError(f"not values of type {values.dtype}")
-    return values.astype(np.float64) if kind == "O" else values
+def _is_hashable(id: object) -> bool:
+    try:
+        hash(id)
+    except TypeError:
+        return False
+    return True

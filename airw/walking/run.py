@@ -1,5 +1,6 @@
 """The run of one walk: one request at a time, one cancel scope per step, one end."""
 
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
@@ -9,10 +10,10 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
-from airw._base.telemetry import OpenSpan
+from airw._base.telemetry import OpenSpan, start_span
 from airw.values import StopReason
-from airw.walking.spans import end_walk_span
-from airw.walking.steps import Steps
+from airw.walking.answers import label_error
+from airw.walking.stages import WalkStages
 from airw.walking.summary import WalkSummary
 
 T = TypeVar("T")
@@ -31,10 +32,11 @@ class WalkRun:
     must not be closed. Here each request closes what it opened before it returns.
     """
 
-    def __init__(self, steps: Steps, timeout: float) -> None:
+    def __init__(self, stages: WalkStages, timeout: float) -> None:
         """Prepare the run; the clock starts with the first request."""
-        self.steps = steps
-        self.summary: WalkSummary | None = None
+        self.stages = stages
+        self._stop: StopReason | None = None
+        self._summary: WalkSummary | None = None
         self.busy: bool = False
         self.closing: bool = False
         self.timeout: float = timeout
@@ -45,14 +47,25 @@ class WalkRun:
         self._scope: anyio.CancelScope | None = None
         self._request_ended: anyio.Event | None = None
 
+    @property
+    def summary(self) -> WalkSummary | None:
+        """The summary of the walk, made when it is looked at; `None` until the walk has ended."""
+        if self._summary is None and self._stop is not None:
+            self._summary = self.stages.summarize(self._stop, self._seconds)
+        return self._summary
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the walk has ended."""
+        return self._stop is not None
+
     def go_on(self, timeout: float) -> None:
         """Take back the end of the walk.
 
         Its clock has stood still since then, and runs on with the next request.
         """
-        if self.summary is not None:
-            self._seconds = self.summary.seconds
-        self.summary, self._start, self.timeout, self.closing, self._request_ended = None, None, timeout, False, None
+        self._stop, self._summary = None, None
+        self._start, self.timeout, self.closing, self._request_ended = None, timeout, False, None
 
     async def serve(self, work: Callable[[], Awaitable[T | None]]) -> T:
         """Run the work of one request and return its result.
@@ -61,29 +74,30 @@ class WalkRun:
             StopAsyncIteration: If the walk has ended, or `work` returns `None`.
             RuntimeError: If a request of another task is still running.
         """
-        if self.summary is not None:
+        if self._stop is not None:
             raise StopAsyncIteration
         if self.busy:
             raise RuntimeError(
                 "another task waits for this walk; request hits from one task at a time, or use airw.prefetch"
             )
-        self.busy = True
-        self.steps.set_idle(False)
+        self.busy, self.stages.ready_until = True, 0
         outer_walks = _RUNNING.get()
         _RUNNING.set((*outer_walks, self))
         try:
             if self._start is None:
                 self._start, self.has_started = anyio.current_time() - self._seconds, True
-                self.steps.start_span(self.timeout)
-            span = self.steps.span
+                self._start_span()
+            span = self.stages.span
             result = await (work() if span is None else _work_within(span, work))
         except GeneratorExit:
             # The coroutine of the request was dropped. The event loop may be closed, so its clock cannot be read.
-            self.summary = self.steps.summarize("closed", self._seconds)
-            self.steps.span = None  # it was dropped, too
+            self._stop = self._stop or "closed"
+            self.stages.span = None  # it was dropped, too
             raise
         except BaseException as error:
-            self.end("closed" if _is_cancellation(error) else "failed")
+            if _is_cancellation(error):
+                self.end("closed")
+            self.fail(error)
             raise
         finally:
             # `ContextVar.reset` would fail here: a dropped request may end in another context.
@@ -93,10 +107,26 @@ class WalkRun:
             if self._request_ended is not None:
                 self.end("closed")
                 self._request_ended.set()
-            self.steps.set_idle(self.summary is None)
+            if self._stop is None:
+                self.stages.open_ready()
         if result is None:
             raise StopAsyncIteration
         return result
+
+    def _start_span(self) -> None:
+        """Start the span of the walk, with its policy and limits, if the program wants spans."""
+        stages = self.stages
+        name = getattr(stages.store, "name", None)
+        source = name if isinstance(name, str) else None
+        stages.span = start_span("walk", source, stages.state.query, self._describe)
+
+    def _describe(self) -> dict[str, Any]:
+        return {
+            "airw.walk.policy": type(self.stages.policy).__name__,
+            "airw.walk.node_budget": self.stages.node_budget,
+            "airw.walk.max_depth": self.stages.max_depth,
+            "airw.walk.timeout": None if math.isinf(self.timeout) else self.timeout,
+        }
 
     async def close(self) -> None:
         """End the walk as closed; cancel a request of another task and wait for it."""
@@ -116,25 +146,28 @@ class WalkRun:
 
         If `close` was called, the reason is `closed`, unless the walk failed: an error must not go unnoticed.
         """
-        if self.summary is None:
-            if self.closing and stop != "failed":
-                stop = "closed"
-            seconds = self._seconds
+        if self._stop is None:
+            self._stop, self.stages.ready_until = "closed" if self.closing and stop != "failed" else stop, 0
             if self._start is not None:  # a walk closed in another event loop meets another clock
-                seconds = max(seconds, anyio.current_time() - self._start)
-            self.summary = self.steps.summarize(stop, seconds)
-            self.steps.set_idle(False)
-            if self.steps.span is not None:
-                end_walk_span(self.steps.span, self.summary, sys.exception() if stop == "failed" else None)
-                self.steps.span = None
+                self._seconds = max(self._seconds, anyio.current_time() - self._start)
+            if self.stages.span is not None:
+                summary = self.stages.summarize(self._stop, self._seconds)
+                _end_span(self.stages.span, summary, sys.exception() if stop == "failed" else None)
+                self.stages.span = None
+
+    def fail(self, error: BaseException) -> None:
+        """End the walk as failed, unless it has ended, and add the policy's method to the error."""
+        self.end("failed")
+        if isinstance(error, Exception):
+            label_error(error, self.stages.asking, self.stages.policy)
 
     async def should_end(self) -> bool:
         """Return True if the policy wants to stop, or if the walk ended while it answered."""
-        if self.steps.call_stop() is False:
+        if self.stages.call_stop() is False:
             return False
-        if await self.run_until_deadline(self.steps.should_stop()):
+        if await self.run_until_deadline(self.stages.should_stop()):
             self.end("sufficient")
-        return self.summary is not None
+        return self._stop is not None
 
     async def run_until_deadline(self, work: Awaitable[T]) -> T | None:
         """Await work in a cancel scope that ends at the deadline.
@@ -156,9 +189,9 @@ class WalkRun:
             self.end("closed")
         # If the reason is known, every hit was yielded, so the deadline cost no hits and is not the reason. Only the
         # count beyond the limits was cut short, and stays unknown.
-        elif self.steps.stop_reason is not None:
-            self.steps.counts.unknown.update(self.steps.nodes_not_expanded())
-            self.end(self.steps.stop_reason)
+        elif self.stages.stop_reason is not None:
+            self.stages.counts.unknown.update(self.stages.nodes_not_expanded())
+            self.end(self.stages.stop_reason)
         else:
             self.end("timeout")
 
@@ -168,6 +201,16 @@ class WalkRun:
         if self.closing:
             self.end("closed")
         return not self.closing
+
+
+def _end_span(span: OpenSpan, summary: WalkSummary, error: BaseException | None) -> None:
+    """End the span of a walk with the numbers of its summary."""
+    names = ("stop", "emitted", "routed", "steps", "edges", "depth", "truncated")
+    lost = [corpus.name for corpus in summary.lost] or None
+    left_out = {f"airw.walk.left_out.{limit}": count for limit, count in summary.left_out.items()}
+    span.set({f"airw.walk.{name}": getattr(summary, name) for name in names} | {"airw.walk.lost": lost} | left_out)
+    span.fail(error)
+    span.end()
 
 
 async def _work_within(span: OpenSpan, work: Callable[[], Awaitable[T]]) -> T:

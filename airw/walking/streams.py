@@ -204,7 +204,7 @@ class _Lane:
 
         A walk that yielded them cannot go on, because they would be missing.
         """
-        # The source is a walk, its events or its batches; that of a server notes it itself.
+        # The source is a walk, or its events; that of a server notes it itself.
         parts: list[Any] = [self.source, *(getattr(self.source, name, None) for name in ("_run", "_walk"))]
         for part in parts:
             if self.items and hasattr(part, "has_lost_items"):

@@ -1,10 +1,15 @@
-"""The summary of a walk: why it ended and what its limits left out."""
+"""The end of a walk: why it ended, what its limits left out, and whether it may go on."""
 
-from collections.abc import Sequence
+import math
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, Self
 
-from airw.values import StopReason
+from airw._base.checks import check_count
+from airw._base.messages import short_repr
+from airw.errors import ArgumentError, WalkNotExtendable
+from airw.values import Limits, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,29 +120,12 @@ class WalkSummary:
 
 @dataclass(slots=True)
 class WalkCounts:
-    """The counts of a walk that is running."""
+    """What a running walk has read, and what its limits left out so far."""
 
-    emitted: int = 0
-    routed: int = 0
-    steps: int = 0
     edges: int = 0
-    depth: int = 0
-    improved: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     at_least: set[str] = field(default_factory=set)
     unknown: set[str] = field(default_factory=set)
-
-    @property
-    def committed(self) -> int:
-        """The number of nodes committed so far."""
-        return self.emitted + self.routed
-
-    def forget_end(self) -> None:
-        """Forget what was counted when the walk ended: the nodes that these limits left out."""
-        for limit in ("max_depth", "max_hits", "node_budget"):
-            self.left_out.pop(limit, None)
-            self.at_least.discard(limit)
-            self.unknown.discard(limit)
 
     def refuse(self, limit: str, count: int, *, at_least: bool = False) -> None:
         """Add nodes to those that a limit left out; with `at_least`, `count` is a lower bound."""
@@ -146,19 +134,90 @@ class WalkCounts:
             if at_least:
                 self.at_least.add(limit)
 
-    def summary(self, stop: StopReason, seconds: float, lost: Sequence[LostCorpus] = ()) -> WalkSummary:
-        """Return the counts as the summary of an ended walk."""
-        return WalkSummary(
-            stop=stop,
-            emitted=self.emitted,
-            routed=self.routed,
-            steps=self.steps,
-            edges=self.edges,
-            depth=self.depth,
-            seconds=seconds,
-            left_out=dict(sorted(self.left_out.items())),
-            at_least=tuple(sorted(self.at_least)),
-            unknown=tuple(sorted(self.unknown)),
-            lost=tuple(lost),
-            improved=self.improved,
-        )
+    def forget_end(self) -> None:
+        """Forget what was counted when the walk ended: the nodes that these limits left out."""
+        for limit in ("max_depth", "max_hits", "node_budget"):
+            self.left_out.pop(limit, None)
+            self.at_least.discard(limit)
+            self.unknown.discard(limit)
+
+
+# When a walk may go on: here and on servers.
+
+
+def check_bounds(max_depth: int | None, node_budget: int, timeout: float | None) -> None:
+    """Check the limits of a walk.
+
+    Raises:
+        ArgumentError: If one cannot be used.
+    """
+    if max_depth is not None:
+        check_count("max_depth", max_depth)
+    check_count("node_budget", node_budget)
+    if timeout is not None and not _is_seconds(timeout):
+        raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
+
+
+def check_raised(name: str, value: float | None, before: float | None) -> None:
+    """Check that a limit of a walk that goes on is not lower than before; `None` is no limit.
+
+    Raises:
+        ArgumentError: If it is lower.
+    """
+    least = math.inf if before is None else before
+    if value is not None and value < least:
+        allowed = "None" if least == math.inf else f"at least {least:,}"
+        raise ArgumentError(f"{name} must be {allowed}, as before, not {value:,}; limits are totals of the whole walk")
+
+
+def check_extendable(
+    summary: WalkSummary | None,
+    policy: Any,
+    limits: Limits,
+    *,
+    max_depth: int | None,
+    raises_depth: bool,
+    has_lost_items: bool,
+    find_obstacle: Callable[[], str | None] = lambda: None,
+) -> None:
+    """Check that a walk can go on as one with larger limits would.
+
+    Args:
+        summary: The summary of the walk; `None` if it has not ended.
+        policy: Its policy.
+        limits: Its limits.
+        max_depth: Its depth cap before.
+        raises_depth: Whether the cap shall be raised.
+        has_lost_items: Whether hits of it were dropped before anybody took them.
+        find_obstacle: Returns what its policy finds, if nothing else is in the way.
+
+    Raises:
+        WalkNotExtendable: If it cannot.
+    """
+    reason, remedy = None, "start another walk"
+    if summary is None:
+        reason, remedy = "it has not ended", "request its hits"
+    elif summary.stop in ("closed", "failed"):
+        reason = "it was closed" if summary.stop == "closed" else "it failed"
+    elif has_lost_items:
+        reason = "its block of prefetch or merge was left before all its hits were taken"
+    elif summary.emitted == limits.max_hits:
+        reason = f"it has reached max_hits={summary.emitted:,}, and only its other limits can be raised"
+    elif limits.count_beyond_limits:
+        reason = "it has read what lies beyond its limits, for the count"
+        remedy = "leave count_beyond_limits out"
+    elif raises_depth and policy.keeps_frontier:
+        name = type(policy).__name__
+        reason = f"nodes below max_depth={max_depth:,} would have competed with the hits of {name}"
+        remedy = "start another walk with the higher max_depth"
+    else:
+        reason = find_obstacle()
+    if reason is not None:
+        raise WalkNotExtendable(f"this walk cannot go on: {reason}; {remedy}")
+
+
+def _is_seconds(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    # A whole number may be too large for a float, and a clock counts in floats.
+    return 0 <= value <= sys.float_info.max or value == math.inf

@@ -7,21 +7,17 @@ from itertools import islice
 from types import EllipsisType, TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from airw._base.checks import check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import Limits, SearchHit
-from airw.walking.batches import WalkBatches
+from airw.walking.answers import label_error, require_plain
 from airw.walking.events import WalkEvents
-from airw.walking.extending import check_bounds, check_extendable, check_raised
-from airw.walking.policy import WalkPolicy
+from airw.walking.policy import WalkPolicy, is_iterable
 from airw.walking.run import WalkRun, to_exception
-from airw.walking.slips import is_iterable, label_errors, require_plain
-from airw.walking.steps import Steps
-from airw.walking.summary import WalkSummary
+from airw.walking.stages import WalkStages
+from airw.walking.summary import WalkSummary, check_bounds, check_extendable, check_raised
 
 _LIMITS = Limits()
 _POLICY_METHODS = ("seed", "score", "select", "expand", "node_id", "stop", "to_hits", "edge_of", "rank")
@@ -59,16 +55,8 @@ def start_walk(
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     seconds = math.inf if timeout is None else timeout
-    steps = Steps(
-        query,
-        store,
-        policy,
-        max_depth=depth,
-        node_budget=node_budget,
-        timeout=seconds,
-        limits=limits or _LIMITS,
-    )
-    return Walk(steps, timeout=seconds)
+    bounds: dict[str, Any] = {"max_depth": depth, "node_budget": node_budget, "limits": limits or _LIMITS}
+    return Walk(WalkStages(query, store, policy, timeout=seconds, **bounds), timeout=seconds)
 
 
 def _check_policy(policy: object) -> None:
@@ -110,14 +98,14 @@ class Walk(AsyncGenerator[SearchHit, None]):
     `anext`; `athrow(e)` closes the walk and raises `e`.
     """
 
-    def __init__(self, steps: Steps, *, timeout: float) -> None:
+    def __init__(self, stages: WalkStages, *, timeout: float) -> None:
         """Prepare a walk; nothing runs before the first request."""
-        self._steps, self._delivery = steps, steps.delivery
-        self._run = WalkRun(steps, timeout)
-        self._read_as = "hits"
+        self._stages = stages
+        self._run = WalkRun(stages, timeout)
+        self._yields_events = False
         self._ranking: list[SearchHit] | None = None
         self._positions: dict[Hashable, int] = {}  # by the identity of a hit: see `path`
-        self._indexed_hits = 0
+        self._indexed_rows = 0
 
     def extend(
         self,
@@ -130,7 +118,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
         Limits are totals, and one that is left out stays. The hits before and after are those of one walk with the
         larger limits from the start. Nothing is asked of the store again, except by the call that a deadline cancelled.
-        If the walk ended for another reason than these limits, it has no more hits. Events and batches go on, too.
+        If the walk ended for another reason than these limits, it has no more hits. Events go on, too.
 
         Args:
             node_budget: The number of nodes to commit at most, those before included.
@@ -161,25 +149,25 @@ class Walk(AsyncGenerator[SearchHit, None]):
             ['a']
             ['b', 'c']
         """
-        steps = self._steps
-        budget = steps.node_budget if node_budget is ... else node_budget
-        depth = steps.max_depth if max_depth is ... else max_depth
+        stages = self._stages
+        budget = stages.node_budget if node_budget is ... else node_budget
+        depth = stages.max_depth if max_depth is ... else max_depth
         seconds = self._run.timeout if timeout is ... else timeout
         check_bounds(depth, budget, seconds)
-        check_raised("node_budget", budget, steps.node_budget)
-        check_raised("max_depth", depth, steps.max_depth)
+        check_raised("node_budget", budget, stages.node_budget)
+        check_raised("max_depth", depth, stages.max_depth)
         check_raised("timeout", seconds, self._run.timeout)
         find_obstacle = getattr(self.policy, "find_obstacle", None)  # a policy need not have it
         check_extendable(
             self.summary,
             self.policy,
-            steps.limits,
-            max_depth=steps.max_depth,
-            raises_depth=depth != steps.max_depth,
+            stages.limits,
+            max_depth=stages.max_depth,
+            raises_depth=depth != stages.max_depth,
             has_lost_items=self._run.has_lost_items,
-            find_obstacle=lambda: None if find_obstacle is None else find_obstacle(steps.state),
+            find_obstacle=lambda: None if find_obstacle is None else find_obstacle(stages.state),
         )
-        steps.extend(max_depth=depth, node_budget=budget)
+        stages.extend(max_depth=depth, node_budget=budget)
         self._run.go_on(math.inf if seconds is None else seconds)
         self._ranking = None
         return self
@@ -203,30 +191,34 @@ class Walk(AsyncGenerator[SearchHit, None]):
             StopAsyncIteration: If the walk has ended.
             RuntimeError: If another task is waiting for a hit, or if the walk is read as events.
         """
-        # A hit that is ready leaves without the cost of a request.
-        delivery = self._delivery
-        index = delivery.next
-        if index < delivery.quick_end:
-            hit = delivery.hits[index]
+        # A hit that is ready leaves without the cost of a request, unless the policy may want to stop the walk.
+        stages = self._stages
+        row = stages.next
+        if self._yields_events:
+            raise RuntimeError("this walk is read as events; read its events, or start another walk for hits")
+        if row < stages.ready_until:
+            hit = self._pop_ready() if stages.asks_stop else stages.hits[row]
             if hit is not None:
-                delivery.next = index + 1
-                return hit
-        if self._read_as != "hits":
-            raise RuntimeError(
-                f"this walk is read as {self._read_as}; read its {self._read_as}, or start another walk for hits"
-            )
-        if index < delivery.rest_at:
-            hit = self._pop_without_waiting()
-            if hit is not None:
+                if not stages.asks_stop:
+                    stages.next = row + 1
                 return hit
         return await self._run.serve(self._next_hit)
 
-    def _pop_without_waiting(self) -> SearchHit | None:
+    def _pop_ready(self) -> SearchHit | None:
+        """Deliver the next hit; `None` if it is not ready, or the policy may stop before it."""
         try:
-            return self._steps.pop_hit_without_waiting()
-        except BaseException:
-            self._run.end("failed")
+            return self._stages.pop_hit() if self._stages.call_stop() is False else None
+        except BaseException as error:
+            self._run.fail(error)
             raise
+
+    async def _read_ready(self) -> list[SearchHit]:
+        """Return the hits that are ready, at least one; none at the end."""
+        hit, hits, stages = await anext(self, None), list[SearchHit](), self._stages
+        while hit is not None:
+            hits.append(hit)
+            hit = stages.pop_ready()
+        return hits
 
     def asend(self, value: None, /) -> Coroutine[Any, Any, SearchHit]:
         """Return the next hit, as `anext` does."""
@@ -250,7 +242,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
     @property
     def policy(self) -> WalkPolicy:
         """The policy of the walk."""
-        return self._steps.policy
+        return self._stages.policy
 
     @property
     def summary(self) -> WalkSummary | None:
@@ -264,13 +256,16 @@ class Walk(AsyncGenerator[SearchHit, None]):
         If the policy scores committed nodes again, a hit found by a better path is a copy with the score of that path.
         """
         if self._ranking is None and self.summary is not None:
-            hits, name = self._steps.hits_to_rank(), type(self.policy).__name__
+            hits, name = self._stages.hits_to_rank(), type(self.policy).__name__
             if not hits:  # the walk may have ended before its first step, and then the policy has no memory of it
                 self._ranking = []
                 return self._ranking
-            with label_errors("rank", self.policy):
-                answer = require_plain("rank", self.policy, self.policy.rank(self._steps.state, tuple(hits)))
+            try:
+                answer = require_plain("rank", self.policy, self.policy.rank(self._stages.state, tuple(hits)))
                 ranked = list(islice(answer, len(hits) + 1)) if is_iterable(answer) else None
+            except Exception as error:
+                label_error(error, "rank", self.policy)
+                raise
             wrong = [answer] if ranked is None else [hit for hit in ranked if not isinstance(hit, SearchHit)]
             if ranked is None or wrong:
                 raise PolicyError(f"{name}.rank returned {short_repr(wrong[0])}; return a list of hits of the walk")
@@ -290,20 +285,20 @@ class Walk(AsyncGenerator[SearchHit, None]):
             ArgumentError: If the hit does not come from this walk.
         """
         # Index only the hits that are new since the last call.
-        for known_hit, position in self._steps.delivery.iterate_from(self._indexed_hits):
+        for position, known_hit in self._stages.hits_since(self._indexed_rows):
             # Two nodes may have hits of one surface, so the object itself counts first. A hit that `rank` replaced is
             # another object, and is recognised by its surface.
             self._positions[id(known_hit)] = position
             self._positions.setdefault(self._identity(known_hit), position)
-            self._indexed_hits += 1
+        self._indexed_rows = self._stages.next
         key = id(hit) if id(hit) in self._positions else self._identity(hit)
         if key not in self._positions:
             raise ArgumentError(
                 f"hit {short_repr(hit.artifact_id)} is not of this walk; pass a hit that the walk yielded"
             )
         position = self._positions[key]
-        self._steps.record.nodes.require_stable(np.array([position]))
-        return self._steps.record.path_to(position)
+        self._stages.record.require_stable([position])
+        return self._stages.record.path_to(position)
 
     def events(self, *, edges: bool = True) -> WalkEvents:
         """Return the walk as a stream of events instead of hits, for drawing or logging it.
@@ -332,44 +327,10 @@ class Walk(AsyncGenerator[SearchHit, None]):
             progress
             summary
         """
-        self._read_otherwise("events")
+        if self._yields_events or self._run.has_started:
+            raise RuntimeError("this walk is being read already; call events() before the first request")
+        self._yields_events = True
         return WalkEvents(self._run, edges=edges)
-
-    def batches(self) -> WalkBatches:
-        """Return the hits of the walk in batches: what is ready, one request a step.
-
-        A batch is a sequence of hits, and one of a policy in columns is a `HitBatch`. So a consumer that reads columns,
-        or looks at few hits, pays for these alone. Call it before the first hit is requested.
-
-        Raises:
-            RuntimeError: If hits, batches or events of this walk were requested before.
-
-        Example:
-            >>> import anyio
-            >>> from airw import build, from_mapping, traverse
-            >>> from airw.embedders import HashingEmbedder
-            >>> from airw.stores import MemoryStore
-            >>> from airw.policies import CollapsedTree
-            >>> async def main():
-            ...     source = from_mapping({"a": "signing keys", "b": "cake"}, name="docs", embedder=HashingEmbedder())
-            ...     async with build(source, store=MemoryStore()) as corpus:
-            ...         async for batch in traverse("signing keys", corpus, policy=CollapsedTree()).batches():
-            ...             print([hit.artifact_id for hit in batch])
-            >>> anyio.run(main)
-            ['a', 'b']
-        """
-        self._read_otherwise("batches")
-        return WalkBatches(self._run)
-
-    def _read_otherwise(self, form: str) -> None:
-        """Note that the walk is read in another form than hits.
-
-        Raises:
-            RuntimeError: If it is being read already.
-        """
-        if self._read_as != "hits" or self._run.has_started:
-            raise RuntimeError(f"this walk is being read already; call {form}() before the first request")
-        self._read_as, self._delivery.has_quick_hits = form, False
 
     def _identity(self, hit: SearchHit) -> Hashable:
         """Return what tells the surface of a hit from others.
@@ -389,29 +350,37 @@ class Walk(AsyncGenerator[SearchHit, None]):
 
     async def _next_hit(self) -> SearchHit | None:
         """Return the next hit; `None` at the end of the walk."""
-        run, steps = self._run, self._steps
+        run, stages = self._run, self._stages
         # 1. The policy may stop the walk after each hit, before any further work is done for it.
         #    Most policies have no such rule, and then a hit costs no question.
-        if steps.call_stop() is not False and await run.should_end():
+        if stages.call_stop() is not False and await run.should_end():
             return None
         # 2. A hit that is ready needs no work, so the deadline does not apply to it.
-        if steps.has_ready_node:
+        if stages.next < stages.end:
             if not await run.run_other_tasks():
                 return None
-            hit = steps.pop_hit()
+            hit = stages.pop_hit()
             if hit is not None:
                 return hit
         # 3. Otherwise work until there is a hit, under the deadline.
-        hit = await run.run_until_deadline(self._work())
+        hit = None if stages.is_over() else await run.run_until_deadline(self._work())
         if hit is None:
-            run.end(steps.stop_reason or "exhausted")
+            run.end(stages.stop_reason or "exhausted")
         return hit
 
     async def _work(self) -> SearchHit | None:
         # Trio and asyncio check for cancellation at checkpoints only, and a policy may never wait.
         await take_turn()
-        while await self._steps.advance():
-            hit = self._steps.pop_hit()
+        while await self._stages.advance():
+            hit = self._stages.pop_hit()
             if hit is not None:
                 return hit
         return None
+
+
+async def read_ready(walk: Walk) -> list[SearchHit]:
+    """Return the hits of a walk that are ready, at least one; none at the end.
+
+    It is for callers to whom a request costs much more than a hit.
+    """
+    return await walk._read_ready()  # noqa: SLF001 - a function of this module, and no promise to others
