@@ -77,7 +77,7 @@ async def traverse(arguments: argparse.Namespace) -> int:
 
 async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walking.WalkPolicy:
     from airw.cli.policies import documents_of, make_policy, parse_parameters
-    from airw.policies.default import DEFAULT_POLICY
+    from airw.policies.path_coverage import DEFAULT_POLICY
     from airw.policies.specs import name_of
 
     name = arguments.policy or name_of(DEFAULT_POLICY)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from airw import policies
 from airw.errors import ArgumentError
-from airw.policies.default import DEFAULT_POLICY
+from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.policies.specs import list_policies, parameters_of, takes_list, to_parameter
 from airw.walking import WalkPolicy
 

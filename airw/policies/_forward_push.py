@@ -58,17 +58,17 @@ class ForwardPush:
         seeds: `(n,) float64`, the probability to start at each node; the sum is 1.
         estimate: `(n,) float64`, the mass that has come to rest.
         residual: `(n,) float64`, the mass that still has to walk; the sum of both is 1.
-        explored: `(m,) intp`, the nodes whose neighbours are known.
-        degrees: `(m,) intp`, the number of neighbours of each explored node.
-        targets: The neighbours of the first explored node, then those of the second, and so on.
+        degrees: `(n,) intp`, the number of neighbours of each node; -1 if it is not explored.
+        sources: `(m,) intp`, the node at the start of each edge from an explored node.
+        targets: `(m,) intp`, the neighbour at the end of each of these edges.
     """
 
     restart: float
     seeds: NDArray[np.float64]
     estimate: NDArray[np.float64]
     residual: NDArray[np.float64]
-    explored: NDArray[np.intp]
     degrees: NDArray[np.intp]
+    sources: NDArray[np.intp]
     targets: NDArray[np.intp]
 
     @classmethod
@@ -77,10 +77,14 @@ class ForwardPush:
 
         Masses are at least 0, and one of them is above 0.
         """
-        seeds = np.array(masses, np.float64)
+        seeds, none = np.array(masses, np.float64), np.empty(0, np.intp)
         seeds /= seeds.sum()
-        none = np.empty(0, np.intp)
-        return cls(restart, seeds, np.zeros(len(seeds)), seeds, none, none, none)
+        return cls(restart, seeds, np.zeros(len(seeds)), seeds, np.full(len(seeds), -1), none, none)
+
+    @property
+    def explored(self) -> NDArray[np.bool_]:
+        """Return for each node whether its neighbours are known, `(n,) bool`."""
+        return self.degrees >= 0
 
     def explore(self, nodes: Sequence[int], neighbors: Sequence[Sequence[int]], size: int) -> "ForwardPush":
         """Add the neighbours of nodes; no mass moves yet.
@@ -90,14 +94,16 @@ class ForwardPush:
             neighbors: The neighbours of each node, without duplicates.
             size: The number of nodes discovered so far, these neighbours included.
         """
-        new = np.zeros(size - len(self.seeds))
+        new, counts = np.zeros(size - len(self.seeds)), list(map(len, neighbors))
+        degrees = np.concatenate([self.degrees, np.full(len(new), -1)])
+        degrees[nodes] = counts
         return replace(
             self,
             seeds=np.concatenate([self.seeds, new]),
             estimate=np.concatenate([self.estimate, new]),
             residual=np.concatenate([self.residual, new]),
-            explored=np.concatenate([self.explored, np.array(nodes, np.intp)]),
-            degrees=np.concatenate([self.degrees, np.fromiter(map(len, neighbors), np.intp)]),
+            degrees=degrees,
+            sources=np.concatenate([self.sources, np.repeat(np.array(nodes, np.intp), counts)]),
             targets=np.concatenate([self.targets, np.fromiter(chain.from_iterable(neighbors), np.intp)]),
         )
 
@@ -119,53 +125,20 @@ class ForwardPush:
             share: Stop when the residual of the explored nodes is at most this share of the other residual.
             sweeps: Stop after this number of sweeps.
         """
-        # 1. Take the edges between explored nodes. Mass that leaves along other edges waits at unexplored nodes, so the
-        #    sweeps need only these.
-        rows = self._source_rows()
-        row_of_node = np.full(len(self.seeds), -1, np.intp)
-        row_of_node[self.explored] = np.arange(len(self.explored))
-        target_rows = row_of_node[self.targets]
-        is_inside = target_rows >= 0
-        inside_sources, inside_targets = rows[is_inside], target_rows[is_inside]
-        to_neighbor, to_seeds = self._shares()
-        seeds = self.seeds[self.explored]
-        # 2. Sweep. `passed` sums up the mass pushed from each node; it is delivered to the other nodes once, at the
-        #    end. The sweeps themselves need only `waiting`, the residual of all nodes that are not explored.
-        residual = self.residual[self.explored]
-        waiting, passed = float(self.residual.sum() - residual.sum()), np.zeros(len(residual))
+        # Mass goes to the seeds only if there are no neighbours.
+        walks, explored, size = 1 - self.restart, self.explored, len(self.seeds)
+        per_edge = (walks / np.maximum(self.degrees, 1))[self.sources]
+        to_seeds = np.where(self.degrees == 0, walks, 0.0)
+        residual, passed = self.residual, np.zeros(size)
         for _ in range(sweeps):
-            total = float(residual.sum())
-            if total <= max(share * waiting, _NEGLIGIBLE):
+            moving = np.where(explored, residual, 0.0)
+            total = float(moving.sum())
+            if total <= max(share * (float(residual.sum()) - total), _NEGLIGIBLE):
                 break
-            passed += residual
-            along_edges = np.bincount(inside_targets, (residual * to_neighbor)[inside_sources], len(residual))
-            arrived = along_edges + float(residual @ to_seeds) * seeds
-            waiting += (1 - self.restart) * total - float(arrived.sum())
-            residual = arrived
-        return self._apply(passed, residual, rows)
-
-    def _apply(self, passed: NDArray[np.float64], left: NDArray[np.float64], rows: NDArray[np.intp]) -> "ForwardPush":
-        """Return the push after `passed` was pushed from the explored nodes and `left` remains."""
-        to_neighbor, to_seeds = self._shares()
-        along_edges = np.bincount(self.targets, (passed * to_neighbor)[rows], len(self.seeds))
-        arrived = along_edges + float(passed @ to_seeds) * self.seeds
-        estimate = self.estimate.copy()
-        estimate[self.explored] += self.restart * passed
-        residual = self.residual + arrived
-        residual[self.explored] = left
-        return replace(self, estimate=estimate, residual=residual)
-
-    def _source_rows(self) -> NDArray[np.intp]:
-        """Return for each target the row, in `explored`, of the node it is a neighbour of."""
-        return np.repeat(np.arange(len(self.explored)), self.degrees)
-
-    def _shares(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return, per explored node, the shares of its mass for each neighbour and for the seeds.
-
-        Mass goes to the seeds only if there are no neighbours.
-        """
-        walks = 1 - self.restart
-        return walks / np.maximum(self.degrees, 1), np.where(self.degrees == 0, walks, 0.0)
+            passed += moving
+            along_edges = np.bincount(self.targets, moving[self.sources] * per_edge, size)
+            residual = residual - moving + along_edges + float(moving @ to_seeds) * self.seeds
+        return replace(self, estimate=self.estimate + self.restart * passed, residual=residual)
 
     def bounds(self, *, may_loop: bool) -> Bounds:
         """Return bounds of the exact values, whatever the unexplored part of the graph is.
@@ -180,31 +153,18 @@ class ForwardPush:
             may_loop: Whether a node that is not explored may be its own neighbour.
         """
         walks, total = 1 - self.restart, float(self.residual.sum())
-        # With `restart = 1 - w`, `restart / (1 - g)` is `1 / (1 + w * (1 - q))`.
-        most = 1 / (1 + walks * (1 - self._return_probabilities(may_loop=may_loop)))
+        # 1. Bound `q`. From a node without neighbours the walker starts again, so it returns with the seed probability
+        #    of the node. A seed that is not explored may be such a node.
+        loops = np.bincount(self.sources[self.sources == self.targets], minlength=len(self.seeds))
+        returns = np.where(self.degrees > 0, loops / np.maximum(self.degrees, 1), self.seeds)
+        if may_loop:
+            returns[~self.explored] = 1
+        # 2. Bound the values. With `restart = 1 - w`, `restart / (1 - g)` is `1 / (1 + w * (1 - q))`.
+        most = 1 / (1 + walks * (1 - returns))
         lower = self.estimate + self.restart * self.residual
         upper = self.estimate + most * (self.residual + walks * (total - self.residual))
         # A node that was not discovered has no estimate and no residual, and is no seed.
         return Bounds(lower, upper, total * walks / (1 if may_loop else 1 + walks))
-
-    def _return_probabilities(self, *, may_loop: bool) -> NDArray[np.float64]:
-        """Return for each node an upper bound of the probability to return to it in one step.
-
-        From a node without neighbours the walker starts again, so it returns with the seed probability of the node. A
-        seed that is not explored may be such a node.
-        """
-        probabilities = np.ones(len(self.seeds)) if may_loop else self.seeds.copy()
-        rows = self._source_rows()
-        loops = np.bincount(rows[self.targets == self.explored[rows]], minlength=len(self.explored))
-        along_loops = loops / np.maximum(self.degrees, 1)
-        probabilities[self.explored] = np.where(self.degrees == 0, self.seeds[self.explored], along_loops)
-        return probabilities
-
-    def neighbor_counts(self) -> NDArray[np.intp]:
-        """Return the number of neighbours of each node; -1 if it is not explored."""
-        counts = np.full(len(self.seeds), -1, np.intp)
-        counts[self.explored] = self.degrees
-        return counts
 
 
 def has_final_rank(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -220,11 +180,9 @@ def has_final_rank(bounds: Bounds, order: NDArray[np.intp], rivals: NDArray[np.b
     """
     lower, upper = bounds.lower[order], bounds.upper[order]
     highest_rival = max(bounds.unseen, float(bounds.upper[rivals].max(initial=0.0)))
-    least_before = np.concatenate([[np.inf], np.minimum.accumulate(lower)])[:-1]
-    most_after = np.concatenate([np.maximum.accumulate(upper[::-1])[::-1], [highest_rival]])[1:]
-    is_below_those_before = upper <= least_before + ROUNDING
-    is_above_the_others = lower + ROUNDING >= np.maximum(most_after, highest_rival)
-    proven: NDArray[np.bool_] = is_below_those_before & is_above_the_others
+    least_before = np.minimum.accumulate([np.inf, *lower])[:-1]
+    most_after = np.maximum.accumulate([highest_rival, *upper[::-1]])[::-1][1:]
+    proven: NDArray[np.bool_] = (upper <= least_before + ROUNDING) & (lower + ROUNDING >= most_after)
     return proven
 
 

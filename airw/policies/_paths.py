@@ -1,225 +1,85 @@
-"""Paths from the hits of a search, and what a walk of `PathCoverage` remembers."""
+"""Paths from the hits of a search, and what they are worth: words, values, order."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import log
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, zip_longest
+from math import fsum, log
+from typing import Any, Optional, TypeAlias
 
 import numpy as np
 
-from airw._base.arrays import NDArray
 from airw._base.concurrency import offload_if
-from airw.policies._path_value import PathPool, keep_order, share_of
-from airw.policies._query_words import QueryWords
-from airw.policies._several_corpora import Id
-from airw.policies.artifact_memory import ArtifactMemory
+from airw.policies._corpora import Id, has_method, member_names
 from airw.policies.artifact_policy import ArtifactNode
-from airw.protocols import OpenCorpus, RecordLookup
-from airw.values import Edge, SearchHit
-from airw.values.hits import with_facts
-from airw.walking import LazyNeighbors
+from airw.protocols import OpenCorpus
+from airw.values import Analyser, Edge, TermCounts
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
-_CROWDING = 0.07  # what each link costs more if an artifact has `e` times as many neighbours as are read
+OFFLOAD_ABOVE = 20_000  # characters; splitting so many into words takes about two milliseconds
 
-_OFFLOAD_ABOVE = 20_000  # characters; splitting so many into words takes about two milliseconds
+_CROWDING = 0.07  # what each link costs more if an artifact has `e` times as many neighbours as are read
 _INCOMING = 0.85  # the weight of a link against its direction, times its own
 _RELATED = 0.85  # the weight of a link of the type "related", times its own: it does not say how its ends are related
 
+_PUNCTUATION = ".,;:!?\"'()[]{}<>*_`\u201c\u201d\u2018\u2019"
+_CLOSING = "\"')]}\u201d\u2019"
+_END_OF_SENTENCE = tuple(".!?:;")
+_SHORT = 3  # characters; a short word with a dot, such as "J." or "Mr.", does not end a sentence
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Hop:
-    """A link to follow from a path.
-
-    Args:
-        path: The path that it extends; `None` at the start.
-        id: The artifact that it leads to.
-        edge: The edge; `None` at the start.
-        loss: What it costs: one minus its weight, and more if the path's end has many neighbours.
-    """
-
-    path: "Path | None"
-    id: Id
-    edge: Edge | None = None
-    loss: float = 0.0
+Words: TypeAlias = frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Path:
     """A path to an artifact; it is a node of the walk.
 
+    It does not compete before its text was read: it then has no words, and its value is `-inf`.
+
     Args:
         ids: The artifacts from the start to this one.
+        before: The path that this one extends; `None` at the start.
         edge: The link that led here; `None` at the start.
-        cosines: The sum of their cosines.
-        losses: The sum of the losses of the links.
-        held: Which words of the query their texts hold together, `(words,) bool`.
-        added: Which of them the text of this artifact added.
-        coverage: The share of the query's words that is held.
+        losses: The sum of what the links cost: one minus the weight, and more if an artifact has many neighbours.
+        cosines: The sum of the cosines of the artifacts; `-inf` until the last one is compared with the query.
+        held: The words of the query that their texts hold together.
         value: The value of the path; `-inf` if it does not compete.
         score: The score of the artifact by this path.
     """
 
     ids: tuple[Id, ...]
-    edge: Edge | None
-    cosines: float
-    losses: float
-    held: NDArray[np.bool_]
-    added: NDArray[np.bool_]
-    coverage: float
-    value: float
-    score: float
+    before: Optional["Path"] = None
+    edge: Edge | None = None
+    losses: float = 0.0
+    cosines: float = -np.inf
+    held: Words = frozenset()
+    value: float = -np.inf
+    score: float = -np.inf
 
     @property
     def id(self) -> Id:
         """The artifact at the end."""
         return self.ids[-1]
 
-
-@dataclass(slots=True, eq=False)
-class PathMemory(ArtifactMemory):
-    """The memory of one walk of `PathCoverage`.
-
-    Args:
-        words: The words of the query.
-        held: Which of them the text of each artifact holds, as far as it was read.
-        seeds: The path of one artifact to each artifact of the start, in order.
-        leads: Those of them that lead on.
-        ways: The paths that lead on from each artifact whose links were read.
-        links: Those of them that compete, because their texts were read.
-        compared: How many artifacts were compared with the query, besides those that the search has compared.
-        best: The best path to each artifact that competes, in the final order as far as it is known.
-        committed: The path by which each artifact was committed.
-    """
-
-    words: QueryWords = field(default_factory=QueryWords)
-    held: dict[Id, NDArray[np.bool_]] = field(default_factory=dict)
-    seeds: dict[Id, Path] = field(default_factory=dict)
-    leads: dict[Id, Path] = field(default_factory=dict)
-    ways: dict[Id, LazyNeighbors] = field(default_factory=dict)
-    links: list[Path] = field(default_factory=list)
-    compared: int = 0
-    best: dict[Id, Path] = field(default_factory=dict)
-    committed: dict[Id, Path] = field(default_factory=dict)
-
-    async def read_texts(self, ids: Iterable[Id], corpus: OpenCorpus[RecordLookup]) -> None:
-        """Note which words of the query each best surface holds; one store call at most."""
-        new = [id for id in dict.fromkeys(ids) if id not in self.held]
-        records = await self.best_records(new, corpus)
-        texts = ["" if record is None else record.text for record in records]
-        rows = await offload_if(sum(map(len, texts)) > _OFFLOAD_ABOVE, self.words.find_in, texts)
-        self.held.update(zip(new, rows, strict=True))
-
-    def extend(self, links: Sequence[Hop], coverage: float) -> list[Path]:
-        """Return the path that each link leads to; the texts have been read."""
-        shape, paths = (len(links), len(self.words.terms)), [link.path for link in links]
-        none = np.zeros(shape[1], np.bool_)
-        own = np.array([self.held[link.id] for link in links], np.bool_).reshape(shape)
-        before = np.array([none if path is None else path.held for path in paths], np.bool_).reshape(shape)
-        held = own | before
-        shares = share_of(held, self.words.weights)
-        cosines, lengths = self.add_cosines(links)
-        losses = np.array([link.loss + (link.path.losses if link.path else 0.0) for link in links])
-        values = cosines / lengths + coverage * shares - losses
-        columns = (cosines.tolist(), losses.tolist(), held, own & ~before, shares.tolist(), values.tolist())
-        return [
-            Path(
-                (*(link.path.ids if link.path else ()), link.id),
-                link.edge,
-                total,
-                loss,
-                words,
-                added,
-                share,
-                value,
-                value,
-            )
-            for link, total, loss, words, added, share, value in zip(links, *columns, strict=True)
-        ]
-
-    def add_cosines(self, links: Sequence[Hop]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-        """Return the sum of the cosines of the path to each link's end, and its length."""
-        before = [link.path.cosines if link.path else 0.0 for link in links]
-        lengths = [len(link.path.ids) + 1 if link.path else 1 for link in links]
-        return self.cosines(link.id for link in links) + before, np.array(lengths, np.intp)
-
-    def start(self, paths: Sequence[Path], hit_count: int, lead_count: int, names: float, roots: Sequence[Id]) -> None:
-        """Remember the hits of the search, which keep their order, and the roots.
-
-        A root may be a hit, too.
-        """
-        scores = keep_order(np.array([path.value for path in paths[:hit_count]])).tolist()
-        hits = [replace(path, score=score) for path, score in zip(paths, scores, strict=False)]
-        self.seeds = {path.id: path for path in (*hits, *paths[hit_count:])}
-        self.best = dict(self.seeds)
-        # The leads are chosen like the final order, so that they speak of all names of the query.
-        leads = [hits[row] for row in self._pool(hits, [], names).order(lead_count)]
-        leads += [self.seeds[id] for id in roots if id in self.seeds]
-        self.leads = {path.id: path for path in leads}
-
-    def add_links(self, paths: Sequence[Path], names: float) -> None:
-        """Add paths that compete, and find the final order."""
-        self.links += paths
-        if not self.links:
-            return  # no link leads anywhere: the order is that of the search
-        for path in paths:
-            known = self.best.get(path.id)
-            if known is None or path.score > known.score:
-                self.best[path.id] = path
-        seeds = list(self.seeds.values())
-        ids = list(dict.fromkeys([*self.seeds, *(path.id for path in self.links)]))
-        rows = self._pool(seeds, self.links, names).order()
-        self.best = {ids[row]: self.best[ids[row]] for row in rows}
-
-    def _pool(self, hits: Sequence[Path], links: Sequence[Path], names: float) -> PathPool:
-        rows = {path.id: row for row, path in enumerate(hits)}
-        for path in links:
-            rows.setdefault(path.id, len(rows))
-        scores = np.full(len(rows), -np.inf)
-        scores[: len(hits)] = [path.score for path in hits]
-        weights = self.words.weights
-        shares = weights[self.words.are_names] / weights.sum() if len(weights) else weights
-        held = np.array([self.held[id] for id in rows], np.bool_).reshape(len(rows), len(weights))
-        return PathPool(
-            scores,
-            held[:, self.words.are_names],
-            names * shares,
-            np.array([rows[path.ids[-2]] for path in links], np.intp),
-            np.array([rows[path.id] for path in links], np.intp),
-            np.array([path.value for path in links], np.float64),
-        )
-
-    def explain(self, path: Path) -> dict[str, Any]:
-        """Return the parts of a path's score, for the metadata of a hit."""
-        return {
-            "path_added": self.words.spell(path.added),
-            "path_coverage": path.coverage,
-            "path_cosine": path.cosines / len(path.ids),
-            "path_loss": path.losses,
-            "path_value": path.value,
-        }
-
-    def move(self, hit: SearchHit, path: Path) -> SearchHit:
-        """Return a hit with another path to it."""
-        steps = {"walk_depth": len(path.ids) - 1, "walk_parent": path.ids[-2], "walk_path": [*path.ids]}
-        edge = {} if path.edge is None else {"walk_edge": path.edge.type}
-        facts = {**steps, "seed": path.ids[0], **self.explain(path), **edge}
-        return replace(hit, score=path.score, metadata=with_facts(hit.metadata, facts))
+    @property
+    def nearness(self) -> float:
+        """The value of the path without the words of its texts."""
+        return self.cosines / len(self.ids) - self.losses
 
 
-def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Hop]:
-    """Return one link to each neighbour, the heaviest; none back to the path.
+def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Path]:
+    """Return the path to each neighbour by its heaviest link; none back to the path.
 
     Of many neighbours, the nearest to the query are near by chance. So each link of an artifact with many costs more.
     """
     links: dict[Id, tuple[Edge | None, float]] = {}
     for node in nodes:
         weight = 1.0 if node.edge is None else _weigh(node.edge, path.id)
-        known = links.get(node.id)
-        if node.id not in path.ids and (known is None or weight > known[1]):
+        if node.id not in path.ids and (node.id not in links or weight > links[node.id][1]):
             links[node.id] = node.edge, weight
     crowding = _CROWDING * log(max(len(links) / READ_PER_LEAD, 1))
-    return [Hop(path, id, edge, 1 - weight + crowding) for id, (edge, weight) in links.items()]
+    return [
+        Path((*path.ids, id), path, edge, path.losses + (1 - weight + crowding)) for id, (edge, weight) in links.items()
+    ]
 
 
 def _weigh(edge: Edge, start: Id) -> float:
@@ -228,42 +88,145 @@ def _weigh(edge: Edge, start: Id) -> float:
     return weight if edge.source == start else weight * _INCOMING
 
 
-def limit_new(lists: Sequence[Sequence[Id]], known: Container[Id], most: int) -> list[Id]:
-    """Return the distinct ids of all lists, the first of each list in turns.
+def leave_out(lists: Sequence[Sequence[Path]], known: Container[Id], most: int) -> list[Path]:
+    """Return the paths of all lists, without those to new artifacts beyond the first `most`.
 
-    Of those that are not known, there are at most `most`.
+    They are counted in turns: the one by the heaviest link of each list, then the next ones.
 
     Example:
-        >>> limit_new([["a", "b", "c"], ["d", "e"]], known={"c"}, most=3)
-        ['a', 'd', 'b', 'c']
+        >>> light, heavy, other = Path(("a", "b"), losses=0.5), Path(("a", "c")), Path(("z", "d"))
+        >>> [path.id for path in leave_out([[light, heavy], [other]], known={"b"}, most=1)]
+        ['b', 'c']
     """
-    ids: dict[Id, None] = {}
-    for place in range(max(map(len, lists), default=0)):
-        for own in lists:
-            if place >= len(own) or own[place] in ids:
-                continue
-            is_new = own[place] not in known
-            if not is_new or most > 0:
-                most -= is_new
-                ids[own[place]] = None
-    return list(ids)
+    turns = zip_longest(*(sorted(paths, key=lambda path: path.losses) for paths in lists))
+    paths = [path for path in chain.from_iterable(turns) if path is not None]
+    new = dict.fromkeys(path.id for path in paths if path.id not in known)
+    left_out = set(list(new)[max(most, 0) :])
+    return [path for path in chain.from_iterable(lists) if path.id not in left_out]
 
 
-def to_ways(path: Path, links: Sequence[Hop], read: Mapping[tuple[Id, ...], Path]) -> LazyNeighbors:
-    """Return all paths that lead on from an artifact, the best first.
+def find_order(paths: Sequence[Path], held: Mapping[Id, Words], words: "QueryWords", names: float) -> Iterator[Id]:
+    """Yield the artifacts that paths lead to, in their final order.
 
-    Those whose texts were not read do not compete and come last. So a limit of the walk, such as `max_fanout`, cuts
-    them off first. They are made only if the walk reads them.
+    This is greedy maximum coverage (Nemhauser, Wolsey and Fisher, 1978). The next artifact is always the one with the
+    largest sum: its best score, and the weights of the names that none before it holds. The first path from a lead
+    also gets half of what the lead added by its names, as the mean of its two ends. So if a query compares two things,
+    what lies behind each of them finds a place. Ties are in the order of the paths.
+
+    Args:
+        paths: The paths that compete: first the hits of the search and the roots, then those that links lead to.
+        held: The words of the query that the text of each artifact holds.
+        words: The words of the query.
+        names: What an artifact is worth that holds all names of the query.
     """
-    none = np.empty(0, np.bool_)
-    values = {link.id: read[ids].value for link in links if (ids := (*path.ids, link.id)) in read}
-    order = sorted(links, key=lambda link: -values.get(link.id, -np.inf))
+    rows = {id: row for row, id in enumerate(dict.fromkeys(path.id for path in paths))}
+    ids, hits = list(rows), [path for path in paths if path.before is None]
+    links = paths[len(hits) :]
+    scores = np.full(len(ids), -np.inf)
+    scores[: len(hits)] = [path.score for path in hits]
+    leads = np.array([rows[path.ids[-2]] for path in links], np.intp)
+    ends = np.array([rows[path.id] for path in links], np.intp)
+    own_values = np.array([path.value for path in links])
+    holds = np.array([[name in held[id] for name in words.names] for id in ids], np.bool_)
+    missing = np.array([names * words.shares[name] for name in words.names])
+    brought, taken, follows = np.zeros(len(ids)), np.zeros(len(ids)), np.full(len(ids), 0.5)
+    for _ in ids:
+        # 1. The best way to each artifact: as a hit of the search, or by a link.
+        values = own_values + (follows * brought)[leads]
+        best = scores.copy()
+        np.maximum.at(best, ends, values)
+        # 2. Add the names that no artifact so far holds, and take the best.
+        added = holds @ missing
+        row = int(np.argmax(best + added + taken))
+        if best[row] > scores[row]:
+            link = np.flatnonzero((ends == row) & (values == best[row]))[0]
+            follows[leads[link]] = 0.0
+        # 3. What it holds is no longer missing.
+        brought[row] = added[row]
+        missing[holds[row]] = 0.0
+        taken[row] = -np.inf
+        yield ids[row]
 
-    def make(part: slice) -> list[Path]:
-        return [
-            read.get((*path.ids, link.id))
-            or Path((*path.ids, link.id), link.edge, -np.inf, link.loss, none, none, 0.0, -np.inf, -np.inf)
-            for link in order[part]
-        ]
 
-    return LazyNeighbors([link.id for link in order], make)
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryWords:
+    """The words of a query as the store counts them; none if it does not count words.
+
+    Args:
+        spellings: The words in the form in which the store compares them, each with the form that the query writes.
+            Words that no text holds are left out.
+        shares: The weight of each word: its inverse document frequency, squared. It counts once for the query and once
+            for the text, as in the cosine of two tf-idf vectors (Salton and Buckley, 1988). The sum is 1.
+        names: The words that the query writes with a capital, but not at the start of a sentence.
+        split: Returns the words of texts in the form of the store.
+    """
+
+    spellings: dict[str, str] = field(default_factory=dict)
+    shares: dict[str, float] = field(default_factory=dict)
+    names: Sequence[str] = ()
+    split: Callable[[Sequence[str]], Sequence[Sequence[str]]] = Analyser(None).split
+
+    def find_in(self, texts: Sequence[str]) -> list[Words]:
+        """Return the words that each text holds."""
+        if not self.spellings:
+            return [frozenset()] * len(texts)
+        return [frozenset(filter(self.spellings.__contains__, words)) for words in self.split(texts)]
+
+    def share_of(self, held: Words) -> float:
+        """Return the share of the words that is held, from 0 to 1.
+
+        Example:
+            >>> QueryWords(shares={"go": 0.25, "bergen": 0.75}).share_of(frozenset({"go"}))
+            0.25
+        """
+        return fsum(map(self.shares.__getitem__, held))  # the same in any order
+
+    def spell(self, held: Words) -> list[str]:
+        """Return these words as the query writes them, without duplicates."""
+        return list(dict.fromkeys(spelling for term, spelling in self.spellings.items() if term in held))
+
+
+async def read_query_words(query: str, corpus: OpenCorpus[Any]) -> QueryWords:
+    """Return the words of a query with their weights; one store call.
+
+    There are none if the store does not count words.
+    """
+    # The store of several corpora adds up the counts of all, if they are of one kind.
+    method = "pool_counts" if member_names(corpus) else "term_statistics"
+    counts: TermCounts | None = await getattr(corpus.store, method)([query]) if has_method(corpus, method) else None
+    if counts is None:
+        return QueryWords()
+    return await offload_if(len(query) > OFFLOAD_ABOVE, _weigh_words, query, counts)
+
+
+def _weigh_words(query: str, counts: TermCounts) -> QueryWords:
+    terms = [term for term, frequency in counts.frequencies.items() if frequency]
+    if not terms:
+        return QueryWords()
+    # 1. A name has a capital and at least two characters, and does not begin a sentence.
+    words: list[str] = []
+    are_names: list[bool] = []
+    for line in query.splitlines():
+        begins = True
+        for written in line.split():
+            word = written.strip(_PUNCTUATION)
+            words.append(word)
+            are_names.append(len(word) > 1 and word[0].isupper() and not begins)
+            is_short = written.endswith(".") and len(written) <= _SHORT
+            begins = written.rstrip(_CLOSING).endswith(_END_OF_SENTENCE) and not is_short
+    # 2. Find them in the form of the store. The rules of another store are not known: its words are taken as they are.
+    split = (counts.analyser or Analyser(None)).split
+    spellings, names = dict[str, str](), set[str]()
+    for word, is_name, own in zip(words, are_names, split(words), strict=True):
+        for term in own:
+            spellings.setdefault(term, word)  # the first spelling of a word counts
+        if is_name:
+            names.update(own)
+    weights = {term: counts.weigh(term) ** 2 for term in terms}
+    total = sum(weights.values()) or 1.0
+    return QueryWords(
+        {term: spellings.get(term, term) for term in terms},
+        {term: weight / total for term, weight in weights.items()},
+        [term for term in terms if term in names],
+        split,
+    )

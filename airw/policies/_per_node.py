@@ -2,9 +2,10 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from airw._base.concurrency import Pacer, map_bounded
@@ -12,9 +13,10 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.values import SearchHit
 from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
-from airw.walking.slips import is_iterable, label_error
+from airw.walking.answers import label_error
+from airw.walking.policy import is_iterable
 
-T = TypeVar("T")
+_AT_ONCE = 64  # calls of a method; between them, other tasks may run
 _WIDTHS: WeakKeyDictionary[WalkState, int] = WeakKeyDictionary()  # not in the state, which a policy may overwrite
 _METHODS = ("seed", "score", "expand", "node_id", "to_hit")
 
@@ -65,32 +67,35 @@ class PerNode(Policy):
 
     async def seed(self, state: WalkState, store: Any) -> Neighbors:
         """Call `seed` of the policy."""
-        _max_concurrency(state)  # remembers the limit before the policy sees the state
+        _WIDTHS[state] = state.limits.max_concurrency
         seeds: Neighbors = await _await_if_needed(self.policy.seed(state, store))
         return seeds
 
     async def score(self, state: WalkState, nodes: Sequence[Any], store: Any) -> list[float]:
         """Call `score` of the policy for each node."""
-        return await self._call_for_each("score", nodes, state, lambda node: (state, node, store))
+        return await self._call_for_each("score", [(state, node, store) for node in nodes], state)
 
     async def select(self, state: WalkState, frontier: Frontier) -> Iterable[int]:
         """Call `select` of the policy with triples, and return the positions of those it returns."""
-        live = frontier.live.tolist()
-        triples = [
-            (frontier.nodes[position], frontier.depths[position], float(frontier.scores[position])) for position in live
-        ]
         if not callable(getattr(self.policy, "select", None)):
-            best: list[int] = frontier.best_first().tolist()
-            return best
+            return frontier.best_first()
+        live = frontier.live.tolist()
+        nodes, depths = map(frontier.nodes.__getitem__, live), map(frontier.depths.__getitem__, live)
+        triples = list(zip(nodes, depths, frontier.scores[frontier.live].tolist(), strict=True))
         selected = await _await_if_needed(self.policy.select(state, triples))
         if not is_iterable(selected):
             raise PolicyError(
                 f"{self._name}.select returned {short_repr(selected)}; return (node, depth, score) triples"
             )
         # As many triples as were passed are read at most, so an endless selection ends.
-        return self._positions(islice(selected, len(triples)), dict(zip(live, triples, strict=True)), state)
+        chosen = list(islice(selected, len(triples)))
+        # Most policies return triples that they were passed.
+        position_of = dict(zip(map(id, triples), live, strict=True))
+        with suppress(KeyError):
+            return [position_of[id(triple)] for triple in chosen]
+        return list(self._find_positions(chosen, dict(zip(live, triples, strict=True)), state))
 
-    def _positions(self, selected: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
+    def _find_positions(self, selected: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:
         """Yield the position of each selected triple."""
         positions_of: dict[Hashable, list[int]] = {}
         for position, (node, _, _) in offered.items():
@@ -115,7 +120,7 @@ class PerNode(Policy):
 
     async def expand(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[Neighbors]:
         """Call `expand` of the policy for each node."""
-        return await self._call_for_each("expand", committed, state, lambda entry: (state, entry.node, store))
+        return await self._call_for_each("expand", [(state, entry.node, store) for entry in committed], state)
 
     def node_id(self, node: Any) -> Hashable:
         """Call `node_id` of the policy."""
@@ -129,46 +134,39 @@ class PerNode(Policy):
 
     async def to_hits(self, state: WalkState, committed: Sequence[CommittedNode], store: Any) -> list[SearchHit | None]:
         """Call `to_hit` of the policy for each node, and copy its hits."""
-        arguments = lambda entry: (state, entry.node, entry.score, entry.depth)  # noqa: E731 (one line)
-        return [_copy_hit(hit) for hit in await self._call_for_each("to_hit", committed, state, arguments)]
+        calls = [(state, entry.node, entry.score, entry.depth) for entry in committed]
+        return list(map(_copy_hit, await self._call_for_each("to_hit", calls, state)))
 
     @property
     def _name(self) -> str:
         return type(self.policy).__name__
 
-    async def _call_for_each(
-        self,
-        name: str,
-        items: Sequence[T],
-        state: WalkState,
-        arguments: Callable[[T], tuple[Any, ...]],
-    ) -> list[Any]:
-        """Call a method for each item; return the answers in the order of the items."""
+    async def _call_for_each(self, name: str, calls: Sequence[tuple[Any, ...]], state: WalkState) -> list[Any]:
+        """Call a method with each of these arguments; return the answers in their order."""
         method: Callable[..., Any] = getattr(self.policy, name)
 
-        async def call(item: T) -> Any:
-            state, node, *others = arguments(item)
+        async def call(arguments: tuple[Any, ...]) -> Any:
             try:
-                return await _await_if_needed(method(state, node, *others))
+                return await method(*arguments)
             except Exception as error:
-                label_error(error, name, self.policy, node)
+                label_error(error, name, self.policy, arguments[1])
                 raise
 
         # Only a method that can wait gains from running several times at once.
         if inspect.iscoroutinefunction(method):
-            return await map_bounded(call, items, limit=_max_concurrency(state))
-        pacer, answers = Pacer(), []
-        for item in items:
-            answers.append(await call(item))
-            await pacer.pace()
+            return await map_bounded(call, calls, limit=_WIDTHS.setdefault(state, state.limits.max_concurrency))
+        pacer, answers = Pacer(), list[Any]()
+        for arguments in calls:
+            try:
+                answers.append(method(*arguments))
+            except Exception as error:
+                label_error(error, name, self.policy, arguments[1])
+                raise
+            if len(answers) % _AT_ONCE == 0:
+                await pacer.pace()
+        if any(hasattr(kind, "__await__") for kind in set(map(type, answers))):
+            answers = [await _await_if_needed(answer) for answer in answers]
         return answers
-
-
-def _max_concurrency(state: WalkState) -> int:
-    """Return how many calls of this walk's policy may run at once, as it was at the start."""
-    if state not in _WIDTHS:
-        _WIDTHS[state] = state.limits.max_concurrency
-    return _WIDTHS[state]
 
 
 async def _await_if_needed(answer: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
-from airw.policies._several_corpora import Id, id_from_field
+from airw.policies._corpora import Id, id_from_field
 from airw.protocols import LinkReader, OpenCorpus
 from airw.values import Edge, Record
 from airw.values.filters import MISSING, as_key, get_field
@@ -64,35 +64,27 @@ def field_values(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object
         PolicyError: If a function returns something else than pairs.
     """
     by_key: dict[Hashable, FieldValue] = {}
-    pairs = _values_of_function(id, record, edges) if callable(edges) else _values_of_pairs(id, record, edges)
-    for field, value, type in pairs:
-        target = id_from_field(value, id, corpus) if field == ID else value
-        key = (field, target if isinstance(target, str) else as_key(target))
-        by_key.setdefault(key, FieldValue(field, target, type, key))
+    for field, value, type in _read_values(id, record, edges):
+        if value is not None and value is not MISSING:
+            target = id_from_field(value, id, corpus) if field == ID else value
+            key = (field, as_key(target))
+            by_key.setdefault(key, FieldValue(field, target, type, key))
     return list(by_key.values())
 
 
-def _values_of_pairs(id: Id, record: Record, edges: Sequence[tuple[str, str]]) -> Iterator[tuple[str, Any, str]]:
-    """Yield `(field, value, edge type)` for each value that a record has in a `from` field."""
-    for from_field, to_field in edges:
-        value = id if from_field == ID else get_field(record.metadata, from_field)
-        if value is not MISSING:
+def _read_values(id: Id, record: Record, edges: Edges) -> Iterator[tuple[str, Any, str]]:
+    """Yield `(field, value, edge type)` for each value, also a missing one."""
+    if not callable(edges):
+        for from_field, to_field in edges:
+            value = id if from_field == ID else get_field(record.metadata, from_field)
             for item in value if isinstance(value, list) else [value]:
-                if item is not None:
-                    yield to_field, item, to_field if from_field == ID else from_field
-
-
-def _values_of_function(id: Id, record: Record, function: EdgeFunction) -> Iterator[tuple[str, Any, str]]:
-    """Yield `(field, value, edge type)` for each pair that the function returns for a record."""
-    answer = function(record)
-    if not isinstance(answer, Iterable):
-        raise PolicyError(f"edges returned {short_repr(answer)} for {id!r}; return (field, value) pairs")
-    for pair in answer:
+                yield to_field, item, to_field if from_field == ID else from_field
+        return
+    answer = edges(record)
+    for pair in answer if isinstance(answer, Iterable) else [answer]:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise PolicyError(f"edges returned {short_repr(pair)} for {id!r}; return (field, value) pairs")
-        value = json_clean(pair[1])
-        if value is not None:
-            yield pair[0], value, pair[0]
+        yield pair[0], json_clean(pair[1]), pair[0]
 
 
 async def find_artifacts(values: Sequence[FieldValue], store: LinkReader) -> dict[Hashable, Sequence[Id]]:
@@ -101,10 +93,10 @@ async def find_artifacts(values: Sequence[FieldValue], store: LinkReader) -> dic
     An id leads to itself, whether the artifact exists or not. There is one store call at most, whatever the number of
     values.
     """
-    other_values = [value for value in values if value.field != ID]
-    matches = await store.matching([(value.field, value.value) for value in other_values]) if other_values else []
-    artifacts: dict[Hashable, Sequence[Id]] = {value.key: [value.value] for value in values if value.field == ID}
-    return artifacts | {value.key: ids for value, ids in zip(other_values, matches, strict=True)}
+    artifacts: dict[Hashable, Sequence[Id]] = {value.key: [value.value] for value in values}
+    wanted = {value.key: (value.field, value.value) for value in values if value.field != ID}
+    matches = await store.matching(list(wanted.values())) if wanted else []
+    return artifacts | dict(zip(wanted, matches, strict=True))
 
 
 def edges_from(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[Edge]:

@@ -1,24 +1,25 @@
 """The base class of policies that admit only some neighbours in each step."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from airw._base.arrays import Floats, NDArray, reserve
+from airw._base.arrays import Floats
 from airw._base.checks import MAX_HITS, check_count
+from airw._base.concurrency import offload_if
 from airw._base.overriding import override
-from airw.links.columns import Numbers
-from airw.policies._capabilities import Walkable, require
-from airw.policies._read_ahead import MAX_ENDS, ReadOptions
-from airw.policies._several_corpora import Id
-from airw.policies._shared_fields import ID, Edges, field_values, find_artifacts
-from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.artifact_policy import ArtifactNode, ArtifactPolicy, to_nodes
-from airw.values import Record
-from airw.walking import Columns, CommittedNode, Frontier, WalkState
+from airw.policies._corpora import Id, Walkable, require
+from airw.policies._shared_fields import ID, Edges, FieldValue, field_values
+from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, ReadOptions
+from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
+from airw.protocols import OpenCorpus, RecordLookup
+from airw.values import Edge, Record, SearchHit
+from airw.walking import CommittedNode, Frontier, WalkState
+
+_OFFLOAD_ABOVE = 2_000  # new artifacts; ordering so many takes about two milliseconds
 
 B = TypeVar("B", bound="AdmittingMemory")
 
@@ -48,6 +49,73 @@ class Node:
     extra_metadata: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePath:
+    """A path from the start of a walk to an artifact, as a path scorer receives it.
+
+    Args:
+        nodes: The artifacts on the path; the last one is scored. After an artifact without surfaces a path begins anew.
+        edges: The edges between them, one less. An edge that was walked backwards begins at the later artifact.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+class NodeTracker:
+    """The nodes that a strategy has selected and wants to traverse; a strategy receives one.
+
+    To traverse a node means to read its neighbours in the next step.
+
+    Args:
+        select_k: The number of nodes to select; `None` for no end.
+        max_depth: The depth cap: nodes at this depth are not traversed; `None` for no cap.
+        keeps: A function that returns whether an id may be a hit; others are not selected.
+    """
+
+    def __init__(
+        self, select_k: int | None, max_depth: int | None, keeps: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        self._select_k, self._max_depth, self._keeps = select_k, max_depth, keeps
+        self._visited: set[str] = set()
+        self.at_cap: set[str] = set()
+        self.selected: list[Node] = []
+        self.to_traverse: dict[str, Node] = {}
+
+    @property
+    def num_remaining(self) -> int:
+        """The number of nodes still to be selected."""
+        return 2**63 - 1 if self._select_k is None else max(self._select_k - len(self.selected), 0)
+
+    def select(self, nodes: Iterable[Node]) -> None:
+        """Add nodes to the hits, in this order."""
+        new = [node for node in nodes if self._keeps(node.id)]
+        for node in new:
+            node.extra_metadata |= {"_depth": node.depth, "_similarity_score": node.similarity_score}
+        self.selected += new
+
+    def traverse(self, nodes: Iterable[Node]) -> int:
+        """Add nodes to be traversed, and return how many were added.
+
+        Nodes at the depth cap, and nodes that were added before in this walk, are left out.
+        """
+        candidates = {node.id: node for node in nodes if node.id not in self._visited}
+        new = {id: node for id, node in candidates.items() if self._is_above_cap(node)}
+        self.at_cap |= candidates.keys() - new.keys()
+        self.to_traverse.update(new)
+        self._visited.update(new)
+        return len(new)
+
+    def select_and_traverse(self, nodes: Iterable[Node]) -> int:
+        """Select and traverse nodes, and return how many were added to be traversed."""
+        node_list = list(nodes)
+        self.select(node_list)
+        return self.traverse(node_list)
+
+    def _is_above_cap(self, node: Node) -> bool:
+        return self._max_depth is None or node.depth < self._max_depth
+
+
 class StepAdmission(NamedTuple):
     """The artifacts that a step admits.
 
@@ -57,7 +125,7 @@ class StepAdmission(NamedTuple):
         rest: With `edges`, the positions of artifacts that wait for another field value.
     """
 
-    positions: NDArray[np.intp]
+    positions: list[int]
     reached_again: Collection[Id] = ()
     rest: Mapping[Id, int] = MappingProxyType({})
 
@@ -68,29 +136,23 @@ class AdmittingMemory(ArtifactMemory):
 
     Args:
         followed_values: The keys of the field values that were followed.
+        new_values: Those of the last step.
         last_neighbors: The artifacts that the last step reached by field values, in order.
         not_admitted: The positions of artifacts that were discovered and not admitted.
         traverse_count: The number of artifacts whose neighbours were read.
         hits_due: The number of hits that the walk will have yielded at the end of this step.
-        rows: The vectors of all discoveries by position, `(n, dim) float32`, if they are kept; further rows are unused.
-        row_count: The number of discoveries with a row.
+        vector_of: The vector of each artifact's best surface, `(dim,) float32`, if they are compared.
+        corpus: The walked corpus; `select` needs it and does not receive it.
     """
 
     followed_values: set[Any] = field(default_factory=set)
-    last_neighbors: dict[Id, None] = field(default_factory=dict)
+    new_values: set[Any] = field(default_factory=set)
+    last_neighbors: Collection[Id] = ()
     not_admitted: dict[Id, int] = field(default_factory=dict)
     traverse_count: int = 0
     hits_due: int = 0
-    rows: Floats = field(default_factory=lambda: np.empty((0, 0), np.float32))
-    row_count: int = 0
-
-    def add_rows(self, rows: Floats) -> None:
-        """Append the vectors of the nodes discovered in a step."""
-        end = self.row_count + len(rows)
-        old_rows = self.rows if self.row_count else np.empty((0, rows.shape[1]), np.float32)
-        self.rows = reserve(old_rows, end)
-        self.rows[self.row_count : end] = rows
-        self.row_count = end
+    vector_of: dict[Id, Floats] = field(default_factory=dict)
+    corpus: Walkable = field(init=False)
 
     def keep_admission(self, admission: StepAdmission) -> None:
         """Note what a step admits.
@@ -100,21 +162,18 @@ class AdmittingMemory(ArtifactMemory):
         for id in admission.reached_again:
             del self.not_admitted[id]
         self.not_admitted.update(admission.rest)
-        self.last_neighbors = {}
+        self.last_neighbors = ()
 
-    def to_node(self, id: Id, record: Record, depth: int, embedding: Floats) -> Node:
+    def to_node(self, id: Id, record: Record, depth: int) -> Node:
         """Return an artifact that was scored as a `Node`."""
-        cosine = self.best_surfaces[id][1]
-        return Node(id, record.text, depth, cosine, embedding, dict(record.metadata))
+        return Node(id, record.text, depth, self.best_surfaces[id][1], self.vector_of[id], dict(record.metadata))
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdmittingPolicy(ArtifactPolicy[B]):
-    """A policy that starts from a search and admits the nearest neighbours of each step.
+class AdmittingParameters(SearchParameters):
+    """The parameters of a policy that admits the nearest neighbours of each step.
 
-    A subclass selects among the admitted artifacts. With links, an artifact that was not admitted is dropped until
-    another link leads to it. With `edges`, it waits until another field value leads to it. It then keeps the least
-    depth at which it was reached, as in graph-retriever. The other parameters are those of `ArtifactPolicy`.
+    The other parameters are those of `SearchParameters`.
 
     Args:
         select_k: The number of hits that are enough; `None` to run to the limits of the walk.
@@ -128,12 +187,25 @@ class AdmittingPolicy(ArtifactPolicy[B]):
     start_k: int = 4
     adjacent_k: int | None = 10
     max_traverse: int | None = None
-    speaks_columns = True
+
+
+class AdmittingPolicy(SearchingPolicy[B]):
+    """A policy that starts from a search and admits the nearest neighbours of each step.
+
+    A subclass has the fields of `AdmittingParameters`, and selects among the admitted artifacts. With links, an
+    artifact that was not admitted is dropped until another link leads to it. With `edges`, it waits until another field
+    value leads to it. It then keeps the least depth at which it was reached, as in graph-retriever.
+    """
+
+    select_k: int | None
+    start_k: int
+    adjacent_k: int | None
+    max_traverse: int | None
 
     @property
-    def _needs_vectors(self) -> bool:
-        """True if the vectors of new artifacts are compared."""
-        return False
+    def _vector_setting(self) -> str | None:
+        """The setting that needs vectors of new artifacts; `""` if all do, `None` if none does."""
+        return None
 
     @property
     def _needs_records(self) -> bool:
@@ -148,25 +220,23 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if value is not None or name == "start_k":
                 check_count(name, value, most=MAX_HITS)
 
-    async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode] | Numbers:
+    async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
         """Return the start: the artifacts of one search, and the roots."""
-        start = await self._find_start(state, store, self.start_k)
-        return await self._to_seeds(state, start, store)
+        state.memory.corpus = store
+        return await self._find_start(state, store, self.start_k)
 
-    async def _score_and_keep_vectors(
-        self, state: WalkState[B], nodes: Sequence[ArtifactNode] | Numbers, store: Walkable, setting: str = ""
-    ) -> NDArray[np.float64]:
-        """Score artifacts, and keep the vectors of their best surfaces; one store call."""
-        vectors = require(store, "vectors_of", self._name, setting)
-        rows = await state.memory.best_vectors(state.memory.ids_of(nodes), store, vectors)
-        scores = await super().score(state, nodes, store)
-        state.memory.add_rows(rows)
-        return scores
+    @override
+    async def _read_surfaces(self, state: WalkState[B], ids: Sequence[Id], store: Walkable) -> None:
+        if self._vector_setting is not None:
+            reader = require(store, "vectors_of", self._name, self._vector_setting)
+            vectors = await state.memory.best_vectors(ids, store, reader)
+            state.memory.vector_of.update(zip(ids, vectors, strict=True))
+        await super()._read_surfaces(state, ids, store)
 
     @property
     @override
     def _read_options(self) -> ReadOptions:
-        options = super()._read_options._replace(with_vectors=self._needs_vectors)
+        options = super()._read_options._replace(with_vectors=self._vector_setting is not None)
         if not self._needs_records:
             return options
         # Those that a step admits are among the nearest of each artifact.
@@ -182,40 +252,35 @@ class AdmittingPolicy(ArtifactPolicy[B]):
 
     @override
     def _filter_crossable(self, memory: B, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
-        to_expand = super()._filter_crossable(memory, committed)
-        if self.max_traverse is not None:
-            to_expand = to_expand[: self.max_traverse - memory.traverse_count]
-        return to_expand
+        crossable = super()._filter_crossable(memory, committed)
+        return crossable if self.max_traverse is None else crossable[: self.max_traverse - memory.traverse_count]
 
     @override
-    async def expand(
+    async def follow(
         self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[Any]] | Columns:
-        neighbors = await super().expand(state, committed, store)
-        if self.max_traverse is not None:
-            state.memory.traverse_count += len(self._filter_crossable(state.memory, committed))
+    ) -> list[list[ArtifactNode]]:
+        neighbors = await super().follow(state, committed, store)
+        memory = state.memory
+        memory.traverse_count += len(committed)
+        if self.edges is not None:
+            memory.followed_values |= memory.new_values
+            found = (ids for key, ids in memory.artifacts_by_value.items() if key in memory.new_values)
+            memory.last_neighbors = dict.fromkeys(id for ids in found for id in ids)
         return neighbors
 
     @override
-    async def _neighbors_by_fields(
-        self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable, edges: Edges
-    ) -> list[list[ArtifactNode]]:
+    async def _field_values(
+        self, state: WalkState[B], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges
+    ) -> dict[Id, list[FieldValue]]:
         # Each field value is followed once per walk. If artifacts of one step share it, the shallowest one follows it.
-        memory = state.memory
+        memory, new = state.memory, set[Any]()
         by_depth = sorted(committed, key=lambda entry: entry.depth)
-        values_of = await self._field_values(state, by_depth, store, edges)
-        followed: set[Any] = set()
+        values_of = await super()._field_values(state, by_depth, store, edges)
         for id, values in values_of.items():
-            new = [each for each in values if each.key not in followed and each.key not in memory.followed_values]
-            values_of[id] = new
-            followed.update(each.key for each in new)
-        new_values = [value for values in values_of.values() for value in values]
-        artifacts = await find_artifacts(new_values, require(store, "matching", self._name, "edges=..."))
-        memory.last_neighbors = dict.fromkeys(id for ids in artifacts.values() for id in ids)
-        neighbors = [to_nodes(entry.id, values_of[entry.id], artifacts) for entry in committed]
-        await self._read_found(state, committed, neighbors, store)
-        memory.followed_values |= followed
-        return neighbors
+            values_of[id] = [each for each in values if each.key not in new and each.key not in memory.followed_values]
+            new.update(each.key for each in values_of[id])
+        memory.new_values = new
+        return values_of
 
     @override
     def _likely_neighbors(self, state: WalkState[B], store: Walkable) -> list[list[ArtifactNode]]:
@@ -223,8 +288,7 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         if self.edges is None or callable(self.edges) or any(field != ID for _, field in self.edges):
             return []
         memory = state.memory
-        ids = [entry.id for entry in memory.filter_crossable(memory.ahead.likely)]
-        memory.keep_records(ids)
+        ids = [entry.id for entry in memory.filter_crossable(memory.likely)]
         return [
             [
                 ArtifactNode(value.value)
@@ -235,47 +299,52 @@ class AdmittingPolicy(ArtifactPolicy[B]):
             if record is not None
         ]
 
-    def _admit(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
+    async def _admit(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
         """Return what to admit: the whole start, or the `adjacent_k` nearest of a step."""
-        live = self._selectable(state, frontier)
+        is_long = len(frontier.fresh) > _OFFLOAD_ABOVE
+        return await offload_if(is_long, self._find_admission, state, frontier)
+
+    def _find_admission(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
+        live, memory = self._selectable(state, frontier), state.memory
         fresh = live[live >= frontier.fresh.start].tolist()
         # 1. The start is admitted as the search ordered it.
         if not state.visited:
-            return StepAdmission(np.array(fresh, np.intp))
-        memory, last_neighbors = state.memory, state.memory.last_neighbors
+            return StepAdmission(fresh)
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
-        reached_again = {memory.not_admitted[id]: id for id in last_neighbors if id in memory.not_admitted}
-        id_of = dict(sorted(reached_again.items())) | dict(zip(fresh, memory.ids_at(frontier, fresh), strict=True))
-        positions, ids = np.fromiter(id_of, np.intp, len(id_of)), list(id_of.values())
-        # 3. The nearest are admitted, ties in order of discovery.
-        order = np.argsort(-memory.cosines(ids), kind="stable")
-        limit = self._admission_limit(state, last_neighbors, set(ids))
-        if self.scores_paths and limit is not None:  # all paths to an artifact are admitted with it
-            waiting = set(memory.ids_at(frontier, live[live < frontier.fresh.start].tolist()))
-            new = dict.fromkeys(ids[row] for row in order.tolist() if ids[row] not in waiting)
-            nearest = waiting.union(list(new)[:limit])
-            is_admitted = np.array([ids[row] in nearest for row in order.tolist()], np.bool_)
-            order, limit = np.concatenate([order[is_admitted], order[~is_admitted]]), int(is_admitted.sum())
-        rest = order[len(order) if limit is None else limit :].tolist()
+        reached_again = [id for id in memory.last_neighbors if id in memory.not_admitted]
+        positions = [*sorted(memory.not_admitted[id] for id in reached_again), *fresh]
+        ids = [frontier.ids[at] for at in positions]
+        # 3. The nearest are admitted, ties in order of discovery. All paths to an artifact are admitted with it, also
+        #    those that lead to one that waits.
+        order = np.argsort(-memory.cosines(ids), kind="stable").tolist()
+        limit = self._admission_limit(state, set(ids))
+        waiting = (
+            {frontier.ids[at] for at in live[live < frontier.fresh.start].tolist()} if self.scores_paths else set()
+        )
+        nearest = list(dict.fromkeys(ids[row] for row in order if ids[row] not in waiting))[:limit]
+        admitted = waiting.union(nearest)
+        rest = {ids[row]: positions[row] for row in order if ids[row] not in admitted}
         # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
         #    once more.
-        waiting_on = {ids[row]: int(positions[row]) for row in rest} if self.edges is not None else {}
-        if self.edges is None and self.keeps_frontier:
-            frontier.drop(positions[rest].tolist())
-        return StepAdmission(positions[order[:limit]], list(reached_again.values()), waiting_on)
+        if self.edges is None:
+            if self.keeps_frontier:
+                frontier.drop([positions[row] for row in order if ids[row] not in admitted])
+            rest = {}
+        return StepAdmission([positions[row] for row in order if ids[row] in admitted], reached_again, rest)
 
-    def _admission_limit(self, state: WalkState[B], neighbors: Collection[Id], candidates: Container[Id]) -> int | None:
+    def _admission_limit(self, state: WalkState[B], candidates: Collection[Id]) -> int | None:
         """Return how many candidates `adjacent_k` admits; `None` for all.
 
         With `edges`, artifacts that were reached before count towards `adjacent_k`, as in graph-retriever.
         """
+        neighbors, memory = state.memory.last_neighbors, state.memory
         if self.adjacent_k is None or self.edges is None:
             return self.adjacent_k
         if len(neighbors) <= self.adjacent_k:
             return None
-        scored = [id for id in neighbors if id in state.memory.best_surfaces]
+        scored = [id for id in neighbors if id in memory.best_surfaces]
         ids = [id for id, excluded in zip(scored, self._are_excluded(state, scored), strict=True) if not excluded]
-        nearest = np.argsort(-state.memory.cosines(ids), kind="stable")[: self.adjacent_k]
+        nearest = np.argsort(-memory.cosines(ids), kind="stable")[: self.adjacent_k]
         return sum(ids[index] in candidates for index in nearest.tolist())
 
     def _select_nothing(self, state: WalkState[B], frontier: Frontier) -> list[int]:
@@ -293,10 +362,14 @@ class AdmittingPolicy(ArtifactPolicy[B]):
         hits = sum(memory.has_surface(id) and memory.permissions_of(id).keep for id in selected)
         memory.hits_due = len(state.results) + hits
 
-    def _has_complete_step(self, state: WalkState[B]) -> bool:
-        """Return whether `select_k` hits were yielded, and all hits of the step."""
-        return self._has_enough(state) and len(state.results) >= state.memory.hits_due
-
     def _has_enough(self, state: WalkState[B]) -> bool:
         """Return whether `select_k` hits were yielded."""
         return self.select_k is not None and len(state.results) >= self.select_k
+
+    def stop(self, state: WalkState[B]) -> bool:
+        """Stop after `select_k` hits or, if steps are committed whole, at the end of that step."""
+        return self._has_enough(state) and len(state.results) >= state.memory.hits_due
+
+    def rank(self, state: WalkState[B], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+        """Return the first `select_k` hits in order of commitment."""
+        return hits[: self.select_k]

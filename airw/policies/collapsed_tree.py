@@ -1,6 +1,6 @@
 """The policy `CollapsedTree`: from summaries to the parts of their artifacts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -9,11 +9,10 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import MAX_HITS, check_count, check_strings
 from airw._base.overriding import override
-from airw.policies._capabilities import Walkable, embed, require
-from airw.policies._roots import require_query
+from airw.policies._corpora import Walkable, embed, require
+from airw.policies._start import require_query
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.values import Record, SearchHit
-from airw.values.filters import Filter, matches
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Policy, WalkState
 
@@ -96,26 +95,17 @@ class CollapsedTree(Policy[TreeMemory]):
         kinds = [*self.summary_kinds, *self.leaf_kinds]
         surfaces = await reader.records_of(ranking.artifact_ids, kinds=kinds)
         memory.cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
-        return self._admit(memory.leaves, dict(zip(ranking.record_ids, surfaces, strict=True)))
-
-    def _admit(self, leaves: dict[str, list[Record]], surfaces: Mapping[str, Sequence[Record] | None]) -> list[Record]:
-        """Return the summaries that are routers or hits, and store the leaves of the routers.
-
-        Args:
-            leaves: The leaves of each router; this method fills it.
-            surfaces: All surfaces of each artifact, by the record id of its best summary.
-        """
-        cross, keep = cast("Filter | None", self.scope.cross), cast("Filter | None", self.scope.keep)
         admitted = []
-        for id, records in surfaces.items():
-            summary = next((record for record in records or () if record.id == id), None)
-            if summary is None:  # it was removed after the search
+        for id, records in zip(ranking.record_ids, surfaces, strict=True):
+            own = {record.id: record for record in records or ()}
+            if id not in own:  # it was removed after the search
                 continue
-            parts = [record for record in records or () if record.surface_kind in self.leaf_kinds]
-            if parts and matches(cross, summary.metadata):
-                leaves[id] = [part for part in parts if matches(keep, part.metadata)]
-            if id in leaves or matches(keep, summary.metadata):
-                admitted.append(summary)
+            allowed = self.scope.permissions_of(own[id].metadata)
+            parts = [record for record in own.values() if record.surface_kind in self.leaf_kinds]
+            if parts and allowed.cross:
+                memory.leaves[id] = [part for part in parts if self.scope.permissions_of(part.metadata).keep]
+            if id in memory.leaves or allowed.keep:
+                admitted.append(own[id])
         return admitted
 
     async def score(self, state: State, nodes: Sequence[Record], store: Walkable) -> NDArray[np.float64]:

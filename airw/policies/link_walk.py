@@ -3,35 +3,37 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import compress, repeat
-from typing import Any, NamedTuple, TypeAlias, cast
+from itertools import repeat
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import MAX_HITS, check_choice, check_count
+from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
-from airw._base.overriding import is_newer, override
+from airw._base.overriding import override
 from airw.errors import ArgumentError
-from airw.links import Inverses
-from airw.links.columns import LinkColumnReader, LinkColumns, Numbers, returns_columns
+from airw.links import FollowedLinks, Inverses
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
-from airw.links.inverses import FollowedLinks
-from airw.policies._capabilities import require
-from airw.policies._columns import speaks_columns
-from airw.policies._read_ahead import MAX_ENDS, MAX_START, ReadOptions
-from airw.policies._roots import unknown_root
-from airw.policies._seeding import Seeding, check_seeding, find_start
-from airw.policies._several_corpora import Id, check_nodes, is_lost, member_ranks, order_key, other_ends, root_ids
-from airw.policies.artifact_memory import ArtifactMemory, selectable
-from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import FirstSurfaceReader, FirstSurfaces, GraphStore, OpenCorpus
+from airw.policies._corpora import (
+    Id,
+    Walkable,
+    check_nodes,
+    is_lost,
+    member_ranks,
+    order_key,
+    other_ends,
+    require,
+    root_ids,
+)
+from airw.policies._start import Seeding, check_seeding, find_start, unknown_root
+from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, ReadOptions
+from airw.policies.artifact_policy import ArtifactPolicy
+from airw.policies.scope import ALLOW_ALL, Scope
 from airw.retrieval import check_corpus
-from airw.stores.steps import reads_steps
-from airw.values import DIRECTIONS, Direction, Edge, HitBatch, LinkFilter, NodeId, NodeIdLike, SearchHit
-from airw.values.hits import keep_fields
-from airw.walking import Columns, CommittedNode, CommittedNodes, Frontier, LazyNeighbors, Policy, WalkState
+from airw.values import Direction, Edge, LinkFilter, NodeIdLike, SearchHit
+from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
 
 _START_K = 4
 _OFFLOAD_ABOVE = 2_000  # link steps; handling this many takes about a millisecond
@@ -52,25 +54,14 @@ class LinkStep(NamedTuple):
 
 
 _new_link_step = partial(tuple.__new__, LinkStep)  # takes half the time of `LinkStep(...)`, and runs per neighbour
-_LinkSteps: TypeAlias = LazyNeighbors | list[LinkStep]
+LinkSteps: TypeAlias = LazyNeighbors | list[LinkStep]
 
 
-@dataclass(slots=True, eq=False)
-class LinkMemory(ArtifactMemory):
-    """The memory of one walk along links.
-
-    Args:
-        hops: In a walk in columns, the hops from the start to the artifacts discovered last.
-    """
-
-    hops: int = 0
-
-
-State: TypeAlias = WalkState[LinkMemory]
+State: TypeAlias = WalkState[ArtifactMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkWalk(Policy[LinkMemory]):
+class LinkWalk(ArtifactPolicy[ArtifactMemory]):
     """Walk breadth-first along links from the roots and from artifacts found by search.
 
     The neighbours of an artifact are ordered by edge type, then by the id at the other end. Artifacts are committed in
@@ -103,7 +94,7 @@ class LinkWalk(Policy[LinkMemory]):
         start_k: The number of artifacts to start from after the roots, found by the seeding. By default 4 without roots
             and 0 with roots.
         seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
-            default `"hybrid"`, or the one channel that the store has. Several ways: see `ArtifactPolicy`.
+            default `"hybrid"`, or the one channel that the store has. Several ways: see `SearchParameters`.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
@@ -141,26 +132,19 @@ class LinkWalk(Policy[LinkMemory]):
     seeding: Seeding | None = None
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
-    speaks_columns = True
+    _compares = False
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        check_choice("direction", self.direction, DIRECTIONS)
         object.__setattr__(self, "seeding", check_seeding(self.seeding))
         if self.start_k is not None:
             check_count("start_k", self.start_k, most=MAX_HITS)
-        if self.max_depth is not None:
-            check_count("max_depth", self.max_depth)
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))
-        for name, value in self._filter.options().items():
+        for name, value in self._link_choice.filter.options().items():
             object.__setattr__(self, name, value)
-        if not (self.inverses is None or isinstance(self.inverses, Inverses)):
-            raise ArgumentError(
-                f"inverses must be Inverses such as airw.links.INVERSES, or None, not {short_repr(self.inverses)}"
-            )
         if not isinstance(self.weighted, bool):
             raise ArgumentError(f"weighted must be True or False, not {short_repr(self.weighted)}")
-        check_scope(self.scope)
+        self._check_shared()
 
     @property
     def keeps_frontier(self) -> bool:  # type: ignore[override]  # read-only, because it depends on `weighted`
@@ -173,22 +157,35 @@ class LinkWalk(Policy[LinkMemory]):
         return self.weighted
 
     @property
-    def _filter(self) -> LinkFilter:
-        return LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
+    def _link_choice(self) -> FollowedLinks:
+        filter = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
+        return FollowedLinks(direction=self.direction, filter=filter, inverses=self.inverses)
 
     @property
+    @override
+    def _links(self) -> dict[str, Any]:
+        return {"direction": self.direction, **self._link_choice.store_options()}
+
+    @property
+    @override
     def _reads_fields(self) -> bool:
-        return self.weighted or self.scope != ALLOW_ALL
+        return self.weighted or super()._reads_fields
+
+    @property
+    @override
+    def _read_options(self) -> ReadOptions:
+        # Without fields, what lies at the other ends is read when it is committed.
+        most = MAX_ENDS if self._reads_fields else 0
+        return ReadOptions(max_ends=most, max_records=most)
 
     @override
-    def begin(self, state: State) -> LinkMemory:
-        return LinkMemory(state.query, self.scope, keeps_records=True)
+    def begin(self, state: State) -> ArtifactMemory:
+        return ArtifactMemory(state.query, self.scope, keeps_records=self._reads_fields)
 
-    async def seed(self, state: State, store: OpenCorpus[GraphStore]) -> list[LinkStep] | Numbers:
+    async def seed(self, state: State, store: Walkable) -> list[LinkStep]:
         """Return the roots and the artifacts that the search finds.
 
-        One store call besides those of the search. The answer is an array of numbers if the store returns links as
-        columns; the walk is then in columns.
+        One store call besides those of the search.
         """
         memory, corpus = state.memory, check_corpus(store)
         require(corpus, "records_of", "LinkWalk")
@@ -197,11 +194,12 @@ class LinkWalk(Policy[LinkMemory]):
         found_ids = await find_start(
             memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.start_filter
         )
-        memory.best_surfaces.clear()  # a hit is the first surface, not the best one that the search has remembered
+        # A hit is the first surface, and not one that the search has found.
+        memory.best_surfaces.clear()
+        memory.passages.clear()
         roots = root_ids(self.roots, corpus)
         ids = list(dict.fromkeys([*roots, *found_ids]))
-        if len(ids) <= MAX_START:
-            await self._read_step(state, ids, ids if state.max_depth != 0 else [], corpus)
+        await self._read_start(state, ids, corpus)
         missing_ids = await _read_first_surfaces(memory, ids, corpus)
         for id in missing_ids:
             if id in roots and not is_lost(id, corpus):
@@ -209,30 +207,18 @@ class LinkWalk(Policy[LinkMemory]):
         ids = [id for id in ids if id not in missing_ids]
         # An artifact that may not be a start can still be reached later, so it must not become a seed.
         if self.scope.start is not None:
-            memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
-        may_use_numbers = state.may_use_numbers and not self._reads_fields and speaks_columns(self)
-        if not may_use_numbers or reads_steps(corpus.store) or not returns_columns(corpus.store):
-            return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
-        links = FollowedLinks(direction=self.direction, filter=self._filter, inverses=self.inverses)
-        memory.reader = LinkColumnReader(corpus.store, links, str)
-        return await memory.reader.find_numbers(ids)
+            await memory.apply_scope(ids, corpus)
+        return [LinkStep(id) for id in ids if memory.permissions_of(id).start]
 
-    async def score(
-        self, state: State, nodes: Sequence[LinkStep] | Numbers, store: OpenCorpus[GraphStore]
-    ) -> NDArray[np.float64]:
-        """Score by minus the cost; one store call if fields are needed, else none."""
-        memory = state.memory
-        if isinstance(nodes, np.ndarray):
-            return np.full(len(nodes), 0.0 - memory.hops)
+    @override
+    async def _read_surfaces(self, state: State, ids: Sequence[Id], store: Walkable) -> None:
         if self._reads_fields:
-            ids = list(dict.fromkeys(node.id for node in nodes))
-            await _read_first_surfaces(memory, ids, store)
-            if self.scope != ALLOW_ALL:
-                memory.apply_scope_to_records(ids, memory.records_in_memory(ids))
-        return await offload_if(len(nodes) > _OFFLOAD_ABOVE, self._scores, memory, nodes)
+            await _read_first_surfaces(state.memory, ids, store)
+            await state.memory.apply_scope(ids, store)
 
-    def _scores(self, memory: ArtifactMemory, nodes: Sequence[LinkStep]) -> NDArray[np.float64]:
-        costs = np.array([self._cost(memory, node) for node in nodes], np.float64)
+    def value(self, state: State, nodes: Sequence[LinkStep]) -> NDArray[np.float64]:
+        """Return minus the cost of the path to each artifact."""
+        costs = np.array([self._cost(state.memory, node) for node in nodes], np.float64)
         scores: NDArray[np.float64] = 0.0 - costs / COST_SCALE  # `-costs` would be -0.0 at the start
         return scores
 
@@ -252,92 +238,15 @@ class LinkWalk(Policy[LinkMemory]):
         return await offload_if(len(frontier.live) > _OFFLOAD_ABOVE, self._positions_to_commit, state, frontier)
 
     def _positions_to_commit(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
-        live = frontier.live
-        if self.scope != ALLOW_ALL:
-            live = selectable(state.memory, frontier, partial(state.memory.are_excluded, is_start=not state.visited))
+        live = self._selectable(state, frontier)
         return _select_cheapest(frontier, live) if self.weighted and len(live) else live
 
-    async def expand(
-        self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[_LinkSteps] | Columns:
+    async def follow(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[LinkSteps]:
         """Return the steps that lead on from each artifact; one store call."""
-        if state.memory.reader is not None:
-            links, offsets = await self._read_links(state, committed, state.memory.reader)
-            make_edges = partial(state.memory.reader.make_edges, links)
-            return Columns(links.ends, offsets, make_edges, partial(state.memory.reader.find_types, links))
-        crossable = state.memory.filter_crossable(committed)
-        edges = await self._read_edges(state, crossable, store)
-        key = order_key(member_ranks(store))
-        starts = [entry.node for entry in crossable]
+        edges = await self._read_edges(state, committed, store)
+        key, starts = order_key(member_ranks(store)), [entry.node for entry in committed]
         is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
-        steps = await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
-        steps_of = dict(zip((entry.id for entry in crossable), steps, strict=True))
-        return [steps_of.get(entry.id, []) for entry in committed]
-
-    async def _read_edges(
-        self, state: State, crossable: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[list[Edge]]:
-        """Return the edges of each artifact; one store call at most."""
-        # Without fields, what lies at the other ends is read when it is committed.
-        is_counting = not self._filter_followed(state, crossable)
-        reads_more = self._reads_fields and reads_steps(store.store) and not is_counting
-
-        async def read_step(ids: list[Id]) -> None:
-            await self._read_step(state, [], ids, store)
-
-        ids: list[Id] = [entry.node.id for entry in crossable]
-        edge_reader = require(store, "neighbors", "LinkWalk")
-        return await state.memory.ahead.read_edges(ids, edge_reader, self._links, read_step if reads_more else None)
-
-    @property
-    def _links(self) -> dict[str, Any]:
-        by_name = self._links_by_name
-        return {
-            "direction": self.direction,
-            **(self._filter if by_name is None else by_name.to_store_filter()).options(),
-        }
-
-    def _filter_followed(self, state: State, committed: Sequence[CommittedNode]) -> list[Id]:
-        """Return the committed artifacts that the walk will expand."""
-        if len(state.visited) >= state.node_budget:
-            return []
-        crossable = state.memory.filter_crossable(committed)
-        return [entry.node.id for entry in crossable if state.max_depth is None or entry.depth < state.max_depth]
-
-    async def _read_step(
-        self, state: State, hit_ids: Sequence[Id], ids: Sequence[Id], store: OpenCorpus[GraphStore]
-    ) -> None:
-        """Read first records and edges of artifacts, in one call if the store can."""
-        if (hit_ids or ids) and reads_steps(store.store):
-            most = MAX_ENDS if self._reads_fields else 0
-            await state.memory.read_step(
-                ids,
-                hit_ids,
-                store.store,
-                query=None,
-                links=self._links,
-                options=ReadOptions(max_ends=most, max_records=most),
-                visited=state.visited,
-            )
-
-    async def _read_links(
-        self, state: State, committed: Sequence[CommittedNode], reader: LinkColumnReader
-    ) -> tuple[LinkColumns, Numbers]:
-        """Return the links that lead on, and where those of each artifact begin; one store call."""
-        nodes = cast("CommittedNodes", committed)
-        state.memory.hops = int(nodes.depths[0]) + 1  # all nodes of a step are equally far from the start
-        return await reader.read(cast("Numbers", nodes.nodes))
-
-    async def name_nodes(self, state: State, numbers: Numbers, store: OpenCorpus[GraphStore]) -> list[NodeId]:
-        """Return the ids of artifacts by their numbers in a walk in columns."""
-        return cast("LinkColumnReader", state.memory.reader).find_ids(numbers)
-
-    @property
-    def _links_by_name(self) -> "_LinksByName | None":
-        """The filter and order of links by name; `None` if the stored types are the names."""
-        if self.inverses is None or self.direction == "out":
-            return None
-        return _LinksByName(self.inverses, self.direction, self._filter)
+        return await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
 
     def _steps_from(
         self,
@@ -345,84 +254,37 @@ class LinkWalk(Policy[LinkMemory]):
         starts: Sequence[LinkStep],
         edges: Sequence[Sequence[Edge]],
         key: Callable[[Id], Any],
-    ) -> list[_LinkSteps]:
-        ids, links_by_name = [start.id for start in starts], self._links_by_name
-        ends_and_edges = map(other_ends, ids, edges) if links_by_name is None else links_by_name.select(ids, edges, key)
-        costs = [self._cost(memory, start) for start in starts]
-        return [
-            _steps_along(ends, id_edges, cost) for (ends, id_edges), cost in zip(ends_and_edges, costs, strict=True)
-        ]
-
-    @override
-    def node_id(self, node: LinkStep) -> Id:
-        return node.id
-
-    @override
-    def edge_of(self, node: LinkStep) -> Edge | None:
-        return node.edge
+    ) -> list[LinkSteps]:
+        links, steps = self._link_choice, list[LinkSteps]()
+        for start, edges_here in zip(starts, edges, strict=True):
+            ends, along = other_ends(start.id, edges_here)
+            if links.inverses is not None:
+                ends, along = _sort_by_name(links, start.id, ends, along, key)
+            make = partial(_make_steps, ends, along, self._cost(memory, start))
+            # Many steps are created at once, because this then runs in a worker thread.
+            steps.append(make(slice(None)) if len(ends) > _OFFLOAD_ABOVE else LazyNeighbors(ends, make))
+        return steps
 
     async def to_hits(
-        self, state: State, committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> Sequence[SearchHit | None]:
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[SearchHit | None]:
         """Return each artifact's first surface; one store call, none if fields were needed before."""
-        memory = state.memory
-        ids: list[Any] = (
-            [entry.id for entry in committed] if memory.reader is None else cast("CommittedNodes", committed).ids
-        )
-        if memory.reader is not None and not memory.best_surfaces.keys() >= set(ids):
-            return await _make_first_hits(ids, cast("CommittedNodes", committed).scores, store)
-        new_ids = [id for id in ids if not memory.has_record(id)]
-        if new_ids and reads_steps(store.store):
-            followed = [id for id in self._filter_followed(state, committed) if id not in memory.ahead.edges]
-            await self._read_step(state, new_ids, followed, store)
-        await _read_first_surfaces(memory, ids, store)
-        hits = [
-            None
-            if record is None or not memory.permissions_of(entry.id).keep
-            else record.as_hit(entry.score, store.name)
-            for entry, record in zip(committed, memory.records_in_memory(ids), strict=True)
-        ]
-        # Without `weighted` and a scope, nothing reads these records a second time.
-        if not self._reads_fields:
-            for id in ids:
-                memory.records.pop(memory.best_surfaces[id][0] or "", None)
-        return hits
+        await self._read_step(state, committed, store)
+        await _read_first_surfaces(state.memory, [entry.id for entry in committed], store)
+        return await super().to_hits(state, committed, store)
 
 
-async def _make_first_hits(ids: Sequence[str], scores: NDArray[np.float64], corpus: OpenCorpus[GraphStore]) -> HitBatch:
-    """Return the first surface of each artifact as a hit; one store call."""
-    store = corpus.store
-    if isinstance(store, FirstSurfaceReader) and not is_newer(type(store), "records_of", "first_surfaces"):
-        found = await store.first_surfaces(ids)
-    else:
-        found = FirstSurfaces.from_records(await store.records_of(ids, limit=1))
-    # If the store returned too few, the walk reports it.
-    artifact_ids = [None if kind is None else id for id, kind in zip(ids, found.kinds, strict=False)]
-    kinds = [kind or "" for kind in found.kinds]
-    # What a store returns is the caller's own, so values need no copy.
-    return HitBatch(
-        artifact_ids,
-        kinds,
-        scores,
-        found.texts,
-        lambda row: keep_fields({**found.metadata[row]}),
-        corpus.name,
-        found.indexes,
-    )
-
-
-async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus: OpenCorpus[GraphStore]) -> list[Id]:
+async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus: Walkable) -> list[Id]:
     """Read the first surface of each new artifact; return the ids missing from the corpus.
 
     The first surface takes the place of the best one in memory. One store call.
     """
-    for id, (record_id, _) in memory.ahead.take_best(ids).items():
-        first = memory.ahead.take_records([record_id])
-        if first:  # else it has no records, or is no artifact, or its record was not read
+    for id in ids:
+        record_id, _ = memory.surfaces.pop(id, (None, 0.0))
+        if record_id in memory.records:  # else it has no records, or is no artifact, or its record was not read
             memory.best_surfaces[id] = (record_id, 0.0)
-            memory.records.update(first)
     new_ids = [id for id in ids if id not in memory.best_surfaces]
-    surfaces = await corpus.store.records_of(new_ids, limit=1) if new_ids else []
+    surfaces = await require(corpus, "records_of", "LinkWalk").records_of(new_ids, limit=1) if new_ids else []
     for id, records in zip(new_ids, surfaces, strict=True):
         memory.best_surfaces[id] = (records[0].id if records else None, 0.0)
         memory.records.update({record.id: record for record in records or ()})
@@ -445,73 +307,28 @@ def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.i
     return live[np.lexsort((depths, costs))]
 
 
-def _steps_along(ends: Sequence[Any], edges: Sequence[Edge], cost: float) -> _LinkSteps:
-    """Return the steps along the edges of an artifact, lazy unless there are many.
-
-    Many steps are created at once, because this function then runs in a worker thread.
-    """
-    make = partial(_make_steps, ends, edges, cost)
-    return make(slice(None)) if len(ends) > _OFFLOAD_ABOVE else LazyNeighbors(ends, make)
-
-
-def _make_steps(ends: Sequence[Any], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
+def _make_steps(ends: Sequence[Id], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
     return list(map(_new_link_step, zip(ends[part], edges[part], repeat(cost))))
 
 
-@dataclass(frozen=True, slots=True)
-class _LinksByName:
-    """The filter and order of links by their names, in the direction in which they are walked.
+def _sort_by_name(
+    links: FollowedLinks, id: Id, ends: Sequence[Id], edges: Sequence[Edge], key: Callable[[Id], Any]
+) -> tuple[Sequence[Id], Sequence[Edge]]:
+    """Return the other ends and the edges of an artifact that are followed.
 
-    A link that is walked backwards has the name of its inverse. A store knows stored types only. So it filters by them
-    as far as possible, and this class does the rest by name.
+    The order is by name in the direction in which they are walked, then by end (references by corpus first), out before
+    in, then by origin.
     """
+    name_of = cache(links.name_of_type)
+    names = [name_of(edge.type, is_against=edge.source != id) for edge in edges]
+    rows = [row for row, name in enumerate(names) if links.accepts_name(name, edges[row].origin)]
+    # The store has sorted by stored type, so often nothing has to be done.
+    if names == [edge.type for edge in edges] and len(rows) == len(edges):
+        return ends, edges
 
-    inverses: Inverses
-    direction: Direction
-    filter: LinkFilter
+    def order(row: int) -> Any:
+        edge = edges[row]
+        return names[row], key(ends[row]), edge.source != id, edge.origin, edge.type
 
-    def to_store_filter(self) -> LinkFilter:
-        """Return a filter for the store that keeps every link whose name may pass `filter`."""
-        by_name = self.filter
-        types = None if by_name.types is None else self.inverses.to_stored_types(by_name.types, self.direction)
-        exclude = self.inverses.to_stored_types(by_name.exclude, self.direction)
-        # The store excludes a type in both directions, so both of its names must be excluded.
-        if self.direction == "both":
-            exclude = tuple(type for type in exclude if {type, self.inverses.of(type)} <= set(by_name.exclude))
-        return LinkFilter(types=types, exclude=exclude, origins=by_name.origins)
-
-    def select(
-        self, ids: Sequence[Id], edges: Sequence[Sequence[Edge]], key: Callable[[Id], Any]
-    ) -> list[tuple[Sequence[Id], Sequence[Edge]]]:
-        """Return the other ends and the edges of each artifact that pass the filter by name.
-
-        The order is by name, then by end (references by corpus first), out before in, then by origin.
-        """
-        inverse = cache(self.inverses.of)
-        return [
-            self._select_edges(id, *other_ends(id, id_edges), inverse, key)
-            for id, id_edges in zip(ids, edges, strict=True)
-        ]
-
-    def _select_edges(
-        self,
-        id: Id,
-        ends: Sequence[Id],
-        edges: Sequence[Edge],
-        inverse: Callable[[str], str],
-        key: Callable[[Id], Any],
-    ) -> tuple[Sequence[Id], Sequence[Edge]]:
-        types, exclude = self.filter.types, self.filter.exclude
-        # 1. Name each edge in the direction in which it is walked.
-        names = [edge.type if edge.source == id else inverse(edge.type) for edge in edges]
-        # 2. Filter by these names.
-        if types is not None or exclude:
-            passes = [(types is None or name in types) and name not in exclude for name in names]
-            names, ends, edges = (list(compress(column, passes)) for column in (names, ends, edges))
-        # 3. Sort by these names. The store has sorted by stored type, so often nothing has to be done.
-        if names == [edge.type for edge in edges]:
-            return ends, edges
-        rows = zip(names, map(key, ends), edges, strict=True)
-        keys = [(name, end, edge.source != id, edge.origin, edge.type) for name, end, edge in rows]
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        return [ends[index] for index in order], [edges[index] for index in order]
+    rows.sort(key=order)
+    return [ends[row] for row in rows], [edges[row] for row in rows]

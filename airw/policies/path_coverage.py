@@ -1,44 +1,118 @@
-"""The policy `PathCoverage`: passages that answer a query together."""
+"""The policy `PathCoverage`: passages that answer a query together; it is the default."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import MAX_HITS, check_count, check_weight
+from airw._base.checks import MAX_HITS, check_count, check_weight, find_advice
 from airw._base.concurrency import map_bounded, offload_if
+from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.links.columns import Numbers
-from airw.policies._capabilities import Walkable, has_method, require
-from airw.policies._paths import READ_PER_LEAD, Hop, Path, PathMemory, find_links, limit_new, to_ways
-from airw.policies._query_words import read_query_words
-from airw.policies._read_ahead import ReadOptions
-from airw.policies._roots import check_roots, find_roots
-from airw.policies._seeding import find_start
-from airw.policies._several_corpora import Id
-from airw.policies.artifact_memory import node_of_hit
-from airw.policies.artifact_policy import ArtifactPolicy
+from airw.errors import ArgumentError
+from airw.policies._corpora import Id, Walkable, has_method, require
+from airw.policies._paths import (
+    OFFLOAD_ABOVE,
+    READ_PER_LEAD,
+    Path,
+    QueryWords,
+    Words,
+    find_links,
+    find_order,
+    leave_out,
+    read_query_words,
+)
+from airw.policies._start import check_roots, find_roots, find_start
+from airw.policies.artifact_memory import ArtifactMemory, ReadOptions, node_of_hit
+from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
+from airw.protocols import OpenCorpus, RecordLookup
+from airw.retrieval import describe_mistaken_corpus
 from airw.stores.steps import reads_steps
 from airw.values import SearchHit
-from airw.values.hits import add_facts
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.values.hits import add_facts, with_facts
+from airw.walking import CommittedNode, Frontier, WalkPolicy, WalkState
 
 _SEARCH_K = 50  # hits of the search, of which the first compete: a search for more fuses deeper rankings
 _MAX_COSINES = 100  # artifacts compared with the query, beyond those that the search has compared
-_OFFLOAD_ABOVE = 1_000  # links; handling so many takes about two milliseconds
+_OFFLOAD_LINKS_ABOVE = 1_000  # handling so many links takes about two milliseconds
 _MAX_TEXTS = 50  # texts read
+
+
+@dataclass(slots=True, eq=False)
+class PathMemory(ArtifactMemory):
+    """The memory of one walk of `PathCoverage`.
+
+    Args:
+        words: The words of the query.
+        held: Those of them that the text of each artifact holds, as far as it was read.
+        paths: The paths that compete: first those of one artifact, in the order of the start.
+        leads: Those of one artifact that lead on.
+        ways: The paths that lead on from each artifact whose links were read, the best first.
+        compared: How many artifacts were compared with the query, besides those that the search has compared.
+        best: The best path to each artifact that competes, in the final order as far as it is known.
+        committed: The path by which each artifact was committed.
+    """
+
+    words: QueryWords = field(default_factory=QueryWords)
+    held: dict[Id, Words] = field(default_factory=dict)
+    paths: list[Path] = field(default_factory=list)
+    leads: dict[Id, Path] = field(default_factory=dict)
+    ways: dict[Id, list[Path]] = field(default_factory=dict)
+    compared: int = 0
+    best: dict[Id, Path] = field(default_factory=dict)
+    committed: dict[Id, Path] = field(default_factory=dict)
+
+    def find_nearest(self, paths: Iterable[Path]) -> list[Path]:
+        """Return the paths to the nearest artifacts, as far as texts may still be read."""
+        counts, near, texts = Counter[Path | None](), set[Path](), set(self.held)
+        for path in sorted(paths, key=lambda path: -path.nearness):
+            if counts[path.before] < READ_PER_LEAD and (path.id in texts or len(texts) < _MAX_TEXTS):
+                counts[path.before] += 1
+                texts.add(path.id)
+                near.add(path)
+        return [path for path in paths if path in near]
+
+    async def read_values(self, paths: Sequence[Path], coverage: float, corpus: OpenCorpus[RecordLookup]) -> None:
+        """Read the texts at the ends of paths, and value the paths; one store call at most."""
+        new = [id for id in dict.fromkeys(path.id for path in paths) if id not in self.held]
+        texts = ["" if record is None else record.text for record in await self.best_records(new, corpus)]
+        found = await offload_if(sum(map(len, texts)) > OFFLOAD_ABOVE, self.words.find_in, texts)
+        self.held.update(zip(new, found, strict=True))
+        for path in paths:
+            path.held = self.held[path.id] if path.before is None else self.held[path.id] | path.before.held
+            path.value = path.score = path.nearness + coverage * self.words.share_of(path.held)
+
+    def explain(self, path: Path) -> dict[str, Any]:
+        """Return the parts of a path's score, for the metadata of a hit."""
+        return {
+            "path_added": self.words.spell(path.held - path.before.held if path.before else path.held),
+            "path_coverage": self.words.share_of(path.held),
+            "path_cosine": path.cosines / len(path.ids),
+            "path_loss": path.losses,
+            "path_value": path.value,
+        }
+
+    def move(self, hit: SearchHit, path: Path) -> SearchHit:
+        """Return a hit with another path to it."""
+        steps = {"walk_depth": len(path.ids) - 1, "walk_parent": path.ids[-2], "walk_path": [*path.ids]}
+        edge = {} if path.edge is None else {"walk_edge": path.edge.type}
+        facts = {**steps, "seed": path.ids[0], **self.explain(path), **edge}
+        return replace(hit, score=path.score, metadata=with_facts(hit.metadata, facts))
+
 
 State: TypeAlias = WalkState[PathMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathCoverage(ArtifactPolicy[PathMemory]):
+class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
     """Find passages that together hold the words of the query, by a search and along links.
 
     A question of two steps names its first passage and only some words of its second one. So this policy looks at paths
-    and not at single passages. A passage is an artifact's best surface, which is also the hit.
+    and not at single passages. A passage is an artifact's best surface. A hit shows the one that a search shows.
 
     1. Search as `search` does. The first `seed_k` hits compete, and the first of them is the first hit of the walk.
     2. Value each hit as a path of its own: its cosine, plus `coverage` times the share of the query's words that it
@@ -68,7 +142,7 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
     of the search may have another score, because of step 2, and `walk.ranking` another order than that of the scores,
     because of step 4.
 
-    The other parameters are those of `ArtifactPolicy`.
+    The other parameters are those of `SearchParameters`.
 
     Args:
         seed_k: The number of hits of the search that compete; 0 to start from `roots` alone.
@@ -134,15 +208,21 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         hits = await self._search(memory, store)
         roots = find_roots(memory, self.roots, store)
         # 2. Compare and read them. An artifact without a cosine cannot be part of a path.
-        start = list(dict.fromkeys([*hits, *roots]))
+        start = [Path((id,)) for id in dict.fromkeys([*hits, *roots])]
         if start and reads_steps(store.store):
-            await self._read_ahead(state, [], start, store)
-        ids = await self._compare(state, start, store)
-        await memory.read_texts(ids, store)
-        # 3. Value each as a path of its own.
-        paths = memory.extend([Hop(None, id) for id in ids], self.coverage)
-        memory.start(paths, len(set(ids).intersection(hits)), self.lead_k, self.names, roots)
-        return list(memory.seeds.values())
+            await self._read_ahead(state, [], [path.id for path in start], store)
+        paths = memory.paths = await self._compare(state, start, store)
+        await memory.read_values(paths, self.coverage, store)
+        # 3. The hits keep the order of the search. A root may be a hit, too.
+        found = set(hits)
+        own = [path for path in paths if path.id in found]
+        for path, score in zip(own, sorted((path.value for path in own), reverse=True), strict=True):
+            path.score = score
+        memory.best = {path.id: path for path in paths}
+        # 4. The leads are chosen like the final order, so that they speak of all names of the query.
+        leads = islice(find_order(own, memory.held, memory.words, self.names), self.lead_k)
+        memory.leads = {id: memory.best[id] for id in [*leads, *roots] if id in memory.best}
+        return paths[:]
 
     @property
     @override
@@ -167,22 +247,25 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         hits, _ = await map_bounded(lambda call: call(), calls, limit=2)
         return hits[: self.seed_k]
 
-    async def _compare(self, state: State, ids: Sequence[Id], corpus: Walkable) -> list[Id]:
-        """Compare artifacts with the query; return those that may be part of a path.
+    async def _compare(self, state: State, paths: Sequence[Path], corpus: Walkable) -> list[Path]:
+        """Compare the ends of paths with the query; return the paths that may compete.
 
         Two store calls at most.
         """
-        memory = state.memory
+        memory, ids = state.memory, list(dict.fromkeys(path.id for path in paths))
         memory.compared += sum(id not in memory.best_surfaces for id in ids)
         await memory.score(ids, corpus)
         await check_roots(memory, corpus)
         await memory.apply_scope(ids, corpus)
-        excluded = self._are_excluded(state, ids)
-        return [id for id, out in zip(ids, excluded, strict=True) if not out and memory.has_surface(id)]
+        excluded = self._are_excluded(state, [path.id for path in paths])
+        usable = [path for path, out in zip(paths, excluded, strict=True) if not out and memory.has_surface(path.id)]
+        for path in usable:
+            path.cosines = memory.best_surfaces[path.id][1] + (path.before.cosines if path.before else 0.0)
+        return usable
 
-    async def score(self, state: State, nodes: Sequence[Any] | Numbers, store: Walkable) -> NDArray[np.float64]:
+    async def score(self, state: State, nodes: Sequence[Any], store: Walkable) -> NDArray[np.float64]:
         """Return the score of each path, which is known already; no store call."""
-        return np.array([node.score if isinstance(node, Path) else -np.inf for node in nodes], np.float64)
+        return np.array([path.score for path in nodes])
 
     def select(self, state: State, frontier: Frontier) -> list[int]:
         """Commit artifacts in the final order, each lead before what it leads to."""
@@ -192,36 +275,37 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
         if not visited:
             return live[:1]
         frontier.drop([position for position in frontier.fresh if nodes[position].score == -np.inf])
-        place_of = {nodes[position]: position for position in live}
-        best_place: dict[Id, int] = {}
-        for place in sorted(live, key=lambda place: -nodes[place].score):  # ties in order of discovery
-            if nodes[place].score > -np.inf:
-                best_place.setdefault(nodes[place].id, place)
+
+        # 2. A lead is committed as a hit of the search, so that its links begin at depth 0. Another artifact comes by
+        # its best path or, if a limit of the walk has kept this one out, by the best that waits.
+        def preference(position: int) -> tuple[bool, bool, float]:
+            path = nodes[position]
+            return path is not memory.leads.get(path.id), path is not memory.best.get(path.id), -path.score
+
+        place_of: dict[Id, int] = {}
+        for position in sorted(live, key=preference):
+            if nodes[position].score > -np.inf:
+                place_of.setdefault(nodes[position].id, position)
         selected: dict[Id, int] = {}
-        for path in [path for id, path in memory.best.items() if id not in visited]:
-            # 2. A lead is committed as a hit of the search, so that its links begin at depth 0.
-            position = place_of.get(memory.leads.get(path.id, path))
-            if position is None and len(path.ids) > 1 and path.ids[-2] not in visited:
+        for id, path in memory.best.items():
+            if id in visited:
+                continue
+            is_lead = id in place_of and nodes[place_of[id]] is memory.leads.get(id)
+            if path.before is not None and path.before.id in place_of and not is_lead:
                 # 3. The path begins with a lead that still waits. Commit this one first, and then look again.
-                lead = memory.leads[path.ids[-2]]
-                if lead in place_of:
-                    selected.setdefault(lead.id, place_of[lead])
-                    break
-            # 4. A limit of the walk may have kept this path out. Another path may wait, such as the hit of the search.
-            position = best_place.get(path.id) if position is None else position
-            if position is not None:
-                selected.setdefault(path.id, position)
+                selected[path.before.id] = place_of[path.before.id]
+                break
+            if id in place_of:
+                selected[id] = place_of[id]
         return list(selected.values())
 
-    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[Any]:
+    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> Sequence[Any]:
         """Return the paths that lead on from each artifact; three store calls at most.
 
         The links of all leads are read in the first step.
         """
         if self._is_counting(state, committed):
-            if not self._can_read(store):
-                return [[] for _ in committed]
-            return cast("list[Any]", await super().expand(state, committed, store))
+            return await super().expand(state, committed, store)
         memory = state.memory
         paths = {**memory.leads, **{entry.id: entry.node for entry in committed if entry.depth}}
         new = [path for id, path in paths.items() if id not in memory.ways and memory.permissions_of(id).cross]
@@ -229,29 +313,38 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
             await self._read_links(state, new, store)
         return [memory.ways.get(entry.id, []) for entry in committed]
 
-    def _can_read(self, corpus: Walkable) -> bool:
-        return self.edges is not None or has_method(corpus, "neighbors")
+    @override
+    async def follow(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> list[list[ArtifactNode]]:
+        if self.edges is None and not has_method(store, "neighbors"):
+            return [[] for _ in committed]
+        return await super().follow(state, committed, store)
 
     async def _read_links(self, state: State, paths: Sequence[Path], corpus: Walkable) -> None:
         """Read the links of artifacts, and choose those that compete."""
         memory = state.memory
         # 1. Read the links.
         entries = [CommittedNode(path, path.id, len(path.ids) - 1, path.score, None) for path in paths]
-        neighbors = await self._neighbors(state, entries, corpus) if self._can_read(corpus) else [[] for _ in paths]
-        is_long = sum(map(len, neighbors)) > _OFFLOAD_ABOVE
+        neighbors = await self.follow(state, entries, corpus)
+        is_long = sum(map(len, neighbors)) > _OFFLOAD_LINKS_ABOVE
         links = await offload_if(is_long, lambda: list(map(find_links, paths, neighbors)))
         # 2. Compare their ends with the query, and read the texts of the nearest.
         most = _MAX_COSINES - memory.compared
-        ids = await offload_if(is_long, lambda: limit_new(_heaviest_first(links), memory.best_surfaces, most))
-        usable = set(await self._compare(state, ids, corpus))
-        near = _find_nearest(memory, [link for own in links for link in own if link.id in usable])
-        await memory.read_texts([link.id for link in near], corpus)
-        # 3. Value the paths to them, which then compete.
-        found = memory.extend(near, self.coverage)
-        memory.add_links(found, self.names)
-        read = {path.ids: path for path in found}
-        ways = await offload_if(is_long, lambda: [to_ways(*pair, read) for pair in zip(paths, links, strict=True)])
+        compared = await offload_if(is_long, leave_out, links, memory.best_surfaces, most)
+        usable = await self._compare(state, compared, corpus)
+        near = memory.find_nearest(usable)
+        await memory.read_values(near, self.coverage, corpus)
+        # 3. Those compete. A limit of the walk, such as `max_fanout`, cuts off the others first.
+        ways = await offload_if(is_long, lambda: [sorted(own, key=lambda path: -path.value) for own in links])
         memory.ways.update(zip((path.id for path in paths), ways, strict=True))
+        memory.paths += near
+        for path in near:
+            if path.id not in memory.best or path.score > memory.best[path.id].score:
+                memory.best[path.id] = path
+        if near:  # else the order is still right
+            order = find_order(memory.paths, memory.held, memory.words, self.names)
+            memory.best = {id: memory.best[id] for id in order}
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
@@ -268,29 +361,53 @@ class PathCoverage(ArtifactPolicy[PathMemory]):
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits in the final order, each with its best path."""
         memory = state.memory
-        places = {id: place for place, id in enumerate(memory.best)}
-        hit_of = {node_of_hit(hit, places): hit for hit in hits}
+        hit_of = {node_of_hit(hit, memory.best): hit for hit in hits}
         return [
-            hit_of[id] if memory.best[id] is memory.committed[id] else memory.move(hit_of[id], memory.best[id])
-            for id in sorted(hit_of, key=places.__getitem__)
+            hit_of[id] if path is memory.committed[id] else memory.move(hit_of[id], path)
+            for id, path in memory.best.items()
+            if id in hit_of
         ]
 
 
-def _heaviest_first(links: Sequence[Sequence[Hop]]) -> list[list[Id]]:
-    return [[link.id for link in sorted(own, key=lambda link: link.loss)] for own in links]
+DEFAULT_POLICY: WalkPolicy = PathCoverage()
+"""The policy of `airw.traverse` and of `discover(walk=True)`, if their caller passes none."""
+_METHODS = ("best_of", "get_records")
 
 
-def _find_nearest(memory: PathMemory, links: Sequence[Hop]) -> list[Hop]:
-    """Return the links to the nearest artifacts, as far as texts may still be read."""
-    cosines, lengths = memory.add_cosines(links)
-    values = cosines / lengths - np.array([link.loss + (link.path.losses if link.path else 0.0) for link in links])
-    counts: dict[Path | None, int] = {}
-    near: set[Hop] = set()
-    texts = set(memory.held)
-    for row in np.argsort(-values, kind="stable").tolist():
-        link = links[row]
-        if counts.get(link.path, 0) < READ_PER_LEAD and (link.id in texts or len(texts) < _MAX_TEXTS):
-            counts[link.path] = counts.get(link.path, 0) + 1
-            texts.add(link.id)
-            near.add(link)
-    return [link for link in links if link in near]
+def default_policy(corpus: object) -> WalkPolicy:
+    """Return the policy that `airw.traverse` takes if its caller names none, `PathCoverage()`.
+
+    It starts from a hybrid search, or by the one channel that the store has, and follows links. If there are none, or
+    the store cannot read them, `walk.ranking` has the hits of that search in their order.
+
+    Args:
+        corpus: What is to be walked: an open corpus, a `FederatedCorpus`, or a `CorpusGraph` of one.
+
+    Raises:
+        ArgumentError: If that policy cannot walk it; the message names one that can.
+
+    Example:
+        >>> default_policy(None)
+        Traceback (most recent call last):
+            ...
+        airw.errors.ArgumentError: policy must be given to walk None: the default, PathCoverage, ...
+    """
+    name = type(DEFAULT_POLICY).__name__
+    if mistake := describe_mistaken_corpus(corpus):
+        raise ArgumentError(f"store must be an open corpus, not {mistake}")
+    if not all(hasattr(corpus, part) for part in ("name", "store", "embedder")):
+        raise ArgumentError(
+            f"policy must be given to walk {short_repr(corpus)}: the default, {name}, walks an open corpus; pass a "
+            "policy of your own, a subclass of airw.Policy"
+        )
+    opened = cast("OpenCorpus[object]", corpus)
+    channel = "search_text" if has_method(opened, "search_text") else "search_vectors"  # it seeds by either
+    missing = [method for method in (channel, *_METHODS) if not has_method(opened, method)]
+    if missing:
+        advice = find_advice(opened.store, missing[0])
+        raise ArgumentError(
+            f"policy must be given to walk this corpus: its store has no method {missing[0]}, which the default, "
+            f"{name}, needs; {f'{advice}, or ' if advice else ''}pass airw.policies.LinkWalk(roots=[...]), which "
+            "follows links alone, or one of your own"
+        )
+    return DEFAULT_POLICY

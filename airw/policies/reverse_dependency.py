@@ -1,32 +1,27 @@
 """The policy `ReverseDependency`: from libraries to the artifacts that depend on them."""
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from itertools import chain, islice
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_count, check_weight
+from airw._base.checks import check_weight
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
-from airw.policies._capabilities import Walkable, require
-from airw.policies._columns import has_numbers
-from airw.policies._read_ahead import ReadOptions
-from airw.policies._several_corpora import Id, check_nodes, member_names, member_ranks, order_key
-from airw.policies.artifact_memory import ArtifactMemory, selectable
-from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import AdjacencyReader, OpenCorpus
-from airw.retrieval import check_corpus
+from airw.policies._corpora import Id, Walkable, check_nodes, member_names, member_ranks, order_key, require
+from airw.policies.artifact_memory import ArtifactMemory, ReadOptions
+from airw.policies.artifact_policy import ArtifactPolicy
+from airw.policies.scope import ALLOW_ALL, Scope
 from airw.stores.steps import reads_steps
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.values.hits import add_facts
-from airw.walking import CommittedNode, Frontier, Policy, WalkState
+from airw.walking import CommittedNode, LazyNeighbors, WalkState
 
 REF = "REF"
 
@@ -39,20 +34,6 @@ class _Node(NamedTuple):
     library: Id | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Dependents:
-    """The dependents of a node, created when they are read, as a limit may allow only a few."""
-
-    ids: Sequence[str]
-    library: _Node
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[_Node]:
-        return (_Node(id, self.library.seed, self.library.id) for id in self.ids)
-
-
 @dataclass(slots=True, eq=False)
 class DependencyMemory(ArtifactMemory):
     """The memory of one walk of `ReverseDependency`.
@@ -61,20 +42,18 @@ class DependencyMemory(ArtifactMemory):
         outside: The seeds that the corpus does not contain, each with the spellings that links may use for it.
         referrers: The dependents of each node.
         max_fan_in: The largest number of dependents in the corpus; 0 if it is not needed.
-        order: The sort key of artifacts.
     """
 
     outside: dict[Id, list[Id]] = field(default_factory=dict)
     referrers: dict[Id, Sequence[Id]] = field(default_factory=dict)
     max_fan_in: int = 0
-    order: Callable[[Id], Any] = field(init=False)
 
 
 State: TypeAlias = WalkState[DependencyMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReverseDependency(Policy[DependencyMemory]):
+class ReverseDependency(ArtifactPolicy[DependencyMemory]):
     """Walk from libraries to the artifacts that depend on them, directly or indirectly.
 
     ```text
@@ -136,9 +115,7 @@ class ReverseDependency(Policy[DependencyMemory]):
             raise ArgumentError(f"edge_type must be a string such as 'REF', not {short_repr(self.edge_type)}")
         check_weight("fan_in_weight", self.fan_in_weight)
         check_weight("proximity_weight", self.proximity_weight)
-        check_scope(self.scope)
-        if self.max_depth is not None:
-            check_count("max_depth", self.max_depth)
+        self._check_shared()
 
     @override
     def begin(self, state: State) -> DependencyMemory:
@@ -146,154 +123,100 @@ class ReverseDependency(Policy[DependencyMemory]):
 
     async def seed(self, state: State, store: Walkable) -> list[_Node]:
         """Return the nodes that the seeds mean, in order; two store calls at most."""
-        memory, corpus = state.memory, check_corpus(store)
-        require(corpus, "referrers", "ReverseDependency")
+        memory = state.memory
+        require(store, "referrers", self._name)
         if self.fan_in_weight:
-            links = require(corpus, "max_fan_in", "ReverseDependency", "fan_in_weight=...")
+            links = require(store, "max_fan_in", self._name, "fan_in_weight=...")
             memory.max_fan_in = await links.max_fan_in(types=[self.edge_type])
-        inside, memory.outside = await self._resolve(corpus)
-        memory.order = order_key(member_ranks(corpus))
-        memory.best_surfaces.update(dict.fromkeys(memory.outside, (None, -math.inf)))
-        return [_Node(id, id) for id in sorted([*inside, *memory.outside], key=memory.order)]
-
-    async def _resolve(self, corpus: OpenCorpus[object]) -> tuple[set[Id], dict[Id, list[Id]]]:
-        """Return the artifacts that the seeds mean, and the spellings of the other seeds by id."""
-        members = member_names(corpus)
-        # 1. A pair that names the walked corpus itself is an id in it.
-        pairs = [canonical_node_id(seed, source=None) for seed in self.seeds]
-        seeds = [(None if source == corpus.name else source, text) for source, text in pairs]
-        spellings_of = [self._references(source, text, members) for source, text in seeds]
-        # 2. All spellings of all seeds are resolved in one call, except those of corpora that are not walked.
-        references = [
-            reference
-            for (source, _), spellings in zip(seeds, spellings_of, strict=True)
-            if source is None or source in members
-            for reference in spellings
-        ]
-        references = list(dict.fromkeys(references))
-        resolver = require(corpus, "resolve", "ReverseDependency")
+        # 1. A pair of the walked corpus is an id in it. One of a corpus that is not walked stays as it is.
+        members, seeds = member_names(store), list[Id](self.seeds)
+        seeds = [seed.id if isinstance(seed, ArtifactRef) and seed.source == store.name else seed for seed in seeds]
+        memory.outside = {
+            seed: [seed] for seed in seeds if isinstance(seed, ArtifactRef) and seed.source not in members
+        }
+        # 2. All spellings of all other seeds are resolved in one call.
+        spellings_of = {seed: self._spellings(seed) for seed in seeds if seed not in memory.outside}
+        references = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
+        resolver = require(store, "resolve", self._name)
         meanings = dict(zip(references, await resolver.resolve(references), strict=True))
         # 3. The first spelling that means something counts. A seed that means nothing stays, under its name.
-        inside, outside = set[Id](), dict[Id, list[Id]]()
-        for (source, text), spellings in zip(seeds, spellings_of, strict=True):
-            resolved = [(reference, meanings[reference]) for reference in spellings if meanings.get(reference)]
-            if resolved:
-                inside.update(_select_meaning(*resolved[0]))
+        inside: set[Id] = set()
+        for seed, spellings in spellings_of.items():
+            reference = next(filter(meanings.get, spellings), None)
+            if reference is not None:
+                # Artifacts with that very id count first; in several corpora all of them. Otherwise the first one does.
+                ids, (_, text) = meanings[reference], canonical_node_id(reference, source=None)
+                inside.update([id for id in ids if canonical_node_id(id, source=None)[1] == text] or ids[:1])
             else:
-                id = requirement_name(text) if source is None and self.edge_type == REF else spellings[0]
-                outside[id] = list(dict.fromkeys([*outside.get(id, []), *spellings]))
-        return inside, outside
+                id = requirement_name(seed) if isinstance(seed, str) and self.edge_type == REF else seed
+                memory.outside[id] = list(dict.fromkeys([*memory.outside.get(id, []), *spellings]))
+        memory.best_surfaces.update(dict.fromkeys(memory.outside, (None, -math.inf)))
+        seeds = sorted([*inside, *memory.outside], key=order_key(member_ranks(store)))
+        return [_Node(seed, seed) for seed in seeds]
 
-    def _references(self, source: str | None, text: str, members: Collection[str]) -> list[Id]:
-        """Return the references to look up for a seed, the seed itself first.
-
-        A seed in a corpus that is not walked has one spelling only.
-        """
-        if source is None:
-            return list[Id](self._spellings(text))
-        return [ArtifactRef(source, name) for name in (self._spellings(text) if source in members else [text])]
-
-    def _spellings(self, seed: str) -> list[str]:
-        """Return the spellings of a seed, the seed itself first."""
+    def _spellings(self, seed: Id) -> list[Id]:
+        """Return the references to look up for a seed, the seed itself first."""
+        if isinstance(seed, ArtifactRef):
+            return [seed._replace(id=text) for text in self._spellings(seed.id)]
         if self.edge_type != REF:
             return [seed]
         name = requirement_name(seed)
         return list(dict.fromkeys([seed, bare_name(seed), *(name.replace("-", mark) for mark in "-_.")]))
 
-    async def score(self, state: State, nodes: Sequence[_Node], store: Walkable) -> NDArray[np.float64]:
-        """Score by the best surface, the fan-in and the depth; five store calls at most."""
-        memory, ids = state.memory, [node.id for node in nodes]
-        await self._read_step(state, [id for id in ids if id not in memory.outside], store)
-        cosines = await memory.score(ids, store)
-        await self._read_referrers(memory, ids, store)
-        await memory.apply_scope([id for id in ids if id not in memory.outside], store)
-        return np.where(np.isneginf(cosines), 0.0, cosines + self._bonus(state, ids))
+    @override
+    async def _read_surfaces(self, state: State, ids: Sequence[Id], store: Walkable) -> None:
+        """Read the surfaces, records and dependents of nodes; five store calls at most.
 
-    async def _read_step(self, state: State, ids: Sequence[Id], corpus: Walkable) -> None:
-        """Read the scores, records and dependents of artifacts in one call if the store can.
-
-        All of them will be committed, unless a limit keeps them out.
+        Dependents are the fan-in of a node now, and its neighbours later.
         """
-        memory, room = state.memory, state.node_budget - len(state.visited)
-        if not ids or not reads_steps(corpus.store) or (len(ids) > room and self.scope == ALLOW_ALL):
-            return
-        await memory.read_step(
-            ids,
-            ids,
-            corpus.store,
-            query=await memory.embed_query(corpus),
-            links={"direction": "in", "types": [self.edge_type]},
-            options=ReadOptions(max_ends=0),
-            visited=state.visited,
-        )
-        for id in ids:
-            # Edges are in the order of the ids at their other ends, but one artifact may link more than once.
-            memory.referrers[id] = list(dict.fromkeys(edge.source for edge in memory.ahead.edges.pop(id)))
-
-    async def _read_referrers(self, memory: DependencyMemory, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
-        """Remember the dependents of each node; three store calls at most.
-
-        They are its fan-in now, and its neighbours later.
-        """
-        if has_numbers(corpus.store) and not reads_steps(corpus.store):
-            await self._read_dependents(memory, ids, corpus.store)
-        new_ids = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
-        if not new_ids:
-            return
-        nodes = [node for spellings in new_ids.values() for node in spellings]
-        answers = iter(await require(corpus, "referrers", "ReverseDependency").referrers(nodes, types=[self.edge_type]))
-        for id, spellings in new_ids.items():
-            referrers = [next(answers) for _ in spellings]
-            if len(referrers) == 1:
-                memory.referrers[id] = referrers[0]
-            else:
-                memory.referrers[id] = sorted(set[Id]().union(*referrers), key=memory.order)
-
-    async def _read_dependents(self, memory: DependencyMemory, ids: Sequence[Id], store: AdjacencyReader) -> None:
-        """Remember the dependents of the artifacts among nodes.
-
-        At most two store calls, and often none of them reads the file.
-        """
-        new_ids = [id for id in ids if id not in memory.referrers and id not in memory.outside]
-        if not new_ids:
-            return
-        numbers = await store.artifact_numbers(new_ids)
-        links = await store.neighbor_columns(numbers, direction="in", types=[self.edge_type])
-        # They are in the order of their ids, but one may link more than once.
-        sources = [str(links.nodes[end]) for end in links.ends.tolist()]
-        for id, (start, stop) in zip(new_ids, pairwise(links.offsets.tolist()), strict=True):
-            memory.referrers[id] = list(dict.fromkeys(sources[start:stop]))
-
-    def _bonus(self, state: State, ids: Sequence[Id]) -> NDArray[np.float64]:
-        """Return the part of the score that links add; all nodes of a step have the same depth."""
-        memory, bonus = state.memory, np.zeros(len(ids))
-        if memory.max_fan_in:
-            fan_ins = np.array([len(memory.referrers[id]) for id in ids])
-            bonus += self.fan_in_weight * fan_ins / memory.max_fan_in
-        if self.proximity_weight:
-            bonus += self.proximity_weight / (1 + (state.depth_of(ids[0]) or 0))
-        return bonus
-
-    def select(self, state: State, frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
-        """Commit all artifacts that are not excluded, best first; ties in order of discovery."""
-        if self.scope == ALLOW_ALL:
-            return super().select(state, frontier)
-        are_excluded = partial(state.memory.are_excluded, is_start=not state.visited)
-        allowed = set(selectable(state.memory, frontier, are_excluded).tolist())
-        return [position for position in frontier.best_first().tolist() if position in allowed]
-
-    async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[_Dependents]:
-        """Return the dependents of each node, in order; `score` has read them."""
         memory = state.memory
-        return [
-            _Dependents(memory.referrers[entry.id] if memory.permissions_of(entry.id).cross else (), entry.node)
-            for entry in committed
-        ]
+        artifacts = [id for id in ids if id not in memory.outside]
+        # All of them will be committed, unless a limit keeps them out, so one call may read all about them.
+        has_room = len(artifacts) <= state.node_budget - len(state.visited) or self.scope != ALLOW_ALL
+        if artifacts and has_room and reads_steps(store.store):
+            await memory.read_ahead(
+                artifacts,
+                artifacts,
+                store,
+                query=await memory.embed_query(store),
+                links={"direction": "in", "types": [self.edge_type]},
+                options=ReadOptions(max_ends=0),
+                visited=state.visited,
+            )
+            for id in artifacts:
+                # Edges are in the order of the ids at their other ends, but one artifact may link more than once.
+                memory.referrers[id] = list(dict.fromkeys(edge.source for edge in memory.edges.pop(id)))
+        await super()._read_surfaces(state, artifacts, store)
+        spellings_of = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
+        if spellings_of:
+            links = require(store, "referrers", self._name)
+            references = list(chain.from_iterable(spellings_of.values()))
+            answers = iter(await links.referrers(references, types=[self.edge_type]))
+            for id, spellings in spellings_of.items():
+                referrers, *more = islice(answers, len(spellings))
+                if more:
+                    referrers = sorted(set(referrers).union(*more), key=order_key(member_ranks(store)))
+                memory.referrers[id] = referrers
 
-    def node_id(self, node: _Node) -> Id:
-        """Return the id of an artifact, or the name of a seed outside the corpus."""
-        return node.id
+    @override
+    def value(self, state: State, nodes: Sequence[_Node]) -> NDArray[np.float64]:
+        """Return the cosine plus what links add; all nodes of a step have the same depth."""
+        memory = state.memory
+        cosines = memory.cosines(node.id for node in nodes)
+        fan_ins = np.array([len(memory.referrers[node.id]) for node in nodes])
+        depth = state.depth_of(nodes[0].id) or 0
+        bonus = self.fan_in_weight * fan_ins / max(memory.max_fan_in, 1) + self.proximity_weight / (1 + depth)
+        return np.where(np.isneginf(cosines), 0.0, cosines + bonus)
 
+    @override
+    async def follow(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[LazyNeighbors]:
+        """Return the dependents of each node, in order; `score` has read them."""
+        return [self._dependents(entry.node, state.memory.referrers[entry.id]) for entry in committed]
+
+    def _dependents(self, library: _Node, ids: Sequence[Id]) -> LazyNeighbors:
+        return LazyNeighbors(ids, lambda part: [_Node(id, library.seed, library.id) for id in ids[part]])
+
+    @override
     def edge_of(self, node: _Node) -> Edge | None:
         """Return the edge from a dependent to its dependency."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
@@ -311,12 +234,3 @@ class ReverseDependency(Policy[DependencyMemory]):
                 seed = {"seed": entry.node.seed} if entry.depth else {}
                 add_facts(hit.metadata, {"fan_in": len(state.memory.referrers[entry.id]), **seed})
         return hits
-
-
-def _select_meaning(reference: Id, ids: Sequence[Id]) -> Sequence[Id]:
-    """Return the artifacts that a reference means, of those it resolves to.
-
-    Artifacts with that very id count first; in several corpora all of them. Otherwise it is the first artifact.
-    """
-    _, text = canonical_node_id(reference, source=None)
-    return [id for id in ids if canonical_node_id(id, source=None)[1] == text] or ids[:1]

@@ -74,28 +74,23 @@ def policy_spec(policy: WalkPolicy) -> dict[str, Any]:
     name, kind = name_of(policy), type(policy)
     if list_policies().get(name) is not kind:
         raise ArgumentError(f"policy {short_repr(policy)} is not one of the library, so it has no specification")
-    params = {}
+    params, known = {}, parameters_of(kind)
     for field in dataclasses.fields(policy):  # type: ignore[arg-type]
-        value, is_default = getattr(policy, field.name), _is_default(field, policy)
-        if field.init and not (field.name in _PROGRAMS_ONLY and is_default):
-            text = None if field.name in _PROGRAMS_ONLY else _dump(value)
-            if text is not None:
-                params[field.name] = json.loads(text)
-            elif not is_default:
-                raise ArgumentError(f"{field.name} of policy {name} cannot be written as JSON: {short_repr(value)}")
+        value = getattr(policy, field.name)
+        text = _dump(value) if field in known else None
+        if text is not None:
+            params[field.name] = json.loads(text)
+        elif field.init and value != field.default:
+            raise ArgumentError(f"{field.name} of policy {name} cannot be written as JSON: {short_repr(value)}")
     return {"name": name, "params": params}
-
-
-def _is_default(field: dataclasses.Field[Any], policy: WalkPolicy) -> bool:
-    return field.default is not dataclasses.MISSING and bool(getattr(policy, field.name) == field.default)
 
 
 def _dump(value: Any) -> str | None:
     """Return a value as JSON; `None` if that is not possible."""
     if isinstance(value, Scope):
-        filters = {name: to_mapping(getattr(value, name)) for name in _FILTERS}
-        return json.dumps({name: filter for name, filter in filters.items() if filter is not None})
-    if isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
+        filters = {name: getattr(value, name) for name in _FILTERS}
+        value = {name: to_mapping(filter) for name, filter in filters.items() if filter is not None}
+    elif isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping):
         value = [*value]
     try:
         return json.dumps(value, allow_nan=False)
@@ -129,24 +124,19 @@ def policy_from_spec(spec: object) -> WalkPolicy:
         raise ArgumentError(f"there is no policy {short_repr(name)}; known: {', '.join(list_policies())}")
     if not isinstance(params, Mapping):
         raise ArgumentError(f"params of policy {name} must be an object, not {short_repr(params)}")
-    _check_names(name, kind, params)
-    hints = get_type_hints(kind)
+    fields, hints = {field.name: field for field in parameters_of(kind)}, get_type_hints(kind)
+    unknown = [key for key in params if key not in fields]
+    if unknown:
+        raise ArgumentError(f"policy {name} has no parameter {short_repr(unknown[0])}; it has {', '.join(fields)}")
+    missing = [key for key in fields if key not in params and fields[key].default is dataclasses.MISSING]
+    if missing:
+        raise ArgumentError(f"policy {name} needs the parameter {missing[0]}")
     try:
         return kind(**{key: to_parameter(key, value, hints[key]) for key, value in params.items()})
     except AirwError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"policy {name} cannot have these parameters: {error}") from error
-
-
-def _check_names(name: str, kind: type, params: Mapping[Any, Any]) -> None:
-    fields = {field.name: field for field in parameters_of(kind)}
-    for key in params:
-        if key not in fields:
-            raise ArgumentError(f"policy {name} has no parameter {short_repr(key)}; it has {', '.join(fields)}")
-    for key, field in fields.items():
-        if field.default is dataclasses.MISSING and key not in params:
-            raise ArgumentError(f"policy {name} needs the parameter {key}")
 
 
 def to_parameter(name: str, value: Any, hint: Any) -> Any:

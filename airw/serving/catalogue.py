@@ -7,7 +7,7 @@ import anyio
 from starlette.responses import Response
 
 from airw._base.concurrency import map_bounded
-from airw.policies.default import DEFAULT_POLICY
+from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.policies.specs import list_policies, name_of
 from airw.protocols import (
     ChangeFinder,

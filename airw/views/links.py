@@ -2,27 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
 from typing import Any, cast
-
-import numpy as np
 
 from airw._base.checks import check_count
 from airw._base.concurrency import offload_if
 from airw.errors import ArgumentError
 from airw.links import INVERSES, Inverses
-from airw.links.columns import LinkColumnReader, LinkColumns, Numbers
 from airw.policies import LinkWalk
-from airw.policies.link_walk import LinkMemory, LinkStep
-from airw.protocols import GraphStore, OpenCorpus
+from airw.policies.artifact_memory import ArtifactMemory
+from airw.policies.link_walk import LinkStep, LinkSteps
+from airw.protocols import OpenCorpus, WalkStore
 from airw.values import Direction, Limits, NodeId
-from airw.walking import Columns, CommittedNode, LazyNeighbors, Walk, WalkState, start_walk
+from airw.walking import CommittedNode, Walk, WalkState, start_walk
 
 _MANY = 1_000  # edges; more take over a millisecond, so a worker thread looks them up
 
 
 @dataclass(slots=True, eq=False)
-class _EdgeMemory(LinkMemory):
+class _EdgeMemory(ArtifactMemory):
     """The memory of one walk, with the edges that it has met."""
 
     met: set[Any] = field(default_factory=set)
@@ -36,53 +33,24 @@ class _EdgesOnce(LinkWalk):
     as left out that are already listed.
     """
 
-    speaks_columns = True
-
-    def begin(self, state: WalkState[LinkMemory]) -> LinkMemory:
+    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
         """Return a memory that also contains the edges met."""
-        return _EdgeMemory(state.query, self.scope, keeps_records=True)
+        return _EdgeMemory(state.query, self.scope, keeps_records=self._reads_fields)
 
-    async def expand(
-        self, state: WalkState[LinkMemory], committed: Sequence[CommittedNode], store: OpenCorpus[GraphStore]
-    ) -> list[LazyNeighbors | list[LinkStep]] | Columns:
+    async def follow(
+        self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus[WalkStore]
+    ) -> list[LinkSteps]:
         """Return the steps from each committed node along edges that were not met before."""
-        steps = await super().expand(state, committed, store)
-        # In one direction, an edge has only one end from which it can be met.
-        if self.direction != "both" or isinstance(steps, Columns):
+        steps = await super().follow(state, committed, store)
+        if self.direction != "both":  # an edge has only one end from which it can be met
             return steps
         met = cast("_EdgeMemory", state.memory).met
         return await offload_if(sum(map(len, steps)) > _MANY, _drop_met, met, steps, state.limits.max_fanout)
 
-    async def _read_links(
-        self, state: WalkState[LinkMemory], committed: Sequence[CommittedNode], reader: LinkColumnReader
-    ) -> tuple[LinkColumns, Numbers]:
-        links, offsets = await super()._read_links(state, committed, reader)
-        if self.direction != "both":
-            return links, offsets
-        met = cast("_EdgeMemory", state.memory).met
-        is_long, fanout = len(links.ends) > _MANY, state.limits.max_fanout
-        return await offload_if(is_long, _select_unmet, met, reader.edge_keys(links), links, offsets, fanout)
 
-
-def _select_unmet(
-    met: set[Any], keys: Sequence[Any], links: LinkColumns, offsets: Numbers, fanout: int
-) -> tuple[LinkColumns, Numbers]:
-    """Return the links along edges that were not met before, and add these edges to `met`."""
-    is_new: list[bool] = []
-    for start, end in pairwise(offsets.tolist()):
-        new: dict[Any, None] = {}
-        for key in keys[start:end]:
-            is_new.append(key not in met and key not in new)
-            if is_new[-1]:
-                new[key] = None
-        # The walk reads at most `fanout` steps of a node; an edge after these may still be met from its other end.
-        met.update(islice(new, fanout))
-    return links.select_in_rows(np.array(is_new, np.bool_), offsets)
-
-
-def _drop_met(met: set[Any], steps: Sequence[Iterable[LinkStep]], fanout: int) -> list[LazyNeighbors | list[LinkStep]]:
+def _drop_met(met: set[Any], steps: Sequence[Iterable[LinkStep]], fanout: int) -> list[LinkSteps]:
     """Drop the steps along edges that were met before, and add the other edges to `met`."""
-    new_steps: list[LazyNeighbors | list[LinkStep]] = []
+    new_steps: list[LinkSteps] = []
     for node_steps in steps:
         new = list({step.edge: step for step in node_steps if step.edge not in met}.values())
         # The walk reads at most `fanout` steps of a node; an edge after these may still be met from its other end.

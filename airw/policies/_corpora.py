@@ -1,13 +1,54 @@
-"""Artifact ids in one corpus and in several; other policy code treats ids as opaque."""
+"""What policies ask of a corpus: methods of its store, and ids in one or several corpora.
+
+Other policy code treats ids as opaque.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+from airw._base.arrays import Floats
+from airw._base.checks import describe_lack, offers
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
-from airw.protocols import OpenCorpus
-from airw.retrieval import check_corpus
+from airw.protocols import OpenCorpus, Store, WalkStore
+from airw.retrieval import check_corpus, embed_text
 from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, canonical_node_id
+
+Walkable: TypeAlias = OpenCorpus[WalkStore]
+"""A corpus whose store has the four methods that every walk over artifacts calls."""
+
+
+async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
+    """Return the vector of a query, `(dim,) float32`."""
+    vector: Floats = (await embed_text(check_corpus(corpus), query))[0]
+    return vector
+
+
+def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str = "") -> Store:
+    """Return the store of a corpus if it has a method that a policy needs.
+
+    It may lack other methods of a `Store`.
+
+    Args:
+        corpus: The open corpus.
+        method: The method.
+        policy: The name of the policy, for errors.
+        setting: The parameter of the policy that needs the method, if it is not always needed.
+
+    Raises:
+        ArgumentError: If the store has no such method.
+    """
+    store = check_corpus(corpus).store
+    if not has_method(corpus, method):
+        needs = f"{policy}({setting})" if setting else policy
+        raise ArgumentError(f"{needs} needs a store with a method {method}, {describe_lack(store, method)}")
+    return cast("Store", store)
+
+
+def has_method(corpus: OpenCorpus[object], method: str) -> bool:
+    """Return whether the store of a corpus has a method."""
+    return offers(check_corpus(corpus).store, method)
+
 
 Id: TypeAlias = Any
 """The id of an artifact in the store of the walked corpus: a string or, in several corpora, an `ArtifactRef`."""
@@ -26,16 +67,16 @@ def check_nodes(name: str, nodes: object) -> tuple[NodeId, ...]:
     """
     if isinstance(nodes, str) or not isinstance(nodes, Iterable):
         raise ArgumentKindError(f"{name} must be a list of ids, not {short_repr(nodes)}; one is [{short_repr(nodes)}]")
-    return tuple(_check_node(name, node) for node in nodes)
-
-
-def _check_node(name: str, node: object) -> NodeId:
-    match node:
-        case str():
-            return node
-        case [str() as source, str() as id]:
-            return ArtifactRef(source, id)
-    raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(node)}")
+    checked: list[NodeId] = []
+    for node in nodes:
+        match node:
+            case str():
+                checked.append(node)
+            case [str() as source, str() as id]:
+                checked.append(ArtifactRef(source, id))
+            case _:
+                raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(node)}")
+    return tuple(checked)
 
 
 def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
@@ -57,18 +98,17 @@ def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus[object]) -> list[Id
     Raises:
         NoLedgerEntry: If a root is in another corpus or, in several corpora, does not name its corpus.
     """
-    members = member_names(corpus)
-    return [_root_id(root, check_corpus(corpus).name, members) for root in dict.fromkeys(roots)]
-
-
-def _root_id(root: NodeIdLike, name: str, members: Collection[str]) -> NodeId:
-    source, id = canonical_node_id(root, source=None)
-    if source is not None and source in members:
-        return ArtifactRef(source, id)
-    if not members and source in (None, name):
-        return id
-    usable = f"(source, id) pairs, the source one of {', '.join(map(repr, members))}" if members else "ids in it"
-    raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(root)}; pass roots as {usable}")
+    name, members, ids = check_corpus(corpus).name, member_names(corpus), list[Id]()
+    for root in dict.fromkeys(roots):
+        node = canonical_node_id(root, source=None)
+        if node[0] in (members or (None, name)):
+            ids.append(node if members else node[1])
+        else:
+            usable = (
+                f"(source, id) pairs, the source one of {', '.join(map(repr, members))}" if members else "ids in it"
+            )
+            raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(root)}; pass roots as {usable}")
+    return ids
 
 
 def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Edge]]:
@@ -76,8 +116,7 @@ def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Ed
 
     Edges that lead out of the walked corpora are left out.
     """
-    if any(edge.leads_out for edge in edges):
-        edges = [edge for edge in edges if not edge.leads_out]
+    edges = [edge for edge in edges if not edge.leads_out]
     return [edge.target if edge.source == id else edge.source for edge in edges], edges
 
 

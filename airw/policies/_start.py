@@ -1,22 +1,23 @@
 """The start of a walk: artifacts that a search finds or the query names, and roots."""
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias, cast
+from itertools import chain, compress, islice
+from typing import Any, Literal, TypeAlias
 
 from airw._base.checks import check_choice
+from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError
-from airw.policies._capabilities import has_method, require
-from airw.policies._roots import find_roots, require_query
-from airw.policies._several_corpora import Id
+from airw.errors import ArgumentError, NoLedgerEntry
+from airw.policies._corpora import Id, has_method, is_lost, require, root_ids
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.protocols import LinkReader, OpenCorpus
-from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings, channels_of, check_corpus
+from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings
 from airw.retrieval.merging import ChannelRankings, merge_rankings
-from airw.values import NodeIdLike, fold_name
+from airw.values import ArtifactRef, NodeIdLike, canonical_node_id, fold_name
 from airw.values.filters import Filter, matches, parse_filter
 
 AnyFilter: TypeAlias = Mapping[str, Any] | Filter | None
@@ -41,8 +42,10 @@ def check_seeding(seeding: object) -> Seeding | None:
         >>> check_seeding(["titles", "hybrid"]), check_seeding(("dense",))
         (('titles', 'hybrid'), 'dense')
     """
-    if seeding is None or isinstance(seeding, str) or not isinstance(seeding, Sequence):
-        return None if seeding is None else check_choice("seeding", seeding, _WAYS)
+    if seeding is None:
+        return None
+    if isinstance(seeding, str) or not isinstance(seeding, Sequence):
+        return check_choice("seeding", seeding, _WAYS)
     ways = tuple(dict.fromkeys(check_choice("each way of seeding", way, _WAYS) for way in seeding))
     if not ways:
         raise ArgumentError(
@@ -79,25 +82,14 @@ async def find_start(
     """
     if k:
         require_query(memory.query, policy)
-    start = find_roots(memory, roots, corpus)
-    if not k:
-        return start
-    if seeding is None:
-        seeding = _default_seeding(check_corpus(corpus))
-    found: list[Id] = []
-    for way in (seeding,) if isinstance(seeding, str) else seeding:
+    found, start = list[Id](), find_roots(memory, roots, corpus)
+    ways = [seeding] if seeding is None or isinstance(seeding, str) else seeding
+    for way in ways if k else ():
         if way == "titles":
             found += await _find_by_titles(memory.query, corpus, policy, k, filter)
         else:
             found += await _find_by_search(memory, corpus, policy, k=k, mode=way, filter=filter)
     return list(dict.fromkeys([*found, *start]))
-
-
-def _default_seeding(corpus: OpenCorpus[object]) -> Mode:
-    """Return `"hybrid"`, or the one channel that the store has."""
-    if not has_method(corpus, "search_text"):
-        return "dense"
-    return "hybrid" if has_method(corpus, "search_vectors") else "lexical"
 
 
 async def _find_by_titles(
@@ -109,43 +101,41 @@ async def _find_by_titles(
     """
     setting = "seeding='titles'"
     names = await artifacts_in_query(query, require(corpus, "resolve", policy, setting))
-    ids, parsed_filter = [id for meanings in names for id in meanings], parse_filter(filter)
+    ids, parsed_filter = list(chain.from_iterable(names)), parse_filter(filter)
     if parsed_filter is not None:
         reader = require(corpus, "records_of", policy, f"{setting}, scope=...")
-        surfaces = zip(ids, await reader.records_of(ids), strict=True)
-        ids = [
-            id for id, records in surfaces if any(matches(parsed_filter, record.metadata) for record in records or ())
-        ]
+        answers = await reader.records_of(ids)
+        are_within = [any(matches(parsed_filter, record.metadata) for record in records or ()) for records in answers]
+        ids = list(compress(ids, are_within))
     return ids[:k]
 
 
 async def _find_by_search(
-    memory: ArtifactMemory, corpus: OpenCorpus[object], policy: str, *, k: int, mode: Mode, filter: AnyFilter
+    memory: ArtifactMemory, corpus: OpenCorpus[object], policy: str, *, k: int, mode: Mode | None, filter: AnyFilter
 ) -> list[Id]:
     """Return the artifacts that `retrieve` would find.
 
     Unlike `retrieve`, it reads no records, and it keeps the cosines in memory. That saves two store calls.
     """
-    query = SearchQuery.preset("seeding", {"k": k, "mode": mode})
-    channels, depth = channels_of(mode), query.list_depth if mode == "hybrid" else k
+    query = SearchQuery.preset("seeding", {"k": k, "mode": mode or "hybrid"}).for_embedder(corpus.embedder.id)
+    if mode is None:
+        query = query.for_store(corpus.store)
+    channels = query.channels
     for channel in channels:
-        require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={mode!r}")
-    vector = partial(memory.embed_query, corpus)
+        require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={query.mode!r}")
+    vector, depth = partial(memory.embed_query, corpus), query.ranking_depth(len(channels))
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
-    if len(channels) > 1:
-        query = query.for_embedder(corpus.embedder.id)
     ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]
-    merged = merge_rankings(ranked, query, k)
-    ids: list[Id] = [candidate.artifact_id for candidate in merged]
-    for channel, ranking in zip(channels, rankings, strict=True):
-        if channel == "dense":
-            surfaces = zip(ranking.record_ids, ranking.scores.tolist(), strict=True)
-            best = dict(zip(ranking.artifact_ids, surfaces, strict=True))
-            # With a filter, these are the best surfaces among those that satisfy it. They score the start only: an
-            # artifact that the walk reaches later scores by its best surface of all.
-            if filter is not None:
-                best = {id: surface for id, surface in best.items() if id in ids}
-            memory.best_surfaces.update(best)
+    merged = merge_rankings(ranked, query, None)
+    # A search shows these surfaces, also of artifacts that the walk reaches later.
+    memory.passages.update((candidate.artifact_id, candidate.record_id) for candidate in merged)
+    ids: list[Id] = [candidate.artifact_id for candidate in merged[:k]]
+    if channels[0] == "dense":
+        dense = rankings[0]
+        rows = zip(dense.artifact_ids, dense.record_ids, dense.scores.tolist(), strict=True)
+        # With a filter, these are the best surfaces among those that satisfy it. They score the start only: an
+        # artifact that the walk reaches later scores by its best surface of all.
+        memory.best_surfaces.update((id, (best, cosine)) for id, best, cosine in rows if filter is None or id in ids)
     return ids
 
 
@@ -159,11 +149,11 @@ async def artifacts_in_query(query: str, store: LinkReader) -> list[list[Id]]:
     spans = list(_word_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
     # All candidates, as written and case-folded, are resolved in one call.
-    spellings = [spelling for text in texts for spelling in (text, fold_name(text))]
-    meanings = await store.resolve(spellings)
-    names, used_characters = cast("list[list[Id]]", []), set[int]()
-    for index, (start, end) in enumerate(spans):
-        artifacts = meanings[2 * index] or meanings[2 * index + 1]
+    meanings = await store.resolve([*texts, *map(fold_name, texts)])
+    names, used_characters = list[list[Id]](), set[int]()
+    as_written, folded = meanings[: len(spans)], meanings[len(spans) :]
+    for (start, end), exact, similar in zip(spans, as_written, folded, strict=True):
+        artifacts = exact or similar
         if artifacts and used_characters.isdisjoint(range(start, end)):
             used_characters.update(range(start, end))
             names.append(artifacts)
@@ -180,3 +170,59 @@ def _word_spans(query: str) -> Iterator[tuple[int, int]]:
             start, end = words[first][0], words[first + length - 1][1]
             if end - start >= _MIN_CHARACTERS:
                 yield start, end
+
+
+_MOST_COMPARED = 20_000  # ids; comparing more of them with a wrong one would take seconds
+
+
+def find_roots(memory: ArtifactMemory, roots: Sequence[NodeIdLike], corpus: OpenCorpus[Any]) -> list[Id]:
+    """Return roots as ids of the store, without duplicates, and remember to check them.
+
+    Raises:
+        NoLedgerEntry: If a root is in another corpus or, in several corpora, does not name its corpus.
+    """
+    memory.unchecked_roots = root_ids(roots, corpus)
+    return memory.unchecked_roots
+
+
+async def check_roots(memory: ArtifactMemory, corpus: OpenCorpus[Any]) -> None:
+    """Check that the roots exist, once they are scored.
+
+    A root with a surface exists, so a store call is needed only for one without.
+
+    Raises:
+        NoLedgerEntry: If a root is not an artifact of this corpus.
+    """
+    scored = [id for id in memory.unchecked_roots if id in memory.best_surfaces]
+    memory.unchecked_roots = [id for id in memory.unchecked_roots if id not in memory.best_surfaces]
+    doubtful = [id for id in scored if not memory.has_surface(id) and not is_lost(id, corpus)]
+    # A store that has only the methods of every walk knows artifacts by their surfaces.
+    if doubtful and has_method(corpus, "ledger"):
+        entries = zip(doubtful, await corpus.store.ledger(doubtful), strict=True)
+        # The corpus may have been lost by this very call.
+        doubtful = [id for id, entry in entries if entry is None and not is_lost(id, corpus)]
+    if doubtful:
+        raise await unknown_root(doubtful[0], corpus)
+
+
+async def unknown_root(id: Id, corpus: OpenCorpus[Any]) -> NoLedgerEntry:
+    """Return the error about a root that a corpus does not contain; it names similar ids."""
+    source, text = canonical_node_id(id, source=None)
+    known = await corpus.store.artifact_ids() if has_method(corpus, "artifact_ids") else []
+    own = (each for each in known if not isinstance(each, ArtifactRef) or each.source == source)
+    names = {canonical_node_id(each, source=None)[1]: each for each in islice(own, _MOST_COMPARED)}
+    similar = await in_thread(difflib.get_close_matches, text, list(names))
+    such_as = f" such as {', '.join(short_repr(names[name]) for name in similar)}" if similar else ""
+    return NoLedgerEntry(
+        f"corpus {corpus.name!r} contains no artifact {short_repr(id)}; pass roots as ids of artifacts{such_as}"
+    )
+
+
+def require_query(query: str, policy: str) -> None:
+    """Check that a walk that starts from a search for its query has one.
+
+    Raises:
+        ArgumentError: If the query is blank.
+    """
+    if not query.strip():
+        raise ArgumentError(f"query must not be blank, not {short_repr(query)}: {policy} searches for it to start")
