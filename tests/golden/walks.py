@@ -289,7 +289,7 @@ def event_text(event):
 
 
 async def record_readings(corpus):
-    """Return walks that are read as events and batches, with others, ahead, or in part."""
+    """Return walks that are read as events, with others, ahead, or in part."""
     routed = ("LinkWalk", {"roots": ["bridge.md"], "scope": {"keep": {"draft": True}}})
     kinds = [
         REACHED,
@@ -303,9 +303,6 @@ async def record_readings(corpus):
     for policy, options in kinds:
         walk = begin(ODD_QUERY, corpus, make(policy, options), bounds)
         rows[name_of("events of", policy, options, bounds)] = [event_text(event) async for event in walk.events()][:40]
-        walk = begin(ODD_QUERY, corpus, make(policy, options), bounds)
-        batches = [[hit.artifact_id for hit in batch] async for batch in walk.batches()]
-        rows[name_of("batches of", policy, options, bounds)] = batches
         walk = begin(ODD_QUERY, corpus, make(policy, options), bounds)
         best = await airw.top_k(walk, k=3)
         rows[name_of("top_k of", policy, options, bounds)] = [[hit.artifact_id, hit.score] for hit in best]
