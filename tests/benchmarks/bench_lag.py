@@ -20,9 +20,9 @@ import airw
 from airw.embedders import HashingEmbedder
 from airw.policies import LinkWalk
 from airw.stores import MemoryStore, SqliteStore
-from airw.values import HitBatch, Limits
+from airw.values import Limits, SearchHit
 from airw.values.filters import parse_filter
-from airw.walking import Columns, Policy
+from airw.walking import Policy
 from tests.support.heartbeat import DIM, HUB, QUERY, fill_star, no_collector, watch_lag
 
 COUNT, ROUNDS, GOAL = 300_000, 3, 20  # ms
@@ -89,23 +89,22 @@ def test_lag(tmp_path):
 
 
 class Star(Policy):
-    """A walk in columns over a star: from the hub to all others, or with all of them as seeds."""
+    """A walk over a star: from the hub to all others, or with all of them as seeds."""
 
     def __init__(self, count, *, from_hub):
         self.count, self.from_hub = count, from_hub
 
     async def seed(self, state, store):
-        return np.arange(1 if self.from_hub else self.count)
+        return range(1 if self.from_hub else self.count)
 
     async def score(self, state, nodes, store):
         return np.ones(len(nodes))
 
     async def expand(self, state, committed, store):
-        found = np.arange(1, self.count) if 0 in committed.nodes else np.empty(0, np.int64)
-        return Columns(found, np.where(np.arange(len(committed) + 1) > 0, len(found), 0))
+        return [range(1, 0 if entry.node else self.count) for entry in committed]
 
     async def to_hits(self, state, committed, store):
-        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
+        return [SearchHit(str(entry.node), "node", entry.score, "") for entry in committed]
 
 
 WIDE = Limits(max_fanout=10**6, max_edges=10**6, max_frontier=10**6)

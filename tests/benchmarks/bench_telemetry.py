@@ -8,14 +8,13 @@ import time
 from contextlib import contextmanager
 
 import anyio
-import numpy as np
 import pytest
 from opentelemetry import trace
 
 from airw.traversal import traverse
-from airw.values import HitBatch
-from airw.walking import Columns, Policy
-from airw.walking.steps import Steps
+from airw.values import SearchHit
+from airw.walking import Policy
+from airw.walking.run import WalkRun
 from tests.benchmarks.results import run_in_turn
 from tests.support.spans import SpanRecorder
 
@@ -26,30 +25,29 @@ GOALS = {"without OpenTelemetry": 1.01, "with its API alone": 1.01, "with its SD
 
 
 class Stairs(Policy):
-    """A walk over numbers, in columns: ten neighbours a node, 64 nodes a step."""
+    """A walk over numbers: ten neighbours a node, 64 nodes a step."""
 
     async def seed(self, state, store):
-        return np.arange(64)
+        return range(64)
 
     async def score(self, state, nodes, store):
-        return -nodes.astype(np.float64)
+        return [-float(node) for node in nodes]
 
     def select(self, state, frontier):
         return frontier.best_first(64)
 
     async def expand(self, state, committed, store):
-        ids = (committed.nodes[:, np.newaxis] + np.arange(1, DEGREE + 1)).ravel()
-        return Columns(ids, np.arange(0, len(ids) + 1, DEGREE))
+        return [[*range(entry.node + 1, entry.node + DEGREE + 1)] for entry in committed]
 
     async def to_hits(self, state, committed, store):
-        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
+        return [SearchHit(str(entry.node), "node", entry.score, "") for entry in committed]
 
 
 @contextmanager
 def leave_out_the_question():
-    asks, Steps.start_span = Steps.start_span, lambda self, timeout: None
+    asks, WalkRun._start_span = WalkRun._start_span, lambda self: None
     yield
-    Steps.start_span = asks
+    WalkRun._start_span = asks
 
 
 @contextmanager

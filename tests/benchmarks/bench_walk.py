@@ -5,7 +5,6 @@ nearest nodes, or all of them. All must return the same nodes.
 """
 
 import time
-from functools import partial
 from operator import itemgetter
 
 import anyio
@@ -14,8 +13,8 @@ import numpy as np
 import pytest
 
 from airw.traversal import traverse
-from airw.values import HitBatch, SearchHit
-from airw.walking import Columns, CommittedNode, Policy
+from airw.values import SearchHit
+from airw.walking import CommittedNode, Policy
 from tests.benchmarks.results import run_in_turn
 
 DEGREE, DIM, SEEDS, ROUNDS = 10, 64, 10, 15
@@ -85,32 +84,12 @@ class OneByOne:
         return ir.SearchHit(str(node), "node", score, "", {})
 
 
-class InColumns(Batched):
-    """The same policy in columns, as shipped policies are where links are numbers."""
-
-    node_id = Policy.node_id
-
-    async def seed(self, state, store):
-        return np.array(self.graph.seeds)
-
-    async def expand(self, state, committed, store):
-        ids = self.graph.edges[committed.nodes].ravel()
-        return Columns(ids, np.arange(0, len(ids) + 1, DEGREE))
-
-    async def to_hits(self, state, committed, store):
-        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
-
-
-def with_airw(graph, budget, width, kind=InColumns, *, as_batches=False):
-    policy = kind(graph, width)
+def with_airw(graph, budget, width):
+    policy = Batched(graph, width)
 
     async def main():
         start = time.perf_counter()
         walk = traverse("query", None, policy=policy, max_depth=None, node_budget=budget)
-        if as_batches:
-            batches = [batch async for batch in walk.batches()]
-            seconds = time.perf_counter() - start
-            return seconds, [int(hit.artifact_id) for batch in batches for hit in batch]
         hits = [hit async for hit in walk]
         return time.perf_counter() - start, [int(hit.artifact_id) for hit in hits]
 
@@ -189,13 +168,9 @@ NUMPY, IR = "a numpy loop without hits and paths", "ir"
 SIZES = [(10_000, 64), (10_000, 1_000), (100_000, 10_000)]
 
 
-def goals_of(budget, width, form):
+def goals_of(budget, form):
     """Return the highest accepted ratios to the peers."""
-    if budget == 64:
-        return {NUMPY: None, IR: 1 if form == "one by one" else None}
-    if form == "one by one":
-        return {NUMPY: 3.5, IR: 1 / 3.5} if width else {NUMPY: None, IR: None}
-    return {NUMPY: 2.7 if width else 4, IR: None} if form == "in batches" else {NUMPY: None, IR: None}
+    return {NUMPY: None, IR: None if form != "policy of lists" else 1.15 if budget == 64 else 0.6}
 
 
 @pytest.mark.parametrize("width", [64, None])
@@ -203,9 +178,7 @@ def goals_of(budget, width, form):
 def test_cost_per_committed_node(results, size, budget, width):
     graph, found = Digraph(size), {}
     forms = {
-        "one by one": with_airw,
-        "in batches": partial(with_airw, as_batches=True),
-        "policy of lists": partial(with_airw, kind=Batched),
+        "policy of lists": with_airw,
         "shortest generator": minimal_walk,
     }
 
@@ -221,7 +194,7 @@ def test_cost_per_committed_node(results, size, budget, width):
     for form in forms:
         work = f"{size:,} nodes, budget {budget:,}, {width or 'all'} a step, {form}"
         peers = {peer: figures[peer] for peer in (NUMPY, IR)}
-        results.compare(QUESTION, work, {"airw": figures[form], **peers}, goals_of(budget, width, form), unit="us/node")
+        results.compare(QUESTION, work, {"airw": figures[form], **peers}, goals_of(budget, form), unit="us/node")
     assert len({frozenset(nodes) for nodes in found.values()}) == 1
 
 
@@ -233,7 +206,7 @@ def test_fixed_cost(results):
     async def main():
         for _ in range(200):
             start = time.perf_counter()
-            walk = traverse("query", None, policy=InColumns(graph, 64), max_depth=None, node_budget=1)
+            walk = traverse("query", None, policy=Batched(graph, 64), max_depth=None, node_budget=1)
             assert len([hit async for hit in walk]) == 1
             figures.append((time.perf_counter() - start) * 1e6)
 

@@ -21,8 +21,8 @@ from airw.policies import Eager
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.traversal import traverse
-from airw.values import HitBatch, Limits
-from airw.walking import Columns, Policy
+from airw.values import Limits, SearchHit
+from airw.walking import Policy
 
 BACKENDS = ["asyncio", "trio"]
 RUNS = 5
@@ -137,17 +137,19 @@ class InThread(Policy):
         self.graph, self.seeds = graph, seeds
 
     async def seed(self, state, store):
-        return np.array(self.seeds)
+        return self.seeds
 
     async def score(self, state, nodes, store):
         return await anyio.to_thread.run_sync(lambda: self.graph.vectors[nodes] @ self.graph.query)
 
     async def expand(self, state, committed, store):
-        ids = (await anyio.to_thread.run_sync(self.graph.edges.take, committed.nodes, 0)).ravel()
-        return Columns(ids, np.arange(0, len(ids) + 1, DEGREE))
+        def neighbours():
+            return self.graph.edges[committed.nodes].tolist()
+
+        return await anyio.to_thread.run_sync(neighbours)
 
     async def to_hits(self, state, committed, store):
-        return HitBatch(list(map(str, committed.nodes.tolist())), "node", committed.scores)
+        return [SearchHit(str(entry.node), "node", entry.score, "") for entry in committed]
 
 
 class Star(InThread):
@@ -157,10 +159,7 @@ class Star(InThread):
         return np.zeros(len(nodes))
 
     async def expand(self, state, committed, store):
-        ids = np.arange(1, STAR) if committed.depths[0] == 0 else np.empty(0, np.intp)
-        offsets = np.full(len(committed) + 1, len(ids))
-        offsets[0] = 0
-        return Columns(ids, offsets)
+        return [range(1, 0 if entry.depth else STAR) for entry in committed]
 
 
 class ByPaths(InThread):

@@ -8,7 +8,7 @@ import pytest
 from airw import policies
 from airw.cli import main
 from airw.cli.policies import describe_policies, make_policy, parse_parameters
-from airw.policies.default import DEFAULT_POLICY
+from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.policies.specs import list_policies, name_of
 from tests.support.commands import COMMANDS
 

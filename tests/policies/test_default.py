@@ -10,7 +10,7 @@ from airw.embedders import HashingEmbedder
 from airw.errors import AirwError, ArgumentError
 from airw.links import MarkdownLinks
 from airw.policies import Beam, Eager, LinkWalk, PathCoverage, PersonalizedPageRank, Scored, default_policy
-from airw.policies.default import DEFAULT_POLICY
+from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.stores import MemoryStore
 
 NOTES = {"a": "Rotate the signing keys, see [[b]].", "b": "The vault.", "c": "A cake."}

@@ -16,7 +16,7 @@ from airw._base import concurrency
 from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import INVERSES, Inverses
-from airw.policies import LinkWalk, Scope, link_walk
+from airw.policies import LinkWalk, Scope, artifact_policy, link_walk
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Limits, Link, Surface
@@ -784,30 +784,18 @@ def layers_of(width):
 
 @pytest.mark.parametrize("width", [3, 30])
 @pytest.mark.parametrize(
-    ("options", "start", "step"),
+    ("options", "start"),
     [
-        ({}, ["records_of", "artifact_numbers"], ["neighbor_columns", "records_of"]),
-        ({"weighted": True}, ["records_of"], ["neighbors", "records_of"]),
-        (
-            {"inverses": INVERSES, "types": ["x"]},
-            ["records_of", "artifact_numbers"],
-            ["neighbor_columns", "records_of"],
-        ),
-        (
-            {"scope": Scope(keep={"kind": {"$ne": "x"}})},
-            ["records_of"],
-            ["neighbors", "records_of"],
-        ),
-        (
-            {"scope": Scope.only({"kind": {"$ne": "x"}}), "weighted": True},
-            ["records_of"],
-            ["neighbors", "records_of"],
-        ),
-        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of", "artifact_numbers"], None),
-        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of", "artifact_numbers"], None),
+        ({}, ["records_of"]),
+        ({"weighted": True}, ["records_of"]),
+        ({"inverses": INVERSES, "types": ["x"]}, ["records_of"]),
+        ({"scope": Scope(keep={"kind": {"$ne": "x"}})}, ["records_of"]),
+        ({"scope": Scope.only({"kind": {"$ne": "x"}}), "weighted": True}, ["records_of"]),
+        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of"]),
+        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"]),
     ],
 )
-async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, step):
+async def test_a_step_of_any_width_costs_two_store_calls(width, options, start):
     items = layers_of(width)
     items["a"]["text"] = "near the very start"
     async with corpus_of(items) as corpus:
@@ -815,8 +803,7 @@ async def test_a_step_of_any_width_costs_two_store_calls(width, options, start, 
         policy = LinkWalk(**{"roots": ["a"], "direction": "out", **options})
         hits, walk = await walk_all(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
-    step = step or ["neighbor_columns", "records_of"]
-    assert store.calls == [*start, *step * 2]
+    assert store.calls == [*start, *["neighbors", "records_of"] * 2]
     assert walk.summary.unknown == ("max_depth",)
 
 
@@ -843,7 +830,7 @@ async def test_hits_are_read_in_slices_when_they_are_needed():
         store = Counting(corpus.store)
         async with traverse("", replace(corpus, store=store), policy=LinkWalk(roots=["hub"]), node_budget=601) as walk:
             ids = [(await anext(walk)).artifact_id for _ in range(513)]
-            assert store.calls == ["records_of", "artifact_numbers", "neighbor_columns", "records_of"]
+            assert store.calls == ["records_of", "neighbors", "records_of"]
             ids += [hit.artifact_id async for hit in walk]
     assert ids == ["hub", *sorted(items)[:-1]]
 
@@ -861,9 +848,10 @@ async def test_many_steps_are_processed_in_a_thread_with_the_same_outcome(weight
 
         in_thread = concurrency.in_thread
         monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", 0)
+        monkeypatch.setattr(artifact_policy, "_OFFLOAD_ABOVE", 0)
         monkeypatch.setattr(concurrency, "in_thread", count_call)
         assert (await walk_by_id(corpus, policy))[0] == expected
-    assert set(calls) == {"_scores", "_positions_to_commit", "_steps_from"}
+    assert set(calls) == {"value", "_positions_to_commit", "_steps_from"}
 
 
 @pytest.mark.parametrize(("many", "made"), [(link_walk._OFFLOAD_ABOVE, []), (0, ["a", "b", "c", "d"])])

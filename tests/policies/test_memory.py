@@ -59,14 +59,14 @@ async def test_a_walk_stores_nothing_in_the_cache(policy):
     async with corpus_of(GRAPH) as corpus, airw.traverse("0", corpus, policy=policy) as walk:
         assert [hit async for hit in walk]
         assert walk.ranking
-        assert walk._steps.state.cache == {}
-        assert walk._steps.state.memory is not None
+        assert walk._stages.state.cache == {}
+        assert walk._stages.state.memory is not None
 
 
 async def test_a_walk_along_each_edge_once_stores_nothing_in_the_cache():
     async with corpus_of(GRAPH) as corpus, walk_links(corpus, ["a"]) as walk:
         assert len([hit async for hit in walk]) == 4
-        assert walk._steps.state.cache == {}
+        assert walk._stages.state.cache == {}
 
 
 @pytest.mark.parametrize("package", ["policies", "views", "discovery", "walking"])
@@ -77,7 +77,7 @@ def test_no_policy_of_airw_uses_the_cache(package):
 
 def test_each_walk_of_a_policy_has_its_own_memory():
     policy = Eager()
-    one, other = (airw.traverse("0", None, policy=policy)._steps.state for _ in range(2))
+    one, other = (airw.traverse("0", None, policy=policy)._stages.state for _ in range(2))
     assert policy.begin(one) is not policy.begin(other)
     assert policy.begin(one).best_surfaces is not policy.begin(other).best_surfaces
 

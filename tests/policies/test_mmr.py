@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from airw import open_corpus
 from airw.errors import ArgumentError
-from airw.policies import Mmr, Scope, mmr
+from airw.policies import Mmr, Scope, strategies
 from airw.values import Limits
 from tests.support.artifact_corpora import (
     EIGHTHS,
@@ -209,16 +209,16 @@ class TestCost:
         assert walk.summary.steps == 2  # of 64 choices at most
 
     async def test_a_large_pool_is_compared_in_a_thread_with_the_same_outcome(self, monkeypatch):
-        unpatched, threads, told = mmr.offload_if, [], []
+        unpatched, threads, told = strategies.offload_if, [], []
 
         async def offload_if(is_long, function, *arguments):
             threads.extend([function] * is_long)
             return await unpatched(is_long, function, *arguments)
 
-        monkeypatch.setattr(mmr, "offload_if", offload_if)
+        monkeypatch.setattr(strategies, "offload_if", offload_if)
         policy = Mmr(select_k=None, adjacent_k=None)
-        for many in (mmr._OFFLOAD_ABOVE, 1):
-            monkeypatch.setattr(mmr, "_OFFLOAD_ABOVE", many)
+        for many in (strategies._OFFLOAD_NUMBERS_ABOVE, 1):
+            monkeypatch.setattr(strategies, "_OFFLOAD_NUMBERS_ABOVE", many)
             assert not threads
             for number in range(8):
                 graph = graph_of(number)

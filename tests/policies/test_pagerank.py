@@ -445,7 +445,7 @@ class TestTheRanking:
         async with corpus_of(GRAPH) as corpus, traverse("0", corpus, policy=policy, node_budget=4) as walk:
             hits = [hit async for hit in walk]
             told = [hit.to_dict() for hit in hits]
-            state = walk._steps.state
+            state = walk._stages.state
             before = {each.name: id(getattr(state.memory, each.name)) for each in fields(state.memory)}
             residual = state.memory.push.residual.tolist()
             first, again = policy.rank(state, hits), policy.rank(state, tuple(hits))
@@ -690,7 +690,7 @@ async def test_only_committed_artifacts_are_compared_with_the_query():
         hits, walk = await walk_all(
             corpus, policy=PersonalizedPageRank(seed_k=0, roots=["hub"], width=3), node_budget=7
         )
-    assert sorted(walk._steps.state.memory.best_surfaces) == sorted(ids_of(hits))
+    assert sorted(walk._stages.state.memory.best_surfaces) == sorted(ids_of(hits))
 
 
 def test_bad_parameters_are_refused_when_it_is_created():

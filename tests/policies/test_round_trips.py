@@ -103,7 +103,13 @@ async def test_mmr_reads_ahead_of_likely_choices():
 
 async def test_the_default_walk_costs_three_round_trips():
     _, _, trips = await walk_and_count(PathCoverage())
-    assert trips.calls == {"search_vectors": 1, "search_text": 1, "term_statistics": 1, "read_step": 2}
+    assert trips.calls == {
+        "search_vectors": 1,
+        "search_text": 1,
+        "term_statistics": 1,
+        "read_step": 2,
+        "get_records": 1,
+    }
     assert trips.count == 3
     _, _, plain = await walk_and_count(PathCoverage(), Plain)
     assert plain.count > trips.count

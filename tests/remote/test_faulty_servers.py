@@ -371,11 +371,11 @@ async def test_a_walk_is_read_as_hits_or_as_events():
 async def test_hits_that_arrived_with_a_failure_come_before_it():
     failing = stream(("hit", HIT), ("error", {"error": "StoreCorrupt", "detail": "damaged"}))
     async with open_fickle() as (corpus, server):
-        for form in ("batches", "events"):
+        for form in ("hits", "events"):
             server.planned = [failing]
             walk = corpus.traverse("", policy=LinkWalk(roots=["a"]))
-            reader = walk.batches() if form == "batches" else walk.events()
-            first = await (anext(reader) if form == "batches" else reader.read_batch())
+            reader = walk if form == "hits" else walk.events()
+            first = [await anext(reader)] if form == "hits" else await reader.read_batch()
             assert len(first) == 1
             assert walk.summary is None
             with pytest.raises(StoreCorrupt, match="damaged"):

@@ -27,7 +27,6 @@ from tests.support.waiting import wait_for
 QUERY = "n1 n2"
 FORMS = {
     "hits": lambda walk: walk,
-    "batches": lambda walk: walk.batches(),
     "events": lambda walk: walk.events(),
     "events without edges": lambda walk: walk.events(edges=False),
 }
@@ -41,8 +40,6 @@ async def read_walk(walk, form):
     """Return all that a walk tells: what is read, the summary, the ranking and the paths."""
     async with walk:
         items = [item async for item in FORMS[form](walk)]
-    if form == "batches":  # where they are cut depends on what has arrived
-        items = [hit for batch in items for hit in batch]
     summary = {name: value for name, value in walk.summary.to_dict().items() if name != "seconds"}
     paths = [walk.path(hit) for hit in walk.ranking]
     ranking = [hit.to_dict() for hit in walk.ranking]
@@ -154,8 +151,6 @@ async def read_on(walk, form, further):
     for raised in further:
         walk.extend(**raised)
         items += [item async for item in stream]
-    if form == "batches":
-        items = [hit for batch in items for hit in batch]
     summary = {name: value for name, value in walk.summary.to_dict().items() if name != "seconds"}
     ranking = walk.ranking
     return items, summary, [hit.to_dict() for hit in ranking], [walk.path(hit) for hit in ranking]

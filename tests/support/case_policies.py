@@ -1,11 +1,7 @@
-"""The policies of random walks, in lists and in columns, and all that a walk tells."""
+"""The policy of random walks, and all that a walk tells."""
 
-from itertools import chain
-
-import numpy as np
-
-from airw.values import Edge, HitBatch, SearchHit
-from airw.walking import Columns, Policy
+from airw.values import Edge, SearchHit
+from airw.walking import Policy
 
 TYPES = ("REF", "part-of", None)
 
@@ -72,41 +68,6 @@ class Listed(Policy):
             else SearchHit(entry.id, "node", entry.score, f"text of {entry.id}")
             for entry in committed
         ]
-
-
-class InColumns(Listed):
-    """The same policy in columns."""
-
-    async def seed(self, state, store):
-        return np.array(self.case.seeds, np.int32)
-
-    async def score(self, state, nodes, store):
-        assert None not in {state.depth_of(id) for id in state.visited}
-        return np.array(self.case.scores)[nodes]
-
-    def numbers(self, frontier):
-        return zip(frontier.live.tolist(), frontier.nodes[frontier.live].tolist(), strict=True)
-
-    async def expand(self, state, committed, store):
-        lists = [self.case.edges[number] for number in committed.nodes.tolist()]
-        ends = list(chain.from_iterable(lists))
-        sources = np.repeat(committed.nodes, [len(each) for each in lists]).tolist()
-
-        def edges(positions):
-            return [edge_between(sources[at], ends[at]) for at in positions.tolist()]
-
-        async def edge_types(positions):
-            return [type_of(sources[at], ends[at]) for at in positions.tolist()]
-
-        offsets = np.cumsum([0, *map(len, lists)])
-        return Columns(np.array(ends, np.int64), offsets, edges, edge_types if self.case.number % 2 else None)
-
-    async def name_nodes(self, state, numbers, store):
-        return [name_of(number) for number in numbers.tolist()]
-
-    async def to_hits(self, state, committed, store):
-        ids = [None if number in self.case.routers else name_of(number) for number in committed.nodes.tolist()]
-        return HitBatch(ids, "node", committed.scores, [f"text of {id}" for id in committed.ids])
 
 
 def bounds_of(case):

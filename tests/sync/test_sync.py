@@ -112,10 +112,9 @@ def test_the_first_hit_arrives_before_the_second_step_begins():
     assert (next(walk).artifact_id, policy.expanded) == ("1", [0])
 
 
-def test_a_walk_can_be_read_as_batches_or_as_events(corpus):
+def test_a_walk_can_be_read_as_events(corpus):
     walk = sync.traverse("signing keys", corpus)
-    batches = list(walk.batches())
-    assert [hit.artifact_id for batch in batches for hit in batch] == [
+    assert [hit.artifact_id for hit in walk] == [
         event.hit.artifact_id
         for event in sync.traverse("signing keys", corpus).events()
         if isinstance(event, NodeCommitted) and event.hit
@@ -172,10 +171,11 @@ def test_a_walk_is_closed_at_the_end_of_its_block():
     assert list(walk) == []
 
 
-def test_a_closed_walk_yields_no_hit_of_the_step_that_it_was_in(corpus):
-    walk = sync.traverse("signing keys", corpus, policy=Eager(start_k=4))
-    assert len(next(walk.batches())) == 4
-    walk = sync.traverse("signing keys", corpus, policy=Eager(start_k=4))
+@pytest.mark.parametrize("policy", [Eager(start_k=4), CollapsedTree()])
+def test_a_closed_walk_yields_no_hit_of_the_step_that_it_was_in(corpus, policy):
+    events = sync.traverse("signing keys", corpus, policy=policy).events(edges=False)
+    assert [next(events).depth for _ in range(4)] == [0] * 4
+    walk = sync.traverse("signing keys", corpus, policy=policy)
     next(walk)
     walk.close()
     assert list(walk) == []

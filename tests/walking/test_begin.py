@@ -39,7 +39,7 @@ async def test_each_walk_has_its_own_memory():
     walks = [airw.traverse("count", None, policy=policy) for _ in range(2)]
     for walk in walks:
         assert len([hit async for hit in walk]) == 4
-    memories = [walk._steps.state.memory for walk in walks]
+    memories = [walk._stages.state.memory for walk in walks]
     assert memories == [Seen([3, 2, 1, 0])] * 2
     assert memories[0] is not memories[1]
 

@@ -4,13 +4,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import anyio
-import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError, PolicyError
-from airw.values import Edge, HitBatch, Limits, SearchHit
-from airw.walking import Columns, EdgeFound, Policy
+from airw.values import Edge, Limits, SearchHit
+from airw.walking import EdgeFound, Policy
 
 from airw import traverse  # isort: skip
 from tests.support.drawing import examples
@@ -164,42 +163,6 @@ def test_it_needs_paths_that_are_scored():
         traverse("query", None, policy=Single({}))
 
 
-class InColumns(Policy):
-    """The same walk with numbers; paths score by their last edge."""
-
-    scores_paths = rescores_committed = True
-
-    def __init__(self, graph, values):
-        self.graph, self.values = graph, values
-        self.last = [""]
-
-    async def seed(self, state, store):
-        return np.array([0])
-
-    async def score(self, state, nodes, store):
-        edges = [self.last[place] for place in state.fresh_edges] if len(state.fresh_edges) else [""] * len(nodes)
-        return np.array([self.values.get(edge, 0.0) for edge in edges])
-
-    async def expand(self, state, committed, store):
-        ends = [self.graph.get("abcdefgh"[number], "") for number in committed.nodes.tolist()]
-        self.last = [
-            "abcdefgh"[number] + end for number, row in zip(committed.nodes.tolist(), ends, strict=True) for end in row
-        ]
-        numbers = np.array(["abcdefgh".index(end) for row in ends for end in row], np.int64)
-        last = self.last
-        return Columns(
-            numbers,
-            np.cumsum([0, *map(len, ends)]),
-            edge_types=lambda places: [last[place] for place in places.tolist()],
-        )
-
-    async def name_nodes(self, state, numbers, store):
-        return ["abcdefgh"[number] for number in numbers]
-
-    async def to_hits(self, state, committed, store):
-        return HitBatch(committed.ids, "node", committed.scores, metadata=lambda row: {"words": [committed.ids[row]]})
-
-
 letters = st.text("abcdefgh", max_size=4)
 graphs = st.dictionaries(st.sampled_from("abcdefgh"), letters, max_size=8)
 values = st.dictionaries(
@@ -240,19 +203,6 @@ def test_a_walk_that_scores_again_is_the_same_walk_with_a_better_ranking(graph, 
         improved = sum(hit.score > first[hit.artifact_id].score for hit in walk.ranking)
         assert walk.summary.improved == improved
         assert [hit.score for hit in walk.ranking] == sorted((hit.score for hit in walk.ranking), reverse=True)
-
-    anyio.run(main)
-
-
-@given(graphs, values, bounds)
-@settings(max_examples=examples(80))
-def test_a_walk_in_columns_has_the_same_ranking(graph, values, bounds):
-    async def main():
-        listed, _ = await walk_all(Paths(graph, values), **bounds)
-        numbered, _ = await walk_all(InColumns(graph, values), **bounds)
-        expected = [hit.to_dict() for hit in listed.ranking]
-        assert [hit.to_dict() for hit in numbered.ranking] == expected
-        assert numbered.summary.improved == listed.summary.improved
 
     anyio.run(main)
 

@@ -16,7 +16,7 @@ from airw.stores import MemoryStore
 from airw.testing import run_on_virtual_clock
 from airw.values import SearchHit
 from airw.walking import EdgeFound, NodeCommitted, Policy, StepDone, WalkEnded, top_k
-from tests.support.case_policies import InColumns, Listed, outcome_of
+from tests.support.case_policies import Listed, outcome_of
 from tests.support.drawing import examples
 from tests.support.drawn_walks import EMBEDDER, draw_changes, draw_limits, draw_policy
 from tests.support.internals.step_stores import METHODS, Plain, StepStore
@@ -76,15 +76,9 @@ def draw_bounds(draw, budget, depth):
     return bounds
 
 
-async def walk_in_parts(walk, further, *, in_batches):
+async def walk_in_parts(walk, further):
     """Return all that a walk tells that goes on with further limits; `None` if it refuses."""
-    stream = walk.batches() if in_batches else walk
-
-    async def read():
-        items = [item async for item in stream]
-        return [hit for batch in items for hit in batch] if in_batches else items
-
-    hits = await read()
+    hits = [hit async for hit in walk]
     for limits in further:
         assert outcome_of(walk, hits)[0] == [hit.to_dict() for hit in hits]  # a look at it changes nothing
         try:
@@ -92,7 +86,7 @@ async def walk_in_parts(walk, further, *, in_batches):
         except WalkNotExtendable:
             return None
         assert walk.summary is walk.ranking is None
-        hits += await read()
+        hits += [hit async for hit in walk]
     return outcome_of(walk, hits)
 
 
@@ -107,18 +101,16 @@ def may_refuse(walk_limits, policy, bounds):
 def test_the_parts_of_a_walk_are_one_walk_with_the_larger_limits(backend, number):
     async def compare(policy, bounds):
         options = {"policy": policy, "limits": policy.case.limits}
-        in_batches = number % 3 == 0
-        found = await walk_in_parts(traverse("q", None, **options, **bounds[0]), bounds[1:], in_batches=in_batches)
+        found = await walk_in_parts(traverse("q", None, **options, **bounds[0]), bounds[1:])
         if found is None:
             assert may_refuse(policy.case.limits, policy, bounds)
         else:
-            assert found == await walk_in_parts(traverse("q", None, **options, **bounds[-1]), [], in_batches=False)
+            assert found == await walk_in_parts(traverse("q", None, **options, **bounds[-1]), [])
 
     case = case_of(number)
     case = replace(case, limits=replace(case.limits, count_beyond_limits=False))
     bounds = draw_bounds(Random(number), case.node_budget, case.max_depth)
     anyio.run(compare, Listed(case), bounds, backend=backend)
-    anyio.run(compare, InColumns(replace(case, forms=["list"] * 16)), bounds, backend=backend)
 
 
 class CallLog:
@@ -155,13 +147,13 @@ async def compare_policies(number, *, with_deadlines):
                 bounds.append({**bounds[-1], "timeout": None})
             options = {"policy": policy, "limits": limits}
             log = CallLog(store)
-            found = await walk_in_parts(traverse("n1 n2", corpus, **options, **bounds[0]), bounds[1:], in_batches=False)
+            found = await walk_in_parts(traverse("n1 n2", corpus, **options, **bounds[0]), bounds[1:])
             if found is None:
                 assert may_refuse(limits, policy, bounds)
                 continue
             whole = CallLog(store)
             last = {**bounds[-1], "timeout": None}
-            assert found == await walk_in_parts(traverse("n1 n2", corpus, **options, **last), [], in_batches=False)
+            assert found == await walk_in_parts(traverse("n1 n2", corpus, **options, **last), [])
             # Only what a method had asked when a deadline cancelled it is asked again.
             again = len(bounds) - 1 if with_deadlines else 0
             assert not [call for call, n in log.answered.items() if n > 1 and n > whole.answered[call] + again]
@@ -203,10 +195,10 @@ def test_events_go_on_too(number):
         return [str({**event.to_dict(), "seconds": 0}) for event in others], steps
 
     async def compare():
-        for policy in (Listed(case), InColumns(replace(case, forms=["list"] * 16))):
-            (found, steps), (expected, complete_steps) = await read(policy, bounds), await read(policy, bounds[-1:])
-            assert found == expected
-            assert steps >= complete_steps
+        policy = Listed(case)
+        (found, steps), (expected, complete_steps) = await read(policy, bounds), await read(policy, bounds[-1:])
+        assert found == expected
+        assert steps >= complete_steps
 
     anyio.run(compare)
 
@@ -404,12 +396,12 @@ def test_a_strategy_that_a_deadline_cancelled_cannot_go_on():
     on_clock(main)
 
 
-@pytest.mark.parametrize("form", ["hits", "events", "batches"])
+@pytest.mark.parametrize("form", ["hits", "events"])
 def test_a_walk_whose_hits_were_read_ahead_and_lost_cannot_go_on(form):
     async def main():
         for taken, is_refused in ((1, True), (100, False)):
             walk = traverse("q", None, policy=Counting(pause=nothing), node_budget=6)
-            stream = walk if form == "hits" else getattr(walk, form)()
+            stream = walk if form == "hits" else walk.events()
             async with prefetch(stream) as items:
                 await anyio.sleep(1)  # on the virtual clock: until the walk has ended
                 assert len([await anext(items, None) for _ in range(taken)]) == taken

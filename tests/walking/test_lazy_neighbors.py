@@ -1,5 +1,7 @@
 """Lazy neighbours: the walk is the same, and those that are only counted are not made."""
 
+import time
+
 import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -7,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from airw.errors import PolicyError
 from airw.traversal import traverse
 from airw.values import Edge, Limits, SearchHit
-from airw.walking import LazyNeighbors, Policy, reading
+from airw.walking import LazyNeighbors, Policy
 from tests.support.drawing import examples
 
 
@@ -173,12 +175,31 @@ async def test_unhashable_ids_are_an_error():
         await events_of(net, max_depth=0, limits=Limits(count_beyond_limits=True))
 
 
-@given(st.lists(st.integers(0, 9_000), max_size=40))
-def test_neighbours_are_read_in_portions_that_let_other_tasks_run(sizes):
-    lists = [range(size) for size in sizes]
-    portions = [sizes[part] for part in reading._split_portions(lists)]
-    assert [size for portion in portions for size in portion] == sizes
-    assert all(sum(portion[:-1]) + len(portion) - 1 < reading._NODES_PER_PORTION for portion in portions)
+@pytest.mark.parametrize("offer", [as_list, as_lazy, as_iterator])
+async def test_other_tasks_run_while_very_many_neighbours_become_known(offer):
+    turns, seen = 0, []
+
+    async def take_turns():
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    def node_id(node):
+        if node[0] % 1_000 == 1:  # as long as a checkpoint waits for
+            time.sleep(0.006)
+            seen.append(turns)
+        return node[0]
+
+    net = Net({0: [*range(1, 20_001)]}, offer, node_id=node_id)
+    many = dict.fromkeys(["max_fanout", "max_edges", "max_frontier"], 30_000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        await events_of(net, node_budget=2, limits=Limits(**many))
+        tasks.cancel_scope.cancel()
+    at_first = seen[:20]
+    assert max(map(at_first.count, at_first)) <= 5
+    assert len({*at_first}) >= 4
 
 
 def test_lazy_neighbours_are_a_sequence():

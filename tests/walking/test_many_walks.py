@@ -11,7 +11,7 @@ from airw.walking import Policy
 from tests.support.waiting import PATIENCE
 
 WALKS, NODES = 60, 5
-READ = {"hits": lambda walk: walk, "batches": lambda walk: walk.batches(), "events": lambda walk: walk.events()}
+READ = {"hits": lambda walk: walk, "events": lambda walk: walk.events()}
 
 
 class Endless(Policy):

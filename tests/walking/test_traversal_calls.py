@@ -158,15 +158,19 @@ async def test_a_walk_starts_from_the_hits_of_a_search_in_their_order(corpus, se
 
 
 @pytest.mark.parametrize("seeding", ["dense", "lexical", "hybrid"])
-async def test_every_hit_has_the_cosine_and_the_text_of_its_best_surface(corpus, seeding):
+async def test_every_hit_has_the_cosine_of_its_best_surface_and_the_text_that_a_search_shows(corpus, seeding):
     hits, _, _ = await walk_and_count(corpus, eager(seeding=seeding, roots=["n007"]))
     query = await corpus.embedder.embed_query(QUERY)
-    ids = [hit.artifact_id for hit in hits]
-    best, cosines = await corpus.store.best_of(query, ids)
-    records = await corpus.store.get_records(best)
+    best, cosines = await corpus.store.best_of(query, [hit.artifact_id for hit in hits])
     assert [hit.score for hit in hits] == cosines.astype(np.float64).tolist()
-    assert [(hit.text, hit.surface_index) for hit in hits] == [(each.text, each.surface_index) for each in records]
     assert len(set(cosines.tolist())) < len(hits)  # ties are among them
+    found = {hit.artifact_id: (hit.text, hit.surface_index) for hit in await search(corpus, QUERY, mode=seeding, k=4)}
+    shown = {hit.artifact_id: (hit.text, hit.surface_index) for hit in hits}
+    assert shown.keys() >= found.keys()
+    assert {id: shown[id] for id in found} == found
+    # What only links or an id lead to shows its best surface.
+    [record] = await corpus.store.get_records([best[[hit.artifact_id for hit in hits].index("n007")]])
+    assert shown["n007"] == (record.text, record.surface_index)
 
 
 async def test_the_query_is_embedded_once_per_walk_for_all_kinds_of_seeds(corpus):

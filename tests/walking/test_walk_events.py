@@ -192,6 +192,34 @@ async def test_a_failing_policy_raises_in_place_of_the_next_event():
     assert "raised in Net.edge_of during a walk" in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize("form", ["hits", "events"])
+async def test_what_comes_before_an_error_of_stop_is_delivered(form):
+    def stop(state):
+        if len(state.results) == 3:
+            raise LookupError("mine")
+        return False
+
+    walk = walk_of(Net({}, seeds="abcde", stop=stop))
+    stream = walk if form == "hits" else walk.events()
+    items = [await anext(stream) for _ in range(3)]
+    hits = items if form == "hits" else [event.hit for event in items]
+    assert [hit.artifact_id for hit in hits] == ["a", "b", "c"]
+    with pytest.raises(LookupError, match="mine"):
+        await anext(stream)
+    assert (walk.summary.stop, walk.summary.emitted) == ("failed", 3)
+
+
+@pytest.mark.parametrize("form", ["hits", "events"])
+async def test_a_stop_that_is_awaited_ends_the_walk(form):
+    async def stop(state):
+        return len(state.results) == 2
+
+    walk = walk_of(Net({}, seeds="abcde", stop=stop))
+    found = [item async for item in (walk if form == "hits" else walk.events())]
+    assert len([item for item in found if not isinstance(item, WalkEnded)]) == 2
+    assert walk.summary.stop == "sufficient"
+
+
 async def test_a_stray_stop_iteration_is_a_policy_error():
     def stray(node):
         raise StopIteration

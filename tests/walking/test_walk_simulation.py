@@ -1,6 +1,6 @@
 """Random walks, compared with a plain simulation of docs/walking.md.
 
-The simulation was written from the documentation and not from the code. It has no columns, batches or tasks.
+The simulation was written from the documentation and not from the code. It has no tasks.
 """
 
 from collections import Counter

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import airw
-from airw.policies import Beam, Eager, PersonalizedPageRank
+from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
 from tests.benchmarks.editions.material import Digraph, make_ids, make_links, make_notes, question_of
 
 MODES = ("dense", "lexical", "hybrid")
@@ -203,6 +203,7 @@ async def walk(setting: Setting) -> AsyncIterator[list[Row]]:
         "default walk": {},
         "Eager of 64": {"policy": Eager(select_k=None), "node_budget": 64},
         "Eager of 1,000": {"policy": Eager(select_k=None, adjacent_k=None), "node_budget": 1_000},
+        "LinkWalk of 64": {"policy": LinkWalk(), "node_budget": 64},
     }
     size = setting.size(10_000)
     async with open_notes(setting) as corpora:

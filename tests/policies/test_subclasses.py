@@ -1,124 +1,16 @@
-"""Walks in columns equal walks of lists."""
+"""Walks of stores and policies that derive from those of the library, or call them."""
 
-import re
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from airw import build, from_mapping, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
-from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
+from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scored
 from airw.stores import MemoryStore, SqliteStore
 from airw.walking import Policy
-from tests.support.drawn_walks import draw_limits
 from tests.support.internals.step_stores import StepStore
-
-SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
-ADMITTING = [Eager, Mmr, Scored]
-
-
-class Plain:
-    """A class that overrides a method, as a user's class might: it is called with lists."""
-
-    async def score(self, state, nodes, store):
-        assert isinstance(nodes, list)
-        return await super().score(state, nodes, store)
-
-
-def to_lists(policy):
-    """Return a policy that does the same, and walks in lists."""
-    kind = type(policy)
-    twin = type(kind.__name__, (Plain, kind), {"__qualname__": kind.__qualname__})
-    return twin(**{each.name: getattr(policy, each.name) for each in fields(policy)})
-
-
-def draw_source(draw):
-    count = draw.randint(2, 20)
-    names = [f"n{number}" for number in range(count)]
-    texts = {name: " ".join(draw.choices(names, k=4)) for name in names}
-    # The last two do not exist.
-    ends = [*names, "m", "o"]
-    links = {name: {kind: draw.choices(ends, k=draw.randint(0, 3)) for kind in "ab"} for name in names}
-    return from_mapping(
-        texts,
-        name="drawn",
-        embedder=HashingEmbedder(dim=16),
-        edge_extractor=extractor_from(lambda name, _: links[name], id="drawn"),
-        metadata_of=lambda name, _: {"c": int(name[1:]) % 3},
-    )
-
-
-def rate(node):
-    return node.depth + len(node.content) % 3
-
-
-def draw_policy(draw):
-    choose = draw.choice
-    options = {
-        "direction": choose(["out", "in", "both"]),
-        "types": choose([None, ["a"]]),
-        "scope": choose(SCOPES),
-        "roots": choose([(), ("n0",)]),
-        "max_depth": choose([None, 1, 3]),
-    }
-    admitting = {
-        "select_k": choose([None, 3, 8]),
-        "start_k": choose([1, 3]),
-        "adjacent_k": choose([None, 2, 5]),
-        "max_traverse": choose([None, 3]),
-    }
-    return choose(
-        [
-            *(kind(**options, **admitting) for kind in ADMITTING),
-            Scored(**options, **admitting, per_iteration_limit=1),
-            Scored(scorer=rate, **options, **admitting),
-            Beam(width=choose([1, 3]), seed_k=2, **options),
-            PersonalizedPageRank(seed_k=2, width=3, degree_exponent=choose([0, 1]), **options),
-        ]
-    )
-
-
-async def walk_of(policy, corpus, *, has_events, **options):
-    async with traverse("n1 n2", corpus, policy=policy, **options) as walk:
-        items = [repr(item) async for item in (walk.events() if has_events else walk)]
-    summary = {name: value for name, value in walk.summary.to_dict().items() if name != "seconds"}
-    items = [re.sub(r"seconds=[-.\de]+", "", item) for item in items]
-    return items, summary, [hit.to_dict() for hit in walk.ranking], walk
-
-
-async def compare(draw):
-    async with build(draw_source(draw), store=MemoryStore()) as corpus:
-        for _ in range(3):
-            policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30]), "limits": draw_limits(draw)}
-            options["has_events"] = draw.random() < 0.5
-            *found, walk = await walk_of(policy, corpus, **options)
-            *expected, other = await walk_of(to_lists(policy), corpus, **options)
-            assert walk._steps.state.memory.reader is not None
-            assert other._steps.state.memory.reader is None
-            assert found == expected
-
-
-@settings(max_examples=12)
-@given(draw=st.randoms(use_true_random=False))
-async def test_they_are_equal(draw):
-    await compare(draw)
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(draw=st.randoms(use_true_random=False))
-async def test_many_of_them_are_equal(draw):
-    await compare(draw)
-
-
-async def test_a_walk_over_fields_is_one_of_lists():
-    source = from_mapping({"a": "x"}, name="one", embedder=HashingEmbedder(dim=16))
-    async with build(source, store=MemoryStore()) as corpus:
-        *_, walk = await walk_of(Eager(edges=[("c", "c")]), corpus, has_events=False)
-        assert walk._steps.state.memory.reader is None
-
 
 FOUR = {"a": ["b", "c"], "b": ["c"], "c": []}
 
