@@ -27,7 +27,7 @@ LINK = re.compile(r"\]\((?P<path>[^)#:\s]+)(?P<anchor>(?:#[^)\s]*)?)\)")
 CODE = re.compile(r"(^ *```.*?^ *```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 WITHOUT_REFERENCE = {"cli"}  # the command line has a page of its own
 # Classes that are not public, but that have the parameters of others which are.
-BASES = {"airw.policies": ["artifact_policy.ArtifactPolicy", "admitting_policy.AdmittingPolicy"]}
+BASES = {"airw.policies": ["artifact_policy.SearchParameters", "admitting_policy.AdmittingParameters"]}
 
 
 class TwoSpaces(Extension):
