@@ -1,6 +1,6 @@
 """The base class of policies that admit only some neighbours in each step."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -19,7 +19,7 @@ from airw.protocols import OpenCorpus, RecordLookup
 from airw.values import Edge, Record, SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_OFFLOAD_ABOVE = 2_000  # new artifacts; ordering so many takes about two milliseconds
+_MANY = 2_000  # new artifacts; ordering so many takes about two milliseconds
 
 B = TypeVar("B", bound="AdmittingMemory")
 
@@ -299,9 +299,23 @@ class AdmittingPolicy(SearchingPolicy[B]):
             if record is not None
         ]
 
+    def select(self, state: WalkState[B], frontier: Frontier) -> Sequence[int] | Awaitable[Sequence[int]]:
+        """Commit all admitted artifacts."""
+        if self._has_enough(state):
+            return self._select_nothing(state, frontier)
+
+        def commit(admission: StepAdmission) -> Sequence[int]:
+            state.memory.keep_admission(admission)
+            return admission.positions or self._select_nothing(state, frontier)
+
+        async def admit_many() -> Sequence[int]:
+            return commit(await self._admit(state, frontier))
+
+        return admit_many() if len(frontier.fresh) > _MANY else commit(self._find_admission(state, frontier))
+
     async def _admit(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
         """Return what to admit: the whole start, or the `adjacent_k` nearest of a step."""
-        is_long = len(frontier.fresh) > _OFFLOAD_ABOVE
+        is_long = len(frontier.fresh) > _MANY
         return await offload_if(is_long, self._find_admission, state, frontier)
 
     def _find_admission(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:

@@ -169,7 +169,7 @@ class ArtifactPolicy(Policy[A]):
         """Read the edges of nodes, and the records of hits, in one call."""
         memory = state.memory
         await memory.read_ahead(
-            [entry.id for entry in followed if entry.id not in memory.edges],
+            list(dict.fromkeys(entry.node.id for entry in followed if entry.node.id not in memory.edges)),
             hit_ids,
             store,
             query=await memory.embed_query(store) if self._compares else None,
@@ -199,7 +199,7 @@ class ArtifactPolicy(Policy[A]):
     ) -> list[list[Edge]]:
         """Return the edges of each artifact; one store call at most."""
         edges = state.memory.edges
-        missing = [entry for entry in committed if entry.id not in edges]
+        missing = [entry for entry in committed if entry.node.id not in edges]
         reader = require(store, "neighbors", self._name)
         if (
             missing
@@ -209,9 +209,12 @@ class ArtifactPolicy(Policy[A]):
         ):
             await self._read_ahead(state, missing, [], store)
         elif missing:
-            ids: list[Id] = [entry.id for entry in missing]
+            ids: list[Id] = [entry.node.id for entry in missing]
             edges.update(zip(ids, await reader.neighbors(ids, **self._links), strict=True))
-        return [edges.pop(entry.id) for entry in committed]
+        found = [edges[entry.node.id] for entry in committed]
+        for entry in committed:
+            edges.pop(entry.node.id, None)
+        return found
 
     def _filter_followed(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
         """Return the committed nodes that the walk is likely to expand."""
@@ -323,7 +326,7 @@ class SearchingPolicy(ArtifactPolicy[A]):
         if self.edges is None:
             edges = await self._read_edges(state, committed, store)
             is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
-            return await offload_if(is_long, _other_nodes, [entry.id for entry in committed], edges)
+            return await offload_if(is_long, _other_nodes, [entry.node.id for entry in committed], edges)
         # The store is asked about each field value once per walk.
         values_of, artifacts = (
             await self._field_values(state, committed, store, self.edges),

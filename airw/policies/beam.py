@@ -130,6 +130,6 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
         neighbors, memory = await super().follow(state, committed, store), state.memory
         paths = []
         for entry, nodes in zip(committed, neighbors, strict=True):
-            before, total = entry.node.before + 1, entry.node.total + memory.best_surfaces[entry.id][1]
+            before, total = entry.node.before + 1, entry.node.total + memory.best_surfaces[entry.node.id][1]
             paths.append([PathNode(node.id, node.edge, before, total) for node in nodes])
         return paths

@@ -75,14 +75,6 @@ class Eager(AdmittingParameters, AdmittingPolicy[AdmittingMemory]):
     def begin(self, state: WalkState[AdmittingMemory]) -> AdmittingMemory:
         return AdmittingMemory(state.query, self.scope, self._reads_fields)
 
-    async def select(self, state: WalkState[AdmittingMemory], frontier: Frontier) -> Sequence[int]:
-        """Commit all admitted artifacts."""
-        if self._has_enough(state):
-            return self._select_nothing(state, frontier)
-        admission = await self._admit(state, frontier)
-        state.memory.keep_admission(admission)
-        return admission.positions or self._select_nothing(state, frontier)
-
 
 @dataclass(slots=True, eq=False)
 class ScoredMemory(AdmittingMemory):

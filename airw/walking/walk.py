@@ -55,8 +55,10 @@ def start_walk(
     if limits is not None and not isinstance(limits, Limits):
         raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
     seconds = math.inf if timeout is None else timeout
-    bounds: dict[str, Any] = {"max_depth": depth, "node_budget": node_budget, "limits": limits or _LIMITS}
-    return Walk(WalkStages(query, store, policy, timeout=seconds, **bounds), timeout=seconds)
+    stages = WalkStages(
+        query, store, policy, max_depth=depth, node_budget=node_budget, timeout=seconds, limits=limits or _LIMITS
+    )
+    return Walk(stages, timeout=seconds)
 
 
 def _check_policy(policy: object) -> None:
