@@ -99,17 +99,13 @@ class ArtifactMemory:
             self.vector = await embed(corpus, self.query)
         return self.vector
 
-    async def score(self, ids: Sequence[Id], corpus: OpenCorpus[object]) -> NDArray[np.float64]:
-        """Return the cosine of each artifact's best surface; `-inf` for one without surfaces.
-
-        One store call for the artifacts that were not scored before.
-        """
+    async def score(self, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
+        """Remember the best surface of each artifact; one store call for those that are new."""
         query = await self.embed_query(corpus)
         new_ids = self.take_surfaces(ids)
         if new_ids:
             store = require(corpus, "best_of", "a policy that scores artifacts")
             self.best_surfaces.update(zip(new_ids, _to_surfaces(await store.best_of(query, new_ids)), strict=True))
-        return self.cosines(ids)
 
     def take_surfaces(self, ids: Sequence[Id]) -> list[Id]:
         """Take over best surfaces that were read ahead; return the ids of which none is known."""

@@ -170,7 +170,8 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         await self._read_start(state, list(dict.fromkeys([*found_ids, *roots])), corpus)
         shares = np.ones(len(found_ids))
         if self.weighting == "score" and found_ids:
-            shares = _scale(await memory.score(found_ids, corpus))
+            await memory.score(found_ids, corpus)
+            shares = _scale(memory.cosines(found_ids))
         masses = defaultdict[Id, float](float)
         masses.update(zip(found_ids, (self.search_weight * shares).tolist(), strict=True))
         for id in roots:
