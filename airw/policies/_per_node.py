@@ -154,7 +154,7 @@ class PerNode(Policy):
 
         # Only a method that can wait gains from running several times at once.
         if inspect.iscoroutinefunction(method):
-            return await map_bounded(call, calls, limit=_WIDTHS.setdefault(state, state.limits.max_concurrency))
+            return await map_bounded(call, calls, limit=_WIDTHS.get(state) or state.limits.max_concurrency)
         pacer, answers = Pacer(), list[Any]()
         for arguments in calls:
             try:
