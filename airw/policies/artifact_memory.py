@@ -197,18 +197,18 @@ class ArtifactMemory:
 
         It is `None` if it has no surface or may not be kept.
         """
-        kept = {
-            entry.id: score
-            for entry, score in zip(committed, scores, strict=True)
-            if self.permissions_of(entry.id).keep
-        }
+        kept = [entry.id for entry in committed if self.permissions_of(entry.id).keep]
         shown = [self.passages.get(id) or self.best_surfaces[id][0] for id in kept]
-        hits = {
-            id: record.as_hit(kept[id], corpus.name)
-            for id, record in zip(kept, await self._read_records(list(kept), shown, corpus), strict=True)
-            if record is not None
-        }
-        return [hits.get(entry.id) for entry in committed]
+        records = await self._read_records(kept, shown, corpus)
+        if self.scope.keep is not None:
+            # The scope was applied to the best surface. Another one is shown only if it may be kept, too.
+            records = [
+                record if record is None or self.scope.permissions_of(record.metadata).keep else best
+                for record, best in zip(records, self.records_in_memory(kept), strict=True)
+            ]
+        record_of = dict(zip(kept, records, strict=True))
+        rows = zip(map(record_of.get, (entry.id for entry in committed)), scores, strict=True)
+        return [None if record is None else record.as_hit(score, corpus.name) for record, score in rows]
 
     # The scope.
 

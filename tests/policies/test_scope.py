@@ -10,9 +10,12 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw import open_corpus
+from airw import Corpus, open_corpus, top_k, traverse
+from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, FilterError
-from airw.policies import Eager, Mmr, Scope, Scored
+from airw.policies import Beam, Eager, Mmr, PathCoverage, PersonalizedPageRank, Scope, Scored
+from airw.stores import MemoryStore
+from airw.testing.changes import put
 from airw.values import Limits
 from airw.values.filters import Compare, parse_filter
 from tests.support.artifact_corpora import (
@@ -456,3 +459,22 @@ async def test_a_walk_of_a_file_equals_one_in_memory(make, way, tmp_path):
         ):
             policy = policy_of(make, way, Scope(**filters), start_k=2, roots=["x", "a"])
             assert await walk_as_dicts(filed, policy, "0") == await walk_as_dicts(corpus, policy, "0")
+
+
+@pytest.mark.parametrize("make", [Beam, Eager, Mmr, PathCoverage, PersonalizedPageRank, Scored])
+async def test_a_hit_shows_only_a_surface_that_the_scope_keeps(make):
+    """The search finds the document by its words, in a surface that may not be shown."""
+    embedder = HashingEmbedder(dim=8)
+    query = await embedder.embed_query("rotate vault")
+    near, far = (query * 0.9 + 0.1).tolist(), (-query).tolist()
+    change = put("doc", "public words", "secret: rotate vault", vectors=[near, far], dim=8)
+    levels = zip(change.records, ("public", "secret"), strict=True)
+    change = replace(change, records=[replace(record, metadata={"level": level}) for record, level in levels])
+    others = [put(f"z{n}", "words", metadata={"level": "public"}, vectors=[query.tolist()], dim=8) for n in range(3)]
+    async with MemoryStore() as store:
+        await store.apply([change, *others])
+        corpus = Corpus("own", store, embedder)
+        hits = await top_k(traverse("rotate vault", corpus, policy=make(scope=Scope(keep={"level": "public"}))))
+    assert len(hits) == 4
+    assert {hit.metadata["level"] for hit in hits} == {"public"}
+    assert not any("secret" in hit.text for hit in hits)
