@@ -1,6 +1,6 @@
 """The events of a walk, for drawing or logging it: nodes, edges, steps and the end."""
 
-from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -9,6 +9,8 @@ from airw._base.concurrency import take_turn
 from airw._base.json import json_clean
 from airw.values import Edge, SearchHit
 from airw.walking.answers import find_edge
+from airw.walking.policy import WalkPolicy
+from airw.walking.record import ReadEdge
 from airw.walking.run import WalkRun, to_exception
 from airw.walking.summary import WalkSummary
 
@@ -204,8 +206,10 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
                 return event
             more = not stages.is_over() and (await run.run_until_deadline(self._work()) or False)
             if stages.step_to_report is not None:
-                self._step_events = self._events_of_step(StepDone(*stages.step_to_report))
+                record, step_done = stages.record, StepDone(*stages.step_to_report)
                 stages.step_to_report = None
+                edges, record.read_edges = record.read_edges or [], None if record.read_edges is None else []
+                self._step_events = _events_of_step(stages.policy, edges, step_done)
                 return next(self._step_events)
         run.end(stages.stop_reason or "exhausted")
         return None
@@ -214,18 +218,18 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         await take_turn()
         return await self._stages.advance()
 
-    def _events_of_step(self, step_done: StepDone) -> Iterator[WalkEvent]:
-        """Yield the edges that a step has read, then its end.
-
-        Each event is created when it is requested, because a step may have very many edges.
-        """
-        record, policy = self._stages.record, self._stages.policy
-        edges, record.read_edges = record.read_edges, None if record.read_edges is None else []
-        for source, target, is_known, node in edges or ():
-            edge = find_edge(policy, node)
-            yield EdgeFound(source, target, None if edge is None else edge.type, is_known, edge)
-        yield step_done
-
     def _last_event(self) -> WalkEvent | None:
         summary = self._run.summary
         return None if summary is None or summary.stop == "closed" else WalkEnded(summary)
+
+
+def _events_of_step(policy: WalkPolicy, edges: Iterable[ReadEdge], step_done: StepDone) -> Iterator[WalkEvent]:
+    """Yield the edges that a step has read, then its end.
+
+    Each event is created when it is requested, because a step may have very many edges. A generator of a method would
+    be a cycle of references, and keep a walk that was dropped.
+    """
+    for source, target, is_known, node in edges:
+        edge = find_edge(policy, node)
+        yield EdgeFound(source, target, None if edge is None else edge.type, is_known, edge)
+    yield step_done

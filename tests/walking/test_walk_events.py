@@ -1,6 +1,8 @@
 """A walk read as events: their content and order, and how reading ends."""
 
+import gc
 import json
+import weakref
 from contextlib import aclosing
 
 import anyio
@@ -376,3 +378,17 @@ async def test_batches_have_the_events_in_their_order(stop):
     assert in_batches[-1].summary.stop == events[-1].summary.stop
     assert max(map(len, batches)) <= 100
     assert len(batches) < len(events) / 10 or stop is not None
+
+
+@pytest.mark.parametrize("kind", [NodeCommitted, EdgeFound, StepDone])
+async def test_events_that_are_dropped_free_their_walk_at_once(kind):
+    policy = Net({}, expand=thousands)
+    gone, events = weakref.ref(policy), walk_of(policy, node_budget=4).events()
+    gc.disable()
+    try:
+        while not isinstance(await anext(events), kind):
+            pass
+        del policy, events
+        assert gone() is None
+    finally:
+        gc.enable()
