@@ -2,19 +2,21 @@
 
 - Async tests run on asyncio and on trio. Those of the packages in `PASSIVE` run on asyncio alone, as does a test with
   `@pytest.mark.asyncio_only` (also as a module's `pytestmark`): its trio variant is not collected.
-- A quick run (`-m "not slow"`) is a sample: of the parameters of a test, the event loop is one, it tries each value,
-  not each combination; and in the packages in `SERVING`, it is on asyncio only.
+- A quick run (`-m "not slow"`) is a sample: of the parameters of a test it tries each value, not each combination. It
+  runs a test on one event loop: which one, the name of the test decides. In the packages in `SERVING`, it is asyncio.
 - `AIRW_HOME` is a new path for each test; the folder does not exist yet.
 - The `data` fixture is the folder in `AIRW_DATA`; if it is not set, the test is skipped.
 - A test marked `pairwise` runs on some combinations of its parameters and the event loop: each two values of any two
   parameters occur together.
-- Hypothesis draws a tenth of the examples, or all with `--hypothesis-profile full`.
+- Hypothesis draws a twentieth of the examples, or all with `--hypothesis-profile full`.
 - Under `AIRW_REQUIRE_ALL=1` every skip is a failure that reports the reason of the skip.
 """
 
 import gc
 import importlib.util
 import os
+import re
+import zlib
 from itertools import count
 from pathlib import Path
 
@@ -39,16 +41,19 @@ PASSIVE = {
     "reranking",
     "retrieval",
     "sources",
+    "tools",
     "views",
 }
 
 # What serves runs on asyncio, as uvicorn does. Exams have hundreds of cases, and each store has them on its own loops.
 SERVING = {"mcp", "remote", "serving", "testing"}
 
+SLOW_MODULE = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
+
 # In CI the examples are the same each time. `tests/support/drawing.py` sets their number.
 common = settings(deadline=None, derandomize=bool(os.environ.get("CI")), print_blob=True)
 settings.register_profile("full", common, max_examples=100)
-settings.register_profile("quick", common, max_examples=10)
+settings.register_profile("quick", common, max_examples=5)
 settings.load_profile("quick")
 
 
@@ -63,9 +68,10 @@ def pytest_generate_tests(metafunc):
     if "anyio_backend" in metafunc.fixturenames:
         package = _package_of(metafunc.definition)
         asyncio_only = metafunc.definition.get_closest_marker("asyncio_only") or package in PASSIVE
-        if _is_quick(metafunc.config):  # need not be made, to be deselected
-            asyncio_only = asyncio_only or package in SERVING
         backends = ["asyncio"] if asyncio_only else ["asyncio", "trio"]
+        if _is_quick(metafunc.config):
+            chosen = 0 if package in SERVING else zlib.crc32(metafunc.definition.name.encode())
+            backends = [backends[chosen % len(backends)]]
         metafunc.parametrize("anyio_backend", backends, indirect=True, scope="module")
 
 
@@ -83,13 +89,23 @@ def recorder(monkeypatch):
     return record_spans(monkeypatch)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Do not import a module for a quick run that leaves out all its tests.
+
+    Some of them import large libraries.
+    """
+    if _is_quick(config) and collection_path.suffix == ".py":
+        return SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) is not None or None
+    return None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem(collector):
     items = yield
     if not isinstance(items, list) or not items:
         return items
-    if _is_quick(collector.config):
-        return select_values(items)
+    if _is_quick(collector.config):  # a slow item, which does not run, must not stand for a value
+        return select_values([item for item in items if not item.get_closest_marker("slow")])
     return select_items(items) if items[0].get_closest_marker("pairwise") else items
 
 

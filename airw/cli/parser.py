@@ -1,6 +1,7 @@
 """The parser of all commands, built without importing what the commands need."""
 
 import argparse
+from functools import cache
 from typing import Any
 
 from airw.cli.evaluating_parser import add_evaluation
@@ -67,21 +68,17 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """Build the parser of all commands."""
+    """Return the parser of all commands, which is built once."""
     top = CommandParser(
         prog="airw", description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     top.set_defaults(command=None)
     sub = top.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    _corpora(sub)
-    add_finding(sub)
-    add_evaluation(sub)
-    _links(sub)
-    add_serving(sub)
-    add_mcp(sub)
-    _completion(sub)
+    for add in (_corpora, add_finding, add_evaluation, _links, add_serving, add_mcp, _completion):
+        add(sub)
     return top
 
 

@@ -87,6 +87,7 @@ def test_the_event_loop_never_pauses(clock):
     assert not clock.pauses
 
 
+@pytest.mark.slow
 def test_a_function_that_a_database_calls_often_lets_another_thread_have_its_turn():
     ticks, is_over = [], threading.Event()
 

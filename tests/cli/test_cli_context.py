@@ -145,6 +145,7 @@ class TestSelectors:
 
 
 class TestBudget:
+    @pytest.mark.slow
     @pytest.mark.parametrize("form", ["text", "json", "records"])
     def test_the_output_never_exceeds_the_budget_and_its_documents_are_whole_but_one(self, output_of, form):
         whole = output_of("--walk", "index.md", "--note", "long.md", "--format", form)

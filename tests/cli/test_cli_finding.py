@@ -98,6 +98,7 @@ class TestDiscover:
         assert second.split()[2:] == ["others", "vault.md", "Vault"]
         assert reason.startswith("chosen 2 of ")
 
+    @pytest.mark.slow
     def test_takes_corpora_as_words_and_as_options(self, notes, others, objects, monkeypatch):
         def sources_of(*argv):
             return sorted(each["source"] for each in objects("discover", *argv) if each["type"] == "progress")

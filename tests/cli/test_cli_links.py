@@ -159,6 +159,7 @@ class TestWords:
         monkeypatch.chdir(default_notes / "ops")
         assert output_of("link", "list", "./backup.md").startswith("→ related  inline  index.md")
 
+    @pytest.mark.slow
     def test_an_id_takes_precedence_over_a_path(self, output_of, vault, monkeypatch):
         (vault / "ops" / "keys.md").write_text("# Other keys\n", encoding="utf-8")
         output_of("build", vault)
@@ -279,6 +280,7 @@ class TestCheck:
             "keys.md:9: 'log' may be a/log.md, b/log.md (related, inline)\n"
         )
 
+    @pytest.mark.slow
     def test_strict_fails_if_a_link_is_unresolved(self, output_of, vault):
         output_of("link", "check", "--strict", code=1)
         (vault / "nowhere.md").write_text("# Nowhere\n", encoding="utf-8")

@@ -439,6 +439,7 @@ async def test_progress_is_reported_after_each_page():
     assert (seen[-1].written, seen[-1].done, seen[-1].fraction) == (2, 3, 1.0)
 
 
+@pytest.mark.slow
 async def test_the_total_and_the_counts_are_known_before_the_first_page_is_embedded():
     seen, at_first_call = [], []
 
@@ -679,6 +680,7 @@ class Asking:
         return IndexPlan({}, surfaces, ["no synopsis: no answer"] if artifact.id in self.halves else [])
 
 
+@pytest.mark.slow
 async def test_several_plans_of_an_async_strategy_are_awaited_at_once_and_only_for_changed_items():
     strategy, store = Asking(waits=5), MemoryStore()
     texts = {f"{number:02}": f"text {number}" for number in range(40)}
@@ -797,6 +799,7 @@ async def test_an_interrupted_extraction_of_links_is_completed_without_embedding
     assert await content(store) == await content(fresh)
 
 
+@pytest.mark.slow
 async def test_finding_links_again_needs_one_call_of_each_kind_per_page():
     calls = []
 

@@ -222,6 +222,7 @@ async def test_a_build_that_fails_keeps_every_page_it_committed(tmp_path):
         assert len(await corpus.search("text")) == len(found)
 
 
+@pytest.mark.slow
 async def test_a_file_equals_memory_record_for_record(tmp_path):
     async with build(source("alpha"), store=tmp_path / "notes.airw") as corpus:
         assert await content(corpus.store) == await fresh_content("alpha")

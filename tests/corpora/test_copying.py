@@ -38,6 +38,7 @@ async def test_a_copy_has_all_that_was_written_and_is_one_file(tmp_path):
     assert await check_corpus_file(copy) == []
 
 
+@pytest.mark.slow
 async def test_a_copy_taken_while_others_write_is_the_state_of_one_moment(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PAGES", 1)
     path = tmp_path / "notes.airw"
@@ -60,6 +61,7 @@ async def test_a_copy_taken_while_others_write_is_the_state_of_one_moment(tmp_pa
         group.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_a_corpus_is_restored_under_its_readers_and_writers(tmp_path):
     path, copy = tmp_path / "notes.airw", tmp_path / "copy.airw"
     async with build(texts("old"), store=path) as service:

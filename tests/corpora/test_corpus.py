@@ -95,6 +95,7 @@ def test_a_corpus_is_named_by_a_string_or_a_path(thing):
         corpus_path(thing)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_names_compare_without_case_and_different_names_are_different_corpora(home):
     async with build(notes("Notes")):
@@ -446,6 +447,7 @@ async def test_bound_options_are_read_once_and_later_changes_of_them_do_not_matt
         assert len(await retriever("keys", filter=None, surfaces=None)) == 3
 
 
+@pytest.mark.slow
 async def test_an_option_bound_to_none_keeps_its_meaning_in_a_call_with_another_k():
     offered = []
 

@@ -46,6 +46,7 @@ async def is_readable(path):
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_an_overwritten_page_is_reported_by_a_build_which_leaves_the_file_as_it_is(path, seed):
     await build_corpus(path)
@@ -98,6 +99,7 @@ async def test_a_check_finds_each_kind_of_damage(path, damage):
     assert "\n" not in "".join(faults)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["closed", "changed", "copied"])
 async def test_a_build_reads_the_whole_file_only_if_somebody_else_may_have_changed_it(path, monkeypatch, how):
     checked, check = [], files.find_damage

@@ -40,12 +40,14 @@ async def test_a_build_ships_a_floor_that_own_questions_pass_and_foreign_ones_do
     assert (floor.artifacts, floor.n_own, floor.n_foreign) == (60, 48, 48)
 
 
+@pytest.mark.slow
 async def test_floors_depend_only_on_the_content():
     async with build(manual(), store=MemoryStore()) as one, build(manual(), store=MemoryStore()) as two:
         assert await floors_of(one) == await floors_of(two)
         assert list((await floors_of(one)).values()) == await measure_floors(one)
 
 
+@pytest.mark.slow
 async def test_a_file_has_the_floors_of_memory_and_keeps_them(tmp_path):
     async with build(manual(), store=MemoryStore()) as corpus:
         expected = await floors_of(corpus)
@@ -62,6 +64,7 @@ async def test_a_corpus_of_a_few_notes_has_no_floor_and_nothing_is_stored():
         assert {floor.reason for floor in await measure_floors(corpus)} == {"too_small"}
 
 
+@pytest.mark.slow
 async def test_a_corpus_whose_own_questions_score_as_foreign_ones_has_no_floor():
     chance = np.random.default_rng(5)
     random_vectors = embedder_from(lambda texts: chance.standard_normal((len(texts), 8)), id="random", dim=8)
@@ -72,6 +75,7 @@ async def test_a_corpus_whose_own_questions_score_as_foreign_ones_has_no_floor()
     assert floor.allows(Evidence(dense=-1.0))
 
 
+@pytest.mark.slow
 async def test_copies_of_one_page_do_not_raise_the_floor_beyond_what_foreign_questions_need():
     async with build(manual(), store=MemoryStore()) as corpus:
         usual = corpus.report.floors["lexical"]
@@ -99,6 +103,7 @@ async def test_floors_are_measured_again_only_if_a_fifth_of_the_artifacts_change
         assert corpus.report.floors["hybrid"].to_dict() != first
 
 
+@pytest.mark.slow
 async def test_an_unchanged_build_asks_nothing():
     class Counting(HashingEmbedder):
         asked = 0
@@ -115,6 +120,7 @@ async def test_an_unchanged_build_asks_nothing():
     assert embedder.asked == 96
 
 
+@pytest.mark.slow
 async def test_a_floor_of_another_embedder_or_method_counts_as_none():
     async with build(manual(), store=MemoryStore()) as corpus:
         floor = await load_built_floor(corpus, "hybrid")
@@ -125,6 +131,7 @@ async def test_a_floor_of_another_embedder_or_method_counts_as_none():
         assert await load_built_floor(corpus, "hybrid") == floor
 
 
+@pytest.mark.slow
 async def test_another_embedder_gets_floors_of_its_own():
     store = MemoryStore()
     await build(manual(), store=store)
@@ -133,6 +140,7 @@ async def test_another_embedder_gets_floors_of_its_own():
         assert await load_built_floor(corpus, "hybrid") == corpus.report.floors["hybrid"]
 
 
+@pytest.mark.slow
 async def test_an_embedder_that_fails_on_questions_costs_the_floors_but_not_the_build():
     class Failing(HashingEmbedder):
         async def embed_query(self, text):
@@ -155,6 +163,7 @@ async def test_a_store_that_cannot_search_is_built_without_floors():
         assert (corpus.report.added, corpus.report.floors) == (60, {})
 
 
+@pytest.mark.slow
 async def test_upserts_leave_the_floors_to_the_next_build():
     store = MemoryStore()
     async with build(from_mapping({}, name="manual", embedder="light"), store=store) as corpus:
@@ -178,6 +187,7 @@ async def test_an_ingest_in_partitions_ships_the_floors_of_a_build():
         assert await floors_of(corpus) == corpus.report.floors == expected
 
 
+@pytest.mark.slow
 async def test_a_calibration_and_a_built_floor_do_not_replace_each_other():
     store = MemoryStore()
     async with build(manual(), store=store) as corpus:
@@ -221,6 +231,7 @@ def test_a_floor_allows_what_it_cannot_weigh():
     assert BuiltFloor.from_dict(floor.to_dict()) == floor
 
 
+@pytest.mark.slow
 async def test_strong_evidence_of_one_channel_suffices_without_the_other():
     async with build(manual(), store=MemoryStore()) as corpus:
         floor = corpus.report.floors["hybrid"]
@@ -231,6 +242,7 @@ async def test_strong_evidence_of_one_channel_suffices_without_the_other():
     assert not floor.allows(Evidence(dense=0.5 * floor.enough["dense"], lexical=0.0))
 
 
+@pytest.mark.slow
 async def test_measuring_runs_in_a_file_without_stopping_the_event_loop(tmp_path):
     ticks = []
 
@@ -247,6 +259,7 @@ async def test_measuring_runs_in_a_file_without_stopping_the_event_loop(tmp_path
     assert len(ticks) > 5
 
 
+@pytest.mark.slow
 async def test_a_floor_belongs_to_the_embedder_by_the_id_that_the_corpus_knows_it_by():
     async with build(manual(), store=MemoryStore()) as corpus:
         renamed = replace(corpus, embedder=embedder_from(lambda texts: [[1.0]] * len(texts), id="alias", dim=1))

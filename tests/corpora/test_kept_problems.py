@@ -46,6 +46,7 @@ async def build_reasons(texts, store, **options):
     return reasons((await build(source(texts, **options), store=store)).report)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(
@@ -143,6 +144,7 @@ async def test_another_embedder_forgets_the_problems_of_what_it_removes():
     assert (await store.config())["problems"] == {"b": ["two"]}
 
 
+@pytest.mark.slow
 async def test_an_ingest_in_partitions_reports_the_problems_of_a_build():
     store, other = MemoryStore(), MemoryStore()
     for texts in [{"a": "one", "b": "two", "c": "three"}, {"a": "one", "b": "", "d": "four"}, {"a": "one", "b": ""}]:

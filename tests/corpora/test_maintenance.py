@@ -158,6 +158,7 @@ def test_by_default_records_are_built_daily_and_other_kinds_on_change():
 pytestmark = pytest.mark.asyncio_only
 
 
+@pytest.mark.slow
 async def test_a_sweep_builds_due_corpora_in_order_of_name_and_reports_why_others_are_not_due(vault, zone):
     await vault_of(vault, "d-manual", maintenance=Maintenance("manual"))
     await vault_of(vault, "c-nightly", maintenance=Maintenance(window=("22:00", "06:00")))

@@ -369,6 +369,7 @@ async def test_an_ingest_without_a_store_creates_the_corpus_with_the_name_of_the
         assert [hit.artifact_id for hit in await corpus.search("alpha")] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_a_plan_and_its_reports_can_be_pickled_and_contain_the_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

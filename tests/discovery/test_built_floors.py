@@ -31,10 +31,12 @@ async def test_foreign_questions_get_none_and_own_ones_an_answer_without_calibra
         assert (await discover(corpora, question, **options)).ids
 
 
+@pytest.mark.slow
 async def test_no_floor_is_asked_for_with_none(corpora):
     assert (await discover(corpora, "What is the capital of the proxy?", min_score=None)).ids
 
 
+@pytest.mark.slow
 async def test_the_report_names_the_floor_and_the_evidence():
     async with build(manual(), store=MemoryStore()) as corpus:
         report = (await discover([corpus], FOREIGN[0])).signals["per_source"]["manual"]
@@ -42,6 +44,7 @@ async def test_the_report_names_the_floor_and_the_evidence():
         assert report["evidence"] < report["floor"] == corpus.report.floors["hybrid"].min_evidence
 
 
+@pytest.mark.slow
 async def test_a_calibration_replaces_the_built_floor():
     async with build(manual(), store=MemoryStore()) as corpus:
         cases = [

@@ -165,6 +165,7 @@ async def test_a_floor_of_an_older_file_stays_valid_unless_its_scores_mean_somet
                 await discover(corpus, OWN[0], **way)
 
 
+@pytest.mark.slow
 async def test_a_built_floor_of_another_formula_waits_for_the_next_build():
     store = MemoryStore()
     async with build(manual(), store=store) as corpus:

@@ -89,6 +89,7 @@ async def test_a_mapping_names_the_corpora_and_attributes_their_hits():
     assert {each.source for each in result.results} == {"one", "two"}
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_names_and_paths_are_opened_and_closed_again(tmp_path):
     for name, texts in (("keys", KEYS), ("food", FOOD)):

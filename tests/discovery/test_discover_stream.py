@@ -235,6 +235,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
     assert not updates or isinstance(updates[-1], DiscoveryResult)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 4), min_size=3, max_size=3), st.lists(st.integers(0, 4), min_size=3, max_size=3))
 @settings(max_examples=examples(20))
 def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):

@@ -59,7 +59,7 @@ async def whole_story(split, policy, store=None, **options):
     return both, walk.summary.to_dict() | {"seconds": 0}
 
 
-SOONER = ("PathCoverage", "PersonalizedPageRank")  # the others are left to the slow part
+SOONER = ("PathCoverage",)  # the others are left to the slow part
 WALKED = [
     *(pytest.param("asyncio", name, marks=[pytest.mark.slow] * (name not in SOONER)) for name in POLICIES),
     *(
@@ -103,6 +103,7 @@ async def test_a_walk_over_several_files_equals_the_walk_in_one_corpus(name, tmp
             assert await parts_story(FederatedCorpus(opened), policy_of(name, split.roots), split.graph.query) == whole
 
 
+@pytest.mark.slow
 async def test_a_walk_does_not_depend_on_which_corpus_answers_first():
     class Slow:
         def __init__(self, store, seconds):
@@ -424,6 +425,7 @@ def make_layers(width):
     return {"one": layer("one", "two"), "two": layer("two", "one"), "three": notes(x=[["one", "b0"], ["two", "c0"]])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["out", "both"])
 async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
     """A walk in a single corpus makes three calls per step: links, scores, records."""

@@ -110,9 +110,10 @@ async def test_a_walk_survives_a_corpus_that_fails_in_any_method(policy, method)
         assert walk.summary.lost == ()
 
 
-QUICK = ("Eager", "Beam", "PersonalizedPageRank-fields", "LinkWalk-weighted", "ReverseDependency")
+QUICK = ("Eager", "LinkWalk-weighted")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in POLICIES]
 )

@@ -192,6 +192,7 @@ def test_if_a_reranker_hangs_in_the_union_the_rankings_of_the_sources_are_fused_
 
 
 # Ten times as long as a busy machine needs for the other sources.
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"source_timeout": 3}, {"timeout": 3}])
 async def test_a_source_that_cannot_be_interrupted_does_not_cost_the_answers_of_the_others(options):
     released = threading.Event()

@@ -125,6 +125,7 @@ async def test_one_call_embeds_all_missing_texts_without_duplicates(path):
         assert (rows == documents(["c", "a", "d", "c", "b", "d", "c"])).all()
 
 
+@pytest.mark.slow
 async def test_thousands_of_texts_are_one_call_in_their_order(path):
     texts = [f"text {number % 5_000}" for number in range(6_000)]
     inner = Recorder()
@@ -260,6 +261,7 @@ def test_any_calls_equal_the_inner_embedder_and_evict_the_least_recently_used(st
         anyio.run(run, Path(folder) / "c")
 
 
+@pytest.mark.slow
 async def test_a_call_larger_than_the_limit_keeps_its_last_texts(path):
     texts = [f"text {number}" for number in range(3_000)]
     inner = Recorder()
@@ -270,6 +272,7 @@ async def test_a_call_larger_than_the_limit_keeps_its_last_texts(path):
     assert len(inner.calls) == 1
 
 
+@pytest.mark.slow
 async def test_the_file_does_not_grow_when_entries_make_room(path):
     async with CachedEmbedder(HashingEmbedder(384), path=path, max_bytes=200 * (128 + 4 * 384)) as embedder:
         sizes = []
@@ -296,6 +299,7 @@ async def test_uses_are_written_only_after_there_are_many(path, monkeypatch):
 # --- concurrent use -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_concurrent_calls_each_get_their_own_answer(path):
     async def work(embedder, seed):
         chooser = random.Random(seed)
@@ -403,6 +407,7 @@ async def test_a_cancelled_call_leaves_the_cache_usable(path):
         assert (await embedder.embed_documents(["a"]) == documents(["a"])).all()
 
 
+@pytest.mark.slow
 async def test_cancelling_at_any_moment_never_causes_a_wrong_answer_later(path):
     chooser = random.Random(11)
     async with CachedEmbedder(Recorder(), path=path, max_bytes=300 * ENTRY) as embedder:
@@ -490,6 +495,7 @@ def flip_byte(content: bytes, at: int) -> bytes:
     return content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :]
 
 
+@pytest.mark.slow
 async def test_with_a_flipped_byte_answers_are_right_or_there_is_an_error_with_a_remedy(path):
     texts = [f"text {number}" for number in range(300)]
     async with CachedEmbedder(Recorder(), path=path) as embedder:

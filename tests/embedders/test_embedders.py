@@ -153,6 +153,7 @@ def test_words_at_the_border_of_two_texts_are_not_a_pair():
     assert np.count_nonzero(apart) == 2
 
 
+@pytest.mark.slow
 def test_words_spread_evenly_over_cells_and_signs():
     """20,000 alike words in 512 cells: chi-square within five deviations, signs too."""
     rows = embed([f"item{number:05d}" for number in range(20_000)])
@@ -196,6 +197,7 @@ def test_the_id_of_hashing_contains_its_width_and_embedders_compare_by_value():
     assert HashingEmbedder(64) == HashingEmbedder(dim=64)
 
 
+@pytest.mark.slow
 async def test_the_loop_runs_other_tasks_while_texts_are_hashed():
     """They run between any two slices; this input has more than 50 slices."""
     ticks = 0

@@ -224,6 +224,7 @@ class TestCalibrating:
         assert (await calibrate_min_score(corpus, CASES, mode="lexical")).signal == "score"
         assert (await calibrate_min_score(corpus, CASES, mode="dense")).signal == "evidence"
 
+    @pytest.mark.slow
     async def test_finds_no_floor_of_the_evidence_if_chance_alone_separates_the_cases(self, notes):
         """Both kinds of cases are the same questions: a floor turns away as many of each."""
         same = [DiscoveryCase(text, id) for id, text in TEXTS.items()] * 3

@@ -99,6 +99,7 @@ class TestASweep:
 
 
 class TestADistractorCurve:
+    @pytest.mark.slow
     async def test_is_the_mean_over_random_catalogues(self):
         generator = random.Random(7)
         words = [f"w{number}" for number in range(12)]

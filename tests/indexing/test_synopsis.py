@@ -385,6 +385,7 @@ async def synopses(store):
 EXPECTED = {name: f"About {text.split(maxsplit=1)[0]}" for name, text in DOCS.items()}
 
 
+@pytest.mark.slow
 async def test_a_build_sends_one_request_per_artifact_and_several_at_a_time(server, chat):
     server.always = later(0.01)
     store = MemoryStore()
@@ -394,6 +395,7 @@ async def test_a_build_sends_one_request_per_artifact_and_several_at_a_time(serv
     assert 4 <= server.most_busy <= 8
 
 
+@pytest.mark.slow
 async def test_only_new_and_changed_artifacts_are_summarized_again(server, chat):
     store = MemoryStore()
     await build_synopses(DOCS, chat, store)
@@ -423,6 +425,7 @@ async def test_a_synopsis_is_removed_if_the_gate_no_longer_admits_its_artifact(s
     assert len(server.requests) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_failed_synopses_are_reported_and_written_by_the_next_build(server, chat, tmp_path):
     async with SqliteStore(tmp_path / "notes.airw") as store:
@@ -462,6 +465,7 @@ async def test_a_registered_corpus_gets_its_synopses_from_the_model_of_the_envir
     assert failed.reason.startswith("no chat model is set")
 
 
+@pytest.mark.slow
 async def test_a_failed_synopsis_does_not_block_others(server, chat):
     store = MemoryStore()
     server.plan(status(404))
@@ -472,6 +476,7 @@ async def test_a_failed_synopsis_does_not_block_others(server, chat):
     assert len(server.requests) == 21
 
 
+@pytest.mark.slow
 async def test_a_budget_spent_midway_is_reported_and_a_later_build_completes_the_rest(server):
     server.tokens = 90
     store = MemoryStore()
@@ -488,6 +493,7 @@ async def test_a_budget_spent_midway_is_reported_and_a_later_build_completes_the
     assert len(server.requests) == 20
 
 
+@pytest.mark.slow
 async def test_cancelling_a_build_closes_its_connections_to_the_server(server, chat):
     server.always = later(600)
     store = MemoryStore()

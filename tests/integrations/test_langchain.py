@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
-from langchain_qdrant import QdrantVectorStore
-from qdrant_client import QdrantClient, models
 
 import airw
 from airw.errors import ArgumentError, EmbedderError, NoLedgerEntry, StoreError
@@ -72,6 +70,9 @@ def in_memory(documents, embeddings):
 
 
 def in_qdrant(documents, embeddings):
+    from langchain_qdrant import QdrantVectorStore  # takes a second
+    from qdrant_client import QdrantClient, models
+
     client = QdrantClient(":memory:")
     width = len(next(iter(embeddings.vectors.values())))
     client.create_collection("own", models.VectorParams(size=width, distance=models.Distance.COSINE))

@@ -330,7 +330,12 @@ def test_a_password_is_not_shown(framework):
     ("package", "module", "classes"),
     [
         ("langchain", "langchain_core.documents", ["AirwRetriever"]),
-        ("llama_index", "llama_index.core.base.base_retriever", ["AirwNodeRetriever", "LinkPostprocessor"]),
+        pytest.param(
+            "llama_index",
+            "llama_index.core.base.base_retriever",
+            ["AirwNodeRetriever", "LinkPostprocessor"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_without_the_framework_the_error_names_the_extra(monkeypatch, package, module, classes):

@@ -184,6 +184,7 @@ class TestOutput:
         assert str(found).startswith(f"outlook: {found.outlook}\n")
         assert f"edges: {found.edges}" in str(found)
 
+    @pytest.mark.slow
     async def test_the_sample_depends_on_the_seed(self):
         random = Random(4)
         vectors = {id: vector(id, random) for id in IDS}

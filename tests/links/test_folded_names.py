@@ -88,6 +88,7 @@ def find_target(path, ids):
     return fitting[0] if len(fitting) == 1 else None
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.dictionaries(st.sampled_from(IDS), TEXTS), st.sets(st.sampled_from(IDS))), max_size=4))
 @settings(max_examples=examples(30))
 async def test_after_any_changes_the_edges_are_those_of_a_fresh_build_and_of_the_rule(steps):

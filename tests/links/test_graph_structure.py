@@ -56,6 +56,7 @@ class TestComponents:
         components, _ = anyio.run(lambda: structure_of(edges))
         assert components == in_order(nx.weakly_connected_components(network(edges)))
 
+    @pytest.mark.slow
     async def test_long_lines_over_many_pages_are_one_component(self):
         ids = [f"n{number:05}" for number in range(4_000)]
         shuffled = Random(5).sample(ids[1:], len(ids) - 1)
@@ -92,6 +93,7 @@ class TestCycles:
             around = [*cycle.nodes[1:], cycle.nodes[0]]
             assert cycle.edges == tuple(Edge(*pair, "x") for pair in zip(cycle.nodes, around, strict=True))
 
+    @pytest.mark.slow
     @settings(max_examples=examples(20))
     @given(seed=st.integers(0, 10**6))
     def test_groups_of_larger_graphs_are_those_of_networkx(self, seed):
@@ -113,6 +115,7 @@ class TestCycles:
         _, [cycle] = await structure_of(edges, ids="abcde")
         assert (cycle.members, cycle.nodes) == (tuple("abcde"), tuple("abc"))
 
+    @pytest.mark.slow
     async def test_a_ring_of_thousands_is_one_cycle_without_recursion(self):
         ids = [f"n{number:05}" for number in range(5_000)]
         _, [cycle] = await structure_of([*edge_line(ids), Edge(ids[-1], ids[0], "x")], ids=ids)

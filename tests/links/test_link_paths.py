@@ -128,6 +128,7 @@ class TestByHops:
 
         anyio.run(check)
 
+    @pytest.mark.slow
     @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
     def test_the_path_is_as_long_as_that_of_networkx_in_larger_graphs(self, seed, direction):
@@ -193,6 +194,7 @@ class TestByHops:
         assert names(path) == "adeh"
         assert counting.calls == {"neighbors": 3}
 
+    @pytest.mark.slow
     async def test_the_search_continues_from_the_end_with_fewer_visited_nodes(self):
         edges = [Edge("hub", f"n{number:04}", "x") for number in range(3_000)] + [
             Edge("n0007", "b", "x"), Edge("b", "h", "x"), Edge("a", "hub", "x"),
@@ -222,6 +224,7 @@ class TestByCost:
         else:
             assert cheapest is None or set(path.left_out) == {"max_hops"}
 
+    @pytest.mark.slow
     @settings(max_examples=examples(25))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS))
     def test_the_cost_is_that_of_networkx_in_larger_graphs(self, seed, direction):
@@ -244,6 +247,7 @@ class TestByCost:
 
         anyio.run(check)
 
+    @pytest.mark.slow
     @settings(max_examples=examples(40))
     @given(seed=st.integers(0, 10**6), direction=st.sampled_from(DIRECTIONS), longest=st.none() | st.integers(1, 6))
     def test_a_search_from_both_ends_finds_the_same_as_from_one_end(self, seed, direction, longest):

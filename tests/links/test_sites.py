@@ -285,6 +285,7 @@ async def read_all(corpus):
     )
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(STEPS, max_size=4), max_size=4))
 @settings(max_examples=examples(25))
 async def test_after_any_edits_and_moves_a_build_says_what_a_fresh_build_does(tmp_path_factory, rounds):

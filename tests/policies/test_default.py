@@ -70,6 +70,7 @@ async def test_a_corpus_without_links_or_text_search_is_walked():
         assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="dense")]
 
 
+@pytest.mark.slow
 async def test_without_links_the_ranking_is_that_of_a_search_with_its_own_defaults():
     words = ["keys", "signing", "vault", "rotate", "cake", "harbour", "the"]
     texts = {f"n{at:02}": " ".join(words[(at * step) % 7] for step in range(1, 2 + at % 5)) for at in range(40)}

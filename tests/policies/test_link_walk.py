@@ -345,6 +345,7 @@ class TestByCost:
             ("a", -1.5, ["root", "b", "a"]),
         ]
 
+    @pytest.mark.slow
     async def test_costs_of_whole_values_add_up_without_rounding(self):
         items = {f"{at:02}": note(("x", f"{at + 1:02}"), value=37) for at in range(40)}
         async with corpus_of(items) as corpus:
@@ -822,6 +823,7 @@ async def test_by_cost_each_note_is_looked_up_once_for_any_number_of_paths():
     assert asked == [1, 5, 5]
 
 
+@pytest.mark.slow
 async def test_hits_are_read_in_slices_when_they_are_needed():
     """The first hit is yielded before a layer of a thousand is read: at most 512 at a time."""
     items = {f"{at:04}": note() for at in range(600)}

@@ -208,6 +208,7 @@ class TestCost:
         assert reasons(capped) == reasons(free)
         assert walk.summary.steps == 2  # of 64 choices at most
 
+    @pytest.mark.slow
     async def test_a_large_pool_is_compared_in_a_thread_with_the_same_outcome(self, monkeypatch):
         unpatched, threads, told = strategies.offload_if, [], []
 

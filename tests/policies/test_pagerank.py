@@ -395,6 +395,7 @@ class TestTheStream:
             hits, _ = await walk_all(corpus, policy=policy)
         assert ids_of(hits) == ["a", "y", "z", "b", "c", "d"]
 
+    @pytest.mark.slow
     async def test_a_smaller_budget_commits_the_first_nodes(self):
         async with corpus_of(random_graph(1)) as corpus:
             policy = PersonalizedPageRank(seed_k=0, roots=["n03", "n07"], width=3)
@@ -640,13 +641,8 @@ SUITES = {
 }
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [
-        pytest.param(policy, id=name, marks=() if name == "links" else pytest.mark.slow)
-        for name, policy in SUITES.items()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", SUITES.values(), ids=SUITES)
 async def test_it_passes_the_exam_of_policies(policy):
     report = await PolicySuite(lambda: replace(policy), ring, "03 0").run()
     assert report.passed, str(report)

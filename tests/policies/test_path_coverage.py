@@ -271,6 +271,7 @@ class TestLinks:
         assert both["harbour"].metadata["path_loss"] == pytest.approx(0.15)
         assert "harbour" not in out
 
+    @pytest.mark.slow
     async def test_the_work_of_a_query_is_bounded(self):
         items = {
             f"h{at:02}": item(f"kestrel team {at}", to=[f"n{other:03}" for other in range(at, 300, 7)])

@@ -69,15 +69,10 @@ def maker(strategy, way):
 PAIRS = [("Eager", "links"), ("Eager", "all"), ("Scored-scorer", "scope"), ("Scored", "edges")]
 PAIRS += [("Mmr", "links"), ("Mmr", "all"), *(("PathCoverage", way) for way in PATHS)]
 EXAMINED = {f"{strategy}-{way}": maker(strategy, way) for strategy, way in PAIRS}
-SOONER = ("Eager-links", "Mmr-all")
 
 
-def params_of(names, *ways):
-    """Return the names as parameters; those that end with none of `ways` are slow."""
-    return [pytest.param(name, marks=() if name.endswith(ways) else pytest.mark.slow) for name in names]
-
-
-@pytest.mark.parametrize("name", params_of(EXAMINED, *SOONER))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMINED)
 async def test_it_passes_the_exam(name):
     report = await PolicySuite(EXAMINED[name], ring, "0.3").run()
     assert report.passed, str(report)

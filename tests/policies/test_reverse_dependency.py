@@ -19,6 +19,7 @@ from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Surface
 from airw.walking import NodeCommitted
+from tests.support.repeats import share_cases
 
 
 def angle(texts):
@@ -564,16 +565,30 @@ POLICIES = {
     "collapsed": CollapsedTree,
     "collapsed-scoped": lambda: CollapsedTree(seed_k=6, scope=Scope(start=SMALL, cross=EVEN, keep=SMALL)),
 }
+SUITES = {name: PolicySuite(make, ring, "0.1") for name, make in POLICIES.items()}
 SOONER = ("reverse-weighted", "collapsed")  # the others are left to the slow part
 
 
 @pytest.mark.parametrize(
     ("suite", "case"),
     [
-        pytest.param(suite, case, id=f"{name}-{case}", marks=() if name in SOONER else pytest.mark.slow)
-        for name, make in POLICIES.items()
-        for suite in [PolicySuite(make, ring, "0.1")]
+        pytest.param(SUITES[name], *case.values, id=f"{name}-{case.id}", marks=case.marks)
+        for name, cases in zip(SOONER, share_cases(*(SUITES[name] for name in SOONER)), strict=True)
+        for case in cases
+    ],
+)
+async def test_two_policies_pass_their_exam(suite, case):
+    await suite.check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("suite", "case"),
+    [
+        pytest.param(suite, case, id=f"{name}-{case}")
+        for name, suite in SUITES.items()
         for case in suite.cases
+        if name not in SOONER
     ],
 )
 async def test_the_policies_pass_their_exam(suite, case):
@@ -592,6 +607,7 @@ async def test_the_policies_pass_their_exam_over_a_file(make, tmp_path):
     assert report.passed, str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("make", POLICIES.values(), ids=POLICIES)
 async def test_a_walk_of_a_file_equals_one_in_memory(make, tmp_path):

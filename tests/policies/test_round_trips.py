@@ -94,6 +94,7 @@ async def test_a_step_costs_one_round_trip(name):
     assert plain.count > trips.count
 
 
+@pytest.mark.slow
 async def test_mmr_reads_ahead_of_likely_choices():
     for policy, share in ((Mmr(select_k=NODES), 0.75), (Mmr(select_k=NODES, edges=[("next", "$id")]), 0.75)):
         hits, steps, trips = await walk_and_count(policy)

@@ -377,6 +377,7 @@ async def walk_as_dicts(corpus, policy, query, **options):
     return [hit.to_dict() for hit in hits], [hit.to_dict() for hit in walk.ranking], summary
 
 
+@pytest.mark.slow
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
@@ -443,6 +444,7 @@ def test_a_scope_that_all_artifacts_pass_changes_nothing(make, backend, data):
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @every_walk
 async def test_a_walk_of_a_file_equals_one_in_memory(make, way, tmp_path):

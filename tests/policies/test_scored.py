@@ -388,6 +388,7 @@ limits = st.none() | st.integers(1, 3)
 depths = st.none() | st.integers(0, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scorer", [None, by_rank])
 @given(data=st.data())
@@ -418,6 +419,7 @@ def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
     anyio.run(main, backend=backend)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("policy", [Scored(scorer=by_rank, select_k=None), Scored(edges=[("rank", "rank")])])
 async def test_a_walk_of_a_file_equals_one_in_memory(policy, tmp_path):

@@ -321,6 +321,7 @@ class TestTitles:
         assert walk.summary.stop == "exhausted"
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_seeds_from_a_file_equal_those_in_memory(tmp_path):
     path = tmp_path / "notes.airw"

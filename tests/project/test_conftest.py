@@ -1,6 +1,7 @@
 """The guarantees of `conftest.py` for all other tests."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -101,9 +102,12 @@ def test_async_tests_run_on_both_loops_unless_marked_and_pairwise_ones_on_few_co
     result.assert_outcomes(passed=3 + 9 + 18 + 5)
 
 
-def test_a_quick_run_tries_each_value_and_each_row_but_not_each_combination(run):
-    result = run("-m", "not slow", test_b=PAIRS)
-    result.assert_outcomes(passed=2 * (2 + 3 + 3 - 2) + (2 + 3 - 1))
+def test_a_quick_run_tries_each_value_and_each_row_but_not_each_combination_on_one_loop(run):
+    result = run("-m", "not slow", "-v", test_b=PAIRS)
+    result.assert_outcomes(passed=2 * (3 + 3 - 1) + 3)
+    loops = re.findall(r"::(test_\w+)\[.*(asyncio|trio)", result.stdout.str())
+    assert len(set(loops)) == 3
+    assert {loop for _, loop in loops} == {"asyncio", "trio"}
 
 
 def test_each_test_has_its_own_home_that_does_not_exist_yet(home, tmp_path):

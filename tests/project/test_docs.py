@@ -29,6 +29,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -49,9 +50,9 @@ FENCE = re.compile(
 INSTALLS = re.compile(r"airw\[([\w,-]+)\]")
 BLOCK = re.compile(r"^ *(>>>|```)", re.MULTILINE)
 PLAIN_COMMAND = re.compile(r"airw [^|&;<>$`*?~#\\]+")  # in which a shell has nothing to do but to split it
-# Large libraries, which take long to load, and exams, which have hundreds of cases.
-SLOW_IMPORTS = re.compile(
-    r"^(?:from|import) (?:airw\.integrations|airw\.testing|langchain|llama_index|mcp)", re.MULTILINE
+# Large libraries, which take long to load, exams, which have hundreds of cases, and folders of hundreds of documents.
+SLOW = re.compile(
+    r"^(?:from|import) (?:airw\.integrations|airw\.testing|langchain|llama_index|mcp)|examples/data/", re.MULTILINE
 )
 SHELL = {"COLUMNS": "100", "NO_COLOR": "1"}
 
@@ -211,7 +212,7 @@ def run_page(blocks, tmp_path, monkeypatch):
 
 
 def as_parameter(name, blocks):
-    is_slow = any(block.language == "python" and SLOW_IMPORTS.search(block.body) for block in blocks)
+    is_slow = name != "README.md" and any(SLOW.search(block.body) for block in blocks)
     return pytest.param(blocks, id=name, marks=[pytest.mark.slow] * is_slow)
 
 
@@ -232,12 +233,26 @@ def test_page_with_a_server(blocks, tmp_path, monkeypatch):
         run_page(blocks, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("test", [pytest.param(t, id=t.name) for t in library_docstrings() if t.examples])
-def test_docstring(test, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def docstrings_by_module():
+    """Return the docstrings with examples of each module, by the name of its file."""
+    found = defaultdict(list)
+    for test in library_docstrings():
+        if test.examples:
+            found[str(Path(test.filename).relative_to(ROOT))].append(test)
+    return found
+
+
+@pytest.mark.parametrize("tests", [pytest.param(tests, id=name) for name, tests in docstrings_by_module().items()])
+def test_docstrings(tests, tmp_path, monkeypatch):
     report = io.StringIO()
-    failed, _ = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.write, clear_globs=False)
-    assert not failed, report.getvalue()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for test in tests:
+        folder = tmp_path / test.name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("AIRW_HOME", str(folder / "home"))
+        runner.run(test, out=report.write, clear_globs=False)
+    assert not runner.failures, report.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def pages(tmp_path, monkeypatch):
     monkeypatch.setenv("AIRW_DATA", str(folder.parent))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from tests.support.postgres import server_dsn
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-QUICK = {"quickstart.py"}  # the others are left to the slow part
 LONGEST = {"own_store.py": 121}
 
 
@@ -27,9 +26,8 @@ def run_example(name):
     return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
 
 
-@pytest.mark.parametrize(
-    "file", [pytest.param(file, id=file.name, marks=[pytest.mark.slow] * (file.name not in QUICK)) for file in EXAMPLES]
-)
+@pytest.mark.slow  # README.md, which runs in a quick run, contains the first of them
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_every_example_runs_and_prints(file):
     done = run_example(file.name)
     assert done.returncode == 0, done.stderr

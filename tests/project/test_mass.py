@@ -26,6 +26,7 @@ def rooms():
     return count_rooms(AIRW)
 
 
+@pytest.mark.slow
 def test_each_room_keeps_its_budget(rooms):
     budgets = load_budgets()["rooms"]
     assert rooms.keys() == budgets.keys()
@@ -38,6 +39,7 @@ def test_each_room_keeps_its_budget(rooms):
     assert above == {}
 
 
+@pytest.mark.slow
 def test_all_rooms_together_keep_the_total(rooms):
     """While a room is rewritten, it may hold the old and the new."""
     assert sum(rooms.values(), Counter())["nodes"] <= load_budgets()["total_nodes"]

@@ -34,7 +34,7 @@ WORDS = ("keys", "bread", "vault", "tyres", "audits")
 
 
 @asynccontextmanager
-async def notes(name="notes", count=30):
+async def notes(name="notes", count=15):
     texts = {f"{name}-{at:02}": f"how to rotate the {WORDS[at % 5]} of house {at // 5}" for at in range(count)}
 
     def link(id, _):
@@ -63,6 +63,7 @@ async def test_a_search_has_the_same_hits(mode):
         assert as_dicts(await search(remote, QUERY, **options)) == as_dicts(await search(corpus, QUERY, **options))
 
 
+@pytest.mark.slow
 async def test_a_discovery_in_several_has_the_same_hits():
     async with notes() as one, notes("other", 9) as two, use_remotely(one, two) as (remotes, _):
         for options in ({}, {"mode": "lexical"}, {"walk": True}, {"disclose_level": "metadata"}):
@@ -367,6 +368,7 @@ async def test_texts_are_embedded_in_batches():
         assert (await remote.embedder.embed_documents([])).shape == (0, 512)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_event_loops_one_after_the_other_and_at_the_same_time_share_a_remote_corpus():
     async with notes() as corpus:

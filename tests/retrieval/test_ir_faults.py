@@ -39,6 +39,7 @@ async def test_nan_is_never_stored_searched_or_printed():
     assert json.loads(json.dumps(hit.to_dict(), allow_nan=False))["score"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 async def test_an_artifact_of_many_chunks_does_not_crowd_out_the_others(mode):
     """F25: `k` counts artifacts, not surfaces: a search with k=10 returns 10 of 21."""

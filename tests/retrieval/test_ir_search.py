@@ -38,6 +38,8 @@ from airw.stores import MemoryStore
 from airw.values import IndexPlan, Surface
 from tests.support.drawing import examples
 
+pytestmark = pytest.mark.slow  # a quick run compares the golden rows of searches
+
 NAME = "notes"
 WORDS = ["keys", "bread", "locks", "error", "disk", "rotate", "sign"]
 KINDS = ["description", "chunk", "title"]

@@ -152,6 +152,7 @@ async def test_the_messages_are_short_whatever_the_names():
         assert "\n" not in message
 
 
+@pytest.mark.slow
 async def test_warnings_do_not_add_up_in_a_process_that_answers_strangers():
     """Python keeps the text of each warning, and clients choose these texts."""
     async with corpus_of() as corpus:

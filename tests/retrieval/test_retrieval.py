@@ -76,6 +76,7 @@ async def test_hybrid_lifts_a_rare_identifier_that_dense_ranks_last():
     assert ids(hybrid)[0] == "error"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_artifact_of_200_matching_chunks_does_not_crowd_out_the_others(mode):
     items = {"long": "\n\n".join(f"signing keys, part {number}" for number in range(200))}

@@ -299,6 +299,7 @@ def test_artifacts_that_a_ranking_of_surfaces_lacks_are_appended():
     assert longer.scores.tolist() == [3, 2, 1, 2, 1]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(
     ITEMS,
@@ -530,6 +531,7 @@ async def test_an_invalid_formulated_query_is_refused(give):
             await retrieve(corpus, "keys", formulate=lambda query: ["half \ud800"])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(
     ITEMS,
@@ -699,6 +701,7 @@ async def search_many(items, query, *many, store=None):
         return [await retrieve(corpus, query, **options) for options in many]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(ITEMS, WORDS, OPTIONS, st.integers(1, 10))
 def test_neutral_options_change_nothing(items, query, options, k):
@@ -729,6 +732,7 @@ def test_no_hit_comes_twice_and_the_best_come_first(items, query, options, movin
     assert scores(hits) == sorted(scores(hits), reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_memory_and_file_stores_return_the_same_hits(tmp_path):
     chance = Random(1)

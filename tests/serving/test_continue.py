@@ -147,6 +147,7 @@ def test_a_deadline_is_raised_and_the_time_between_does_not_count():
     assert further[-1].data["seconds"] < 30
 
 
+@pytest.mark.slow
 async def test_the_store_is_asked_nothing_twice(chain):
     calls = []
     for budgets in ((4, 8), (8,)):
@@ -158,6 +159,7 @@ async def test_the_store_is_asked_nothing_twice(chain):
     assert calls[0] == calls[1]
 
 
+@pytest.mark.slow
 async def test_lists_of_the_best_hits_go_on(chain):
     async with client(app([chain])) as asking:
         events, further = await walk_in_parts(asking, {**CHAIN, "best": 3, "node_budget": 2}, {"node_budget": 9})
@@ -169,6 +171,7 @@ async def test_lists_of_the_best_hits_go_on(chain):
 # --- who may go on, and how far --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_walk_is_held_for_whoever_asks_for_that(chain):
     async with client(app([chain])) as asking:
         without, _ = await read_part(asking, "/traverse", {**CHAIN, "hold": False, "node_budget": 2})
@@ -185,6 +188,7 @@ async def test_a_walk_is_held_for_whoever_asks_for_that(chain):
     assert "airw_walks_held 0" in metrics
 
 
+@pytest.mark.slow
 async def test_the_limits_of_the_server_hold_for_all_parts_together(chain):
     limits = ServingLimits(max_node_budget=5, max_timeout=30, max_hops=6, max_held_nodes=3)
     async with client(app([chain], limits=limits)) as asking:
@@ -220,6 +224,7 @@ async def test_a_token_belongs_to_its_client_and_works_once(chain):
         assert (await refusal_of(asking, further, headers=ada))[0] == 410
 
 
+@pytest.mark.slow
 def test_a_walk_is_held_for_a_time(chain):
     async def main():
         async with client(app([chain], limits=ServingLimits(max_hold=10.0))) as asking:
@@ -235,6 +240,7 @@ def test_a_walk_is_held_for_a_time(chain):
     assert status == 410
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_server_frees_what_it_holds(chain):
     application = app([chain])
     async with client(application) as asking:
@@ -244,6 +250,7 @@ async def test_the_end_of_the_server_frees_what_it_holds(chain):
     assert len(held) == 0
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_ends_the_walk_and_its_token():
     chain = make_chain(20, seconds=1.0)
 
@@ -263,6 +270,7 @@ def test_a_client_that_leaves_ends_the_walk_and_its_token():
     run_on_virtual_clock(main)
 
 
+@pytest.mark.slow
 async def test_a_refusal_for_too_many_streams_keeps_the_token(chain):
     application = app([chain], limits=ServingLimits(max_streams=1))
     async with client(application) as asking:

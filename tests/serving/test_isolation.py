@@ -193,6 +193,7 @@ def test_hostile_texts_stay_texts(open_server):
             assert raw not in answer.body, (path, raw)
 
 
+@pytest.mark.slow
 def test_hostile_texts_begin_no_frame_of_a_stream(open_server):
     for fields in ({}, {"edges": True}, {"best": 2}):
         body = {"corpus": "notes", "query": "keys", **fields}

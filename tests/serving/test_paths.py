@@ -89,9 +89,10 @@ HIDDEN = {
 GUESSES = [  # of a part that is there, and of one that is not
     ("image", "ada", "eve"),
     ("link", "home/ada", "home/eve"),
-    ("page", "ada", "eve"),
-    ("drive", "ada", "eve"),
-    ("more.share", "host", "other"),
+    *(
+        pytest.param(*each, marks=pytest.mark.slow)
+        for each in [("page", "ada", "eve"), ("drive", "ada", "eve"), ("more.share", "host", "other")]
+    ),
 ]
 
 

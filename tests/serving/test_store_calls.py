@@ -303,6 +303,7 @@ async def test_a_corpus_without_a_name_is_refused():
                 assert (answer.status_code, "corpus" in answer.json()["detail"]) == (400, True)
 
 
+@pytest.mark.slow
 async def test_an_answer_that_is_too_long_is_refused_before_the_store_has_made_all_of_it():
     async with MemoryStore() as memory:
         await memory.apply([put(f"n{at}", "x", metadata={"note": "x" * 1_000}, dim=8) for at in range(2_500)])
@@ -315,6 +316,7 @@ async def test_an_answer_that_is_too_long_is_refused_before_the_store_has_made_a
             assert store.calls == {"records_of": 1}
 
 
+@pytest.mark.slow
 async def test_a_long_call_is_answered_in_slices_as_in_one():
     ids = [f"n{at}" for at in range(1_500)]
     async with MemoryStore() as memory:

@@ -365,6 +365,7 @@ async def test_the_end_of_each_walk_is_counted():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_first_event_comes_early_in_a_walk_of_many_steps(backend):
     """A PageRank walk of 24 steps, 10 ms a call: 3 calls before the first event."""

@@ -65,6 +65,7 @@ async def test_broken_frontmatter_is_reported_with_its_line_and_only_its_fields_
     assert words in list_problems(corpus)[0][1]
 
 
+@pytest.mark.slow
 async def test_frontmatter_of_half_a_megabyte_costs_its_fields_alone(tmp_path):
     aliases = "a," * 300_000
     corpus, edges = await build_notes(tmp_path, {"n.md": f"---\naliases: [{aliases}]\n---\n[n](next.md)"})

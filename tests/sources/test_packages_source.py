@@ -73,6 +73,7 @@ def lines_of(path):
     return Path(path).read_text("utf-8").splitlines()
 
 
+@pytest.mark.slow
 async def test_dependencies_are_the_requirements_without_those_of_extras():
     packages, _ = await read_items(from_packages())
     assert {requirement_name(each) for each in packages["httpx"].raw["deps"]} == {
@@ -87,6 +88,7 @@ async def test_dependencies_are_the_requirements_without_those_of_extras():
         assert extra == []
 
 
+@pytest.mark.slow
 async def test_the_environment_is_searched_by_descriptions_and_walked_along_requirements():
     wanted = ("numpy", "anyio", "httpx", "idna", "certifi", "httpcore", "h11", "aiosqlite", "rich", "pytest", "trio")
     others = {name for name in list_distributions() if name not in wanted}
@@ -152,6 +154,7 @@ async def test_an_installed_distribution_has_its_fields_from_its_metadata(site):
     assert list(packages)[:2] == ["made-up-thing", "bare"]  # by folder name below the first entry of the path
 
 
+@pytest.mark.slow
 async def test_an_egg_also_has_its_requirements(site):
     write(
         site,
@@ -166,6 +169,7 @@ async def test_an_egg_also_has_its_requirements(site):
     assert packages["old"].metadata["path"] == str(site / "old.egg-info" / "PKG-INFO")
 
 
+@pytest.mark.slow
 async def test_of_two_distributions_of_one_name_the_first_on_the_path_is_used_and_the_other_reported(site, monkeypatch):
     distribution(site, "NumPy", "0.0.1", Summary="Shadow.")
     last = site.with_name("a-last")
@@ -178,6 +182,7 @@ async def test_of_two_distributions_of_one_name_the_first_on_the_path_is_used_an
     assert problems[1].reason.startswith(f"version 0.0.2 in '{last}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [None, b"", b"Metadata-Version: 2.1\n", b"Name: caf\xe9\n"])
 async def test_the_remains_of_a_distribution_are_a_problem_with_their_path(site, content):
     place = site / "~roken-1.0.dist-info"
@@ -189,6 +194,7 @@ async def test_the_remains_of_a_distribution_are_a_problem_with_their_path(site,
     assert "numpy" in packages
 
 
+@pytest.mark.slow
 async def test_a_broken_distribution_ends_a_build_or_is_left_out_with_skip(site):
     (site / "gone-1.0.dist-info").mkdir(parents=True)
     distribution(site, "fine")
@@ -200,6 +206,7 @@ async def test_a_broken_distribution_ends_a_build_or_is_left_out_with_skip(site)
     assert [problem.item for problem in corpus.report.problems] == [str(site / "gone-1.0.dist-info")]
 
 
+@pytest.mark.slow
 async def test_packages_are_excluded_by_name_in_any_spelling_or_by_pattern_and_listed(site):
     for name in ("Zz.One", "zz_two", "zz-three"):
         distribution(site, name)
@@ -236,6 +243,7 @@ SCRIPTS = {"none": None, "description": '{"description": "J"}', "null": '{"descr
 READMES = [{}, {"README.md": "M\n"}, {"README.rst": "R\n", "README.txt": "T\n"}]
 
 
+@pytest.mark.slow
 async def test_names_descriptions_readmes_and_requirements_of_projects_are_those_of_ir(tmp_path):
     folders = []
     for at, (python, setup, script) in enumerate(product(PYPROJECTS, SETUPS, SCRIPTS)):

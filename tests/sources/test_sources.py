@@ -441,6 +441,7 @@ async def test_an_upsert_of_fields_equals_a_build_of_them():
             assert records[0][0].metadata["license"] == "MIT"
 
 
+@pytest.mark.slow
 async def test_a_line_that_is_too_long_is_a_problem_and_the_others_are_read(tmp_path):
     lines = [{"id": "a", "text": "x"}, {"id": "b", "text": "y" * 5_000_000}, {"id": "c", "text": "z"}]
     for name, opener in (("x.jsonl", open), ("x.jsonl.gz", gzip.open)):
@@ -454,6 +455,7 @@ async def test_a_line_that_is_too_long_is_a_problem_and_the_others_are_read(tmp_
         from_jsonl("x.jsonl", max_bytes=0)
 
 
+@pytest.mark.slow
 async def test_a_compressed_file_may_not_expand_without_bound(tmp_path):
     (tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(b"a" * 2**20) * 200)
     with pytest.raises(SourceError, match=r"expands to more than 200 times its size; .* decompress it"):

@@ -56,6 +56,7 @@ async def check_writes(folder, writes):
                     assert await store.neighbors(NAMES, **options) == expected
 
 
+@pytest.mark.slow
 @given(writes=WRITES)
 @settings(max_examples=examples(10), deadline=None)
 def test_columns_follow_the_writes_of_another_store(writes):

@@ -65,6 +65,7 @@ def test_searches_and_walks_of_several_loops_answer_as_those_of_one(corpus):
     assert run_in_threads(lambda _: ask_all(corpus)) == [expected] * 4
 
 
+@pytest.mark.slow
 def test_several_loops_write_and_each_finds_what_it_wrote(corpus):
     async def write(number):
         for turn in range(4):
@@ -77,6 +78,7 @@ def test_several_loops_write_and_each_finds_what_it_wrote(corpus):
     assert len(ids) == len(TEXTS) + 16
 
 
+@pytest.mark.slow
 def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path):
     asyncio.run(open_notes(tmp_path / "notes.airw").aclose())
     retrieve = airw.corpora.as_retriever(tmp_path / "notes.airw")
@@ -89,6 +91,7 @@ def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path
     asyncio.run(retrieve.aclose())
 
 
+@pytest.mark.slow
 def test_an_application_is_asked_in_several_loops(corpus):
     served = app({"notes": corpus})
 
@@ -103,6 +106,7 @@ def test_an_application_is_asked_in_several_loops(corpus):
     run_in_threads(ask)
 
 
+@pytest.mark.slow
 def test_a_builder_waits_for_that_of_another_loop(corpus):
     entered, is_held, has_failed = [], [], []
 
@@ -220,6 +224,7 @@ asyncio.run(corpus.aclose())
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_is_told_at_once_to_open_the_file_again(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(ROOT), "AIRW_HOME": str(tmp_path)}
     done = subprocess.run(

@@ -132,6 +132,7 @@ def rows_of(rankings):
     return [[*zip(each.record_ids, each.artifact_ids, each.scores.tolist(), strict=True)] for each in rankings]
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 @settings(max_examples=examples(6))
 def test_stores_agree_to_the_last_bit_after_any_changes_of_language(steps):

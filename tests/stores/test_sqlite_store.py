@@ -321,6 +321,7 @@ async def test_another_process_s_writes_are_seen_at_the_next_query(store, path):
     assert await store.matching(wanted) == [[], ["c"], ["a"]]
 
 
+@pytest.mark.slow
 async def test_the_remembered_result_of_a_filter_is_never_out_of_date(store):
     east, filters = np.ones((1, 4), np.float32), [parse_filter({"n": 1}), parse_filter({"n": {"$ne": 1}})]
     random = np.random.default_rng(3)
@@ -346,6 +347,7 @@ async def test_readers_neither_wait_for_a_writer_nor_see_half_of_a_write(store, 
         writer.execute("ROLLBACK")
 
 
+@pytest.mark.slow
 async def test_artifacts_that_change_together_are_never_seen_apart(store, path):
     seen = set()
 
@@ -414,6 +416,7 @@ async def test_cancelling_a_long_search_stops_it(store, monkeypatch):
     assert len((await store.search_text(["word"], 5))[0]) == 5
 
 
+@pytest.mark.slow
 async def test_an_apply_cancelled_midway_leaves_all_or_nothing(store, path):
     await store.apply([change("a", records=5)])
     for delay in (0, 0.001, 0.005, 0.02, 0.05, 0.1):
@@ -448,6 +451,7 @@ async def test_one_builder_at_a_time_among_tasks(store):
 # Equal to memory
 
 
+@pytest.mark.slow
 async def test_a_long_random_history_equals_memory(path):
     random = np.random.default_rng(7)
     async with SqliteStore(path) as store, MemoryStore() as memory:

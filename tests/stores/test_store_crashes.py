@@ -328,6 +328,7 @@ async def test_a_builder_that_waits_while_the_corpus_is_removed_locks_the_new_on
     assert inside == 0
 
 
+@pytest.mark.slow
 async def test_searching_an_open_corpus_fails_while_it_is_removed_and_works_once_it_was_built_again(path):
     await build_corpus(path)
     async with open_corpus(path, embedder=source().embedder) as corpus:
@@ -394,6 +395,7 @@ async def test_a_cancelled_query_returns_at_once_and_the_store_goes_on(path, mon
             assert len(await corpus.search("word", mode=mode)) == 10
 
 
+@pytest.mark.slow
 async def test_a_corpus_dropped_without_closing_warns_with_the_fix_and_harms_nothing(path):
     await build_corpus(path)
     corpus = await open_corpus(path, embedder=source().embedder)

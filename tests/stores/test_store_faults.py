@@ -86,6 +86,7 @@ async def test_a_damaged_file_is_refused_in_one_line_and_left_as_it_is(path, dam
     await check_whole(path, intact_content)
 
 
+@pytest.mark.slow
 async def test_an_empty_file_contains_no_corpus_and_the_next_build_fills_it(path, intact_content):
     await build_corpus(path)
     empty_file(path)
@@ -134,6 +135,7 @@ async def test_a_damaged_vector_is_an_error_and_never_a_wrong_score(path, damage
             await content(store)
 
 
+@pytest.mark.slow
 async def test_text_that_is_no_utf8_and_metadata_that_is_no_json_are_damage(path):
     for column, value in (("text", b"\xff\xfe\n"), ("metadata", b'{"broken')):
         await build_corpus(path)
@@ -148,6 +150,7 @@ async def test_text_that_is_no_utf8_and_metadata_that_is_no_json_are_damage(path
         await SqliteStore.remove(path)
 
 
+@pytest.mark.slow
 async def test_a_newer_format_is_refused_and_left_as_it_is(path, intact_content):
     await build_corpus(path)
     with closing(sqlite3.connect(path)) as connection:

@@ -81,6 +81,7 @@ async def test_a_backup_that_is_restored_after_a_kill_is_neither_damaged_nor_und
     assert await read_ids(path) == BACKUP
 
 
+@pytest.mark.slow
 async def test_another_corpus_that_takes_the_place_of_a_killed_one_is_not_damaged(folder_of_killed):
     path = folder_of_killed / "other" / "notes.airw"
     await fill(path.with_name("new.airw"), *[change(name, "other words") for name in OTHER])
@@ -234,6 +235,7 @@ async def test_a_file_that_is_replaced_again_and_again_beside_a_writer_is_never_
     assert set(OTHER) <= {*await read_ids(path)}
 
 
+@pytest.mark.slow
 async def test_reads_that_begin_while_a_replaced_file_is_opened_wait_for_it(tmp_path):
     path, new = tmp_path / "notes.airw", tmp_path / "new.airw"
     await fill(path, change("old"))

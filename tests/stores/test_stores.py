@@ -17,21 +17,23 @@ from airw.values.filters import get_field, matches, parse_filter
 from tests.support.drawing import examples
 from tests.support.histories import FILTERS, PUTS, REFUSED, STEPS, WANTED, content, with_both
 from tests.support.internals.step_stores import StepStore
+from tests.support.repeats import share_cases
 
 MEMORY = StoreSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared", "steps"})
 STEP_SUITE = StoreSuite(lambda folder: StepStore(), capabilities=["steps"])
 SQLITE = StoreSuite(
     lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES.keys() - {"adjacency", "steps"}
 )
+MEMORY_CASES, SQLITE_CASES = share_cases(MEMORY, SQLITE)
 
 
-@pytest.mark.parametrize("case", MEMORY.cases, ids=str)
+@pytest.mark.parametrize("case", MEMORY_CASES)
 async def test_memory_store(case):
     await MEMORY.check(case)
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("case", SQLITE.cases, ids=str)
+@pytest.mark.parametrize("case", SQLITE_CASES)
 async def test_sqlite_store(case):
     await SQLITE.check(case)
 

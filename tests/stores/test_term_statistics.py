@@ -57,6 +57,7 @@ async def search_as_one(stores, k, scope):
     return pooled, [merge(rankings, k) for channel in (by_words, by_vectors) for rankings in zip(*channel, strict=True)]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25))
 @given(
     puts=st.lists(PUTS, max_size=8, unique_by=lambda each: each.entry.artifact_id),

@@ -4,5 +4,5 @@ from hypothesis import settings
 
 
 def examples(count: int) -> int:
-    """Return `count` in the profile `full`; in `quick` a tenth of it, at least ten."""
-    return max(min(count, 10), count * settings().max_examples // 100)
+    """Return `count` in the profile `full`; in `quick` a twentieth of it, at least five."""
+    return max(min(count, 5), count * settings().max_examples // 100)

@@ -55,6 +55,7 @@ async def test_ours_pass_on_every_event_loop(suite, case):
     await suite.check(case)
 
 
+@pytest.mark.slow
 async def test_a_cache_in_a_file_passes(tmp_path):
     report = await EmbedderSuite(lambda: CachedEmbedder("light", path=tmp_path / "vectors.cache")).run()
     assert report.passed, str(report)
@@ -402,6 +403,7 @@ async def test_a_report_continues_after_a_failure_and_prints_each_promise_and_th
     assert "needs max_gap" in printed
 
 
+@pytest.mark.slow
 async def test_one_embedder_takes_all_cases_and_those_of_a_factory_are_closed():
     closed = []
 

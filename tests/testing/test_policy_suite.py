@@ -20,7 +20,7 @@ from airw.policies import CollapsedTree, Eager, per_node
 from airw.testing import PolicySuite
 from airw.values import SearchHit
 from airw.walking import Policy
-from tests.support.repeats import mark_repeats
+from tests.support.repeats import mark_repeats, share_cases
 from tests.support.ring import QUERY, corpus
 
 
@@ -95,13 +95,14 @@ OURS = {
 }
 
 
-def cases(suites):
-    for name, suite in suites.items():
-        for case in suite.cases:
-            yield pytest.param(suite, case, id=f"{name}-{case}")
-
-
-@pytest.mark.parametrize(("suite", "case"), list(cases(OURS)))
+@pytest.mark.parametrize(
+    ("suite", "case"),
+    [
+        pytest.param(OURS[name], *case.values, id=f"{name}-{case.id}", marks=case.marks)
+        for name, cases in zip(OURS, share_cases(*OURS.values()), strict=True)
+        for case in cases
+    ],
+)
 async def test_ours_pass(suite, case):
     await suite.check(case)
 
@@ -722,6 +723,7 @@ async def test_a_policy_that_never_answers_fails(monkeypatch):
 # --- the suite itself -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_a_report_lists_the_outcome_of_each_case_and_the_cases_left_out():
     report = await PolicySuite(StopsByNumber(start_k=2), corpus, QUERY, max_calls=None).run()
     assert "a_walk_takes_every_answer_as_it_comes" in [outcome.name for outcome in report.failed]

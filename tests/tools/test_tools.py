@@ -22,11 +22,12 @@ TEXTS = {
 }
 
 
-@pytest.fixture
-async def corpus(tmp_path):
+@pytest.fixture(scope="module")
+async def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("notes")
     for name, text in TEXTS.items():
-        (tmp_path / f"{name}.md").write_text(text)
-    async with airw.build(airw.from_notes(tmp_path, name="notes", embedder="light"), store=MemoryStore()) as opened:
+        (folder / f"{name}.md").write_text(text)
+    async with airw.build(airw.from_notes(folder, name="notes", embedder="light"), store=MemoryStore()) as opened:
         yield opened
 
 

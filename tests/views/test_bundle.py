@@ -193,6 +193,7 @@ class TestBudget:
         assert found.notes[0].content.endswith(" …")
         assert found.truncated
 
+    @pytest.mark.slow
     async def test_a_passage_gets_at_least_half_of_the_space_and_the_rest_if_nothing_else_needs_it(self):
         texts = {"long.md": "long " * 4_000, **{f"n{number}.md": "word " * 60 for number in range(40)}}
         async with open_vault(texts) as corpus:
@@ -204,6 +205,7 @@ class TestBudget:
         assert len(alone.notes[0].content) > 9_800
         assert (alone.truncated, alone.left_out, alone.omitted) == (True, {}, ())
 
+    @pytest.mark.slow
     async def test_names_of_notes_that_are_left_out_are_bounded(self):
         texts = {f"{'n' * 150}{number}.md": "word " * 100 for number in range(20)}
         async with open_vault(texts) as corpus:
@@ -357,6 +359,7 @@ class TestBudget:
         assert (ids(found), found.left_out) == (["index.md", "bread.md", "keys.md"], {"max_hops": 1})
         assert late.unknown == ("timeout",)
 
+    @pytest.mark.slow
     async def test_a_full_budget_stops_the_walk(self):
         texts = {f"n{at:04}.md": f"[[n{at + 1:04}]] {'text ' * 10}" for at in range(500)}
         async with open_vault(texts) as corpus:
@@ -412,6 +415,7 @@ class TestStream:
             assert walk.summary.stop == "closed"
             assert [note async for note in bundling] == []
 
+    @pytest.mark.slow
     async def test_many_notes_need_few_store_calls(self):
         calls = []
 

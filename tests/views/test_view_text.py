@@ -226,6 +226,7 @@ class Due:
         return reached.parent == found.source and found is (named or parallel)[0]
 
 
+@pytest.mark.slow
 @given(graphs(), st.integers(1, 3), bounds, st.sampled_from(BACKENDS))
 @settings(max_examples=examples(100))
 def test_streamed_lines_equal_the_whole_text_and_come_as_early_as_possible(graph, roots, given_bounds, backend):

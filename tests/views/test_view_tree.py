@@ -307,6 +307,7 @@ class TestUse:
         }  # fmt: skip
         assert [(node.id, node.title) for node in told] == [(("graph", "n1"), "Node n1"), (("vault", "none.md"), None)]
 
+    @pytest.mark.slow
     async def test_describing_many_artifacts_is_one_store_call_and_describing_none_is_no_call(self, tmp_path):
         async with corpus_of(Graph(300, (), frozenset({7}))) as corpus:
             counted = Counting(corpus)
@@ -407,6 +408,7 @@ def test_a_tree_is_consistent_with_any_limits(graph, roots, given_bounds, backen
     assert set(tree.left_out) <= {"max_hops", *given_bounds}
 
 
+@pytest.mark.slow
 @given(graphs(), st.sampled_from(("max_nodes", "max_edges")), st.integers(1, 9))
 @settings(max_examples=examples(60))
 @example(Graph(2, ((0, 1, "related", "typed"), (1, 0, "related", "typed"))), "max_edges", 2)

@@ -622,6 +622,7 @@ async def test_a_chain_is_walked_to_its_end_one_node_at_a_time():
     assert (len(ids), walk.summary.stop, walk.summary.depth) == (2_000, "exhausted", 1_999)
 
 
+@pytest.mark.slow
 @every_form
 async def test_a_chain_of_routers_is_walked_to_its_end(form):
     async def to_hits(state, committed, store):

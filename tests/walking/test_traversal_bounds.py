@@ -671,6 +671,7 @@ async def test_a_hub_of_three_million_neighbours_is_read_up_to_the_fan_out(hub):
     assert summary.edges == 1_000
 
 
+@pytest.mark.slow
 async def test_other_tasks_run_while_a_large_frontier_is_walked():
     """A hundred thousand seeds never block the event loop for long."""
     ticks = []

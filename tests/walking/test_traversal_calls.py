@@ -81,6 +81,7 @@ async def walk_and_count(corpus, policy, *, budget=64, **options):
     return hits, walk.summary, [*steps, store.calls[noted:]]
 
 
+@pytest.mark.slow
 async def test_a_walk_of_64_nodes_to_depth_3_costs_11_calls(corpus):
     hits, summary, steps = await walk_and_count(corpus, eager())
     assert (len(hits), summary.depth, summary.steps) == (64, 3, 4)

@@ -442,6 +442,7 @@ async def take(walk, ids):
 POLICIES = [Eager(start_k=1, select_k=None, types=["NEXT"], max_depth=4), CollapsedTree()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 async def test_a_failing_call_of_a_store_ends_the_walk_with_its_error_and_earlier_hits_stay(policy):
     async with build(source(), store=MemoryStore()) as corpus:
@@ -462,6 +463,7 @@ async def test_a_failing_call_of_a_store_ends_the_walk_with_its_error_and_earlie
             assert {hit.artifact_id for hit in walk.ranking} == set(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("taken", [0, 1, 3])
 async def test_a_file_closed_in_the_middle_of_a_walk_ends_it_with_a_store_error(tmp_path, taken):
@@ -479,6 +481,7 @@ async def test_a_file_closed_in_the_middle_of_a_walk_ends_it_with_a_store_error(
         assert (walk.summary.stop, walk.summary.emitted) == ("failed", len(ids))
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio_only
 async def test_a_file_closed_while_a_walk_reads_it_ends_the_walk(tmp_path):
     """The walk ends or raises an error of the store, and leaves nothing.

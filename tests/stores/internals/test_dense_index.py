@@ -15,6 +15,8 @@ from airw.stores._indexes.fixed_rows import RowCollector
 from tests.support.drawing import examples
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow  # the exam of stores asks the same of whole stores
+
 
 def unit(rows):
     rows = np.asarray(rows, np.float64)

@@ -29,6 +29,8 @@ from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
 from tests.support.drawing import examples
 from tests.support.filters import EDGES, FILTERS, METADATA, STRINGS
 
+pytestmark = pytest.mark.slow  # the exam of stores asks the same of whole stores
+
 COMPARISONS = ["$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$contains"]
 NESTED = [[], ["a"], ["a", "b"], [1], [True, "a"], [None], [["a"]], [{"k": 1}], {}, {"k": 1}, {"k": [1]}, {"k": 1.0}]
 VALUES = [*EDGES, *STRINGS, None, True, False, 0.5, *NESTED]

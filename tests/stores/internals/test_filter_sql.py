@@ -13,6 +13,8 @@ from airw.values.filters import And, Compare, Not, get_field, matches, parse_fil
 from tests.support.drawing import examples
 from tests.support.filters import COMPARISONS, EDGES, FILTERS, FINITE, METADATA, PATHS, STRINGS
 
+pytestmark = pytest.mark.slow  # the exam of stores asks the same of whole stores
+
 
 @pytest.fixture(scope="module")
 def connection():

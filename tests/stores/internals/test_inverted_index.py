@@ -31,6 +31,8 @@ from airw.testing.changes import put
 from airw.values import Analyser
 from tests.support.drawing import examples
 
+pytestmark = pytest.mark.slow  # the exam of stores asks the same of whole stores
+
 
 def rank_by_formula(connection, query, k, *, allowed=None, surfaces=None, per_artifact=False):
     """Return the ranking by BM25 of all rows, computed from the tables of FTS5."""

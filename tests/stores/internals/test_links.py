@@ -130,6 +130,7 @@ def tables():
     return closing(connection)
 
 
+@pytest.mark.slow
 @given(steps=STEPS)
 @settings(max_examples=examples(100))
 def test_after_any_writes_links_are_those_of_the_final_content(steps):

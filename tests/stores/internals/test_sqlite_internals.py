@@ -124,6 +124,7 @@ async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus
     assert 10 < steps[1] <= steps[0] + 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [3, 100_000])
 async def test_fields_are_matched_in_the_present_state_after_any_earlier_calls(store, monkeypatch, kept, path):
     """Both connections do so, also one that is so far behind that it must start again."""
@@ -166,6 +167,7 @@ async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_a
     assert 10 < steps[1] <= steps[0] + 20
 
 
+@pytest.mark.slow
 async def test_reading_a_field_continues_after_an_interruption(store):
     await store.apply([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)])
     for stop in (500, 1_500, 3_000):
@@ -288,6 +290,7 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
     assert finished == [(True,)]
 
 
+@pytest.mark.slow
 async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store, monkeypatch):
     """Short calls share two connections; each long one has its own, up to eight."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)  # on which all calls are short, at first

@@ -26,7 +26,7 @@ from airw.values.filters import parse_filter
 from tests.support.corpora import ROOT
 from tests.support.drawing import examples
 
-pytestmark = pytest.mark.asyncio_only
+pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]  # whole stores are damaged in test_store_faults.py, too
 
 DIM = 6
 QUERIES = np.random.default_rng(1).standard_normal((3, DIM)).astype(np.float32)
@@ -182,6 +182,7 @@ async def test_after_one_write_only_its_rows_are_read_and_the_mapped_ones_stay(p
     assert added == [record.id for record in change(7).records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["columns", "vectors"])
 async def test_a_flipped_byte_anywhere_is_found_and_the_next_write_saves_the_vectors_again(path, suffix):
     await fill(path, 12)
