@@ -10,6 +10,7 @@
   parameters occur together.
 - Hypothesis draws a twentieth of the examples, or all with `--hypothesis-profile full`.
 - Under `AIRW_REQUIRE_ALL=1` every skip is a failure that reports the reason of the skip.
+- A second run takes what a first one has not shown with the options in `tests/support/passed_tests.py`.
 """
 
 import gc
@@ -26,7 +27,7 @@ from hypothesis import settings
 from tests.support.minilm import PACKAGE, find_minilm
 from tests.support.pairwise import select_items, select_values
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.support.passed_tests"]
 
 TESTS = Path(__file__).parent
 # Their own code starts few tasks or none; what runs tasks for them is tested on both event loops in every run, and the
@@ -58,10 +59,10 @@ settings.load_profile("quick")
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_xdist_auto_num_workers(config):
-    """Run one process more than there are cores in a quick run, as its tests often wait."""
+def pytest_xdist_auto_num_workers():
+    """Run one process more than there are cores, as tests often wait for other processes."""
     cores = yield
-    return cores + 1 if _is_quick(config) else cores
+    return cores + 1
 
 
 def pytest_generate_tests(metafunc):

@@ -41,7 +41,7 @@ async def test_a_query_does_not_wait_for_all_documents(model):
     finished = []
 
     async def documents():
-        await model.embed_documents([LONG] * 160)
+        await model.embed_documents([LONG] * 96)
         finished.append("documents")
 
     async with anyio.create_task_group() as group:

@@ -21,8 +21,8 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Edge, LinkCount
 from tests.support.linked_stores import Counting, fill, store_of
 
-ENCYCLOPAEDIC = ["2wiki-101", "2wiki-200", "hotpotqa-100", "hotpotqa-200", "musique-100", "musique-200"]
-OTHERS = ["cacm", "cisi", "cranfield", "metatool", "scifact", "skills"]
+ENCYCLOPAEDIC = ["2wiki-101", "hotpotqa-100", "musique-100"]
+OTHERS = ["cacm", "skills"]  # of all that we have, these name others most
 TOPICS = 20
 IDS = [f"n{number:03}" for number in range(200)]
 
@@ -316,7 +316,7 @@ class TestNames:
         assert (named >= 0.125) == (name in ENCYCLOPAEDIC)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("name", ["md-dendron", "md-eips", "md-notes"])
+    @pytest.mark.parametrize("name", ["md-eips"])  # it names others least
     def test_notes_name_others_too(self, data, tmp_path, name):
         with tarfile.open(data / name / f"{name}.tar.gz") as archive:
             archive.extractall(tmp_path, filter="data")

@@ -202,7 +202,7 @@ def test_a_title_that_grows_in_capitals_stops_no_build():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["md-dendron", "md-eips", "md-notes"])
+@pytest.mark.parametrize("name", ["md-notes"])
 def test_most_mentions_in_notes_depend_on_titles_of_one_ordinary_word(data, tmp_path, name):
     """Run it with `-s` to see how many mentions the rules for case keep in notes."""
     with tarfile.open(data / name / f"{name}.tar.gz") as archive:

@@ -437,7 +437,7 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(**CASES)
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_walks_are_those_of_a_simple_reference(backend, fields, edges):
     async def main():
         await check_paths(await corpus_with(fields), fields, edges)

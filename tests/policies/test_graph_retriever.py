@@ -62,14 +62,14 @@ def draw(number, kind=None):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @given(number=numbers())
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 def test_random_graphs_are_walked_alike(kind, number):
     anyio.run(compare, *draw(number, kind))
 
 
 @pytest.mark.slow
 @given(numbers())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_random_graphs_are_walked_alike_on_trio_too(number):
     anyio.run(compare, *draw(number), backend="trio")
 

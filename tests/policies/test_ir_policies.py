@@ -216,7 +216,7 @@ def dependency_walk(chance, items, *, weigh_fan_in=True):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(st.integers(0, 2**32))
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(40))
 def test_dependents_are_found_in_the_same_order_with_the_same_scores(backend, number):
     chance = Random(number)
     items = package_items(chance)
@@ -225,7 +225,7 @@ def test_dependents_are_found_in_the_same_order_with_the_same_scores(backend, nu
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32))
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_libraries_outside_may_have_any_separator_if_fan_in_does_not_count(number):
     chance = Random(number)
     items = package_items(chance, marks="-_.")
@@ -284,7 +284,7 @@ def tree_walk(chance):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(st.integers(0, 2**32))
-@settings(max_examples=examples(80))
+@settings(max_examples=examples(40))
 def test_summaries_route_to_the_same_parts_in_the_same_order_with_the_same_scores(backend, number):
     chance = Random(number)
     compare(tree_items(chance), [tree_walk(chance) for _ in range(6)], backend)

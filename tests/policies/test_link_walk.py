@@ -614,7 +614,7 @@ async def walk_by_id(corpus, policy, **options):
 @pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth):
     policy = LinkWalk(roots=graph.roots, direction=direction)
 
@@ -637,7 +637,7 @@ def test_by_hops_it_is_breadth_first_search(backend, graph, direction, max_depth
 @pytest.mark.slow
 @backends
 @given(graphs, directions, st.none() | st.integers(0, 4), st.integers(0, 10))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_by_cost_it_commits_notes_in_the_order_of_dijkstra(backend, graph, direction, max_depth, budget):
     policy = LinkWalk(roots=graph.roots, direction=direction, weighted=True)
 
@@ -670,7 +670,7 @@ def test_by_cost_it_commits_notes_in_the_order_of_dijkstra(backend, graph, direc
     ),
     st.tuples(st.integers(0, 3), st.integers(1, 12), st.integers(1, 4), st.integers(0, 20), st.integers(1, 9)),
 )
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_a_store_without_columns_gives_the_same_walk(backend, graph, direction, chosen, bounds):
     max_depth, budget, fanout, edges, frontier = bounds
     limits = Limits(max_fanout=fanout, max_edges=edges, max_frontier=frontier)
@@ -698,7 +698,7 @@ def test_a_store_without_columns_gives_the_same_walk(backend, graph, direction, 
 
 @pytest.mark.slow
 @given(graphs, directions)
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_without_a_cap_costs_are_the_shortest_distances_of_networkx(graph, direction):
     weights = nx.DiGraph()
     weights.add_nodes_from(graph.items)
@@ -743,7 +743,7 @@ def with_inverses(graph, direction, inverses):
     st.sampled_from([INVERSES, Inverses({"related": "follows", "supports": "follows"})]),
     st.fixed_dictionaries({"types": st.none() | some_types, "exclude": some_types}),
 )
-@settings(max_examples=examples(75))
+@settings(max_examples=examples(40))
 def test_a_walk_with_inverses_equals_a_walk_along_reversed_links(backend, graph, direction, inverses, chosen):
     options = {"roots": graph.roots, "weighted": inverses == INVERSES, **chosen}
 

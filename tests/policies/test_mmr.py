@@ -292,7 +292,7 @@ depths = st.none() | st.integers(0, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(data=st.data())
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 def test_choices_scores_and_order_equal_those_of_a_simple_reference(backend, data):
     graph, counts, scope = data.draw(graphs()), data.draw(numbers), data.draw(scopes)
     weight, least, max_depth, why = data.draw(weights), data.draw(leasts), data.draw(depths), {}

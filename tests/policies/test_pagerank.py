@@ -296,7 +296,7 @@ def trials(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(75))
 @given(trials())
 def test_exact_values_lie_within_the_bounds_of_every_walk_that_is_cut_short(trial):
     async def main():

@@ -381,7 +381,7 @@ async def walk_as_dicts(corpus, policy, query, **options):
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 def test_every_path_obeys_the_three_filters(make, backend, data):
     graph, scope, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(depths)
     policy = make(roots=graph.roots, scope=Scope(**scope), edges=data.draw(edges), **data.draw(numbers))
@@ -402,7 +402,7 @@ def test_every_path_obeys_the_three_filters(make, backend, data):
 @pytest.mark.slow
 @every_backend
 @given(data=st.data())
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
     graph, scope, counts, max_depth = data.draw(graphs()), data.draw(scopes), data.draw(numbers), data.draw(depths)
 
@@ -427,7 +427,7 @@ def test_breadth_first_walks_are_those_of_a_simple_reference(backend, data):
 @every_backend
 @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
 @given(data=st.data())
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 def test_a_scope_that_all_artifacts_pass_changes_nothing(make, backend, data):
     graph, max_depth = data.draw(graphs()), data.draw(depths)
     policy = make(roots=graph.roots, edges=data.draw(edges), **data.draw(numbers))

@@ -392,7 +392,7 @@ depths = st.none() | st.integers(0, 3)
 @pytest.mark.parametrize("backend", ["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scorer", [None, by_rank])
 @given(data=st.data())
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 def test_walks_are_those_of_a_simple_reference(backend, scorer, data):
     graph, counts, scope = data.draw(graphs()), data.draw(numbers), data.draw(scopes)
     limit, max_depth = data.draw(limits), data.draw(depths)

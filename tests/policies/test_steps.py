@@ -13,7 +13,7 @@ async def test_they_are_equal(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(draw=st.randoms(use_true_random=False))
 async def test_they_are_equal_in_many_cases(draw):
     await compare_with_and_without_steps(draw)

@@ -45,7 +45,7 @@ from tests.support.strategies import (
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
 @given(number=numbers())
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 def test_a_body_walks_random_graphs_as_in_graph_retriever(body, number):
     chance = Random(number)
     graph, bounds = graph_of(chance), bounds_of(chance)

@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -52,6 +53,54 @@ async def test_all(number, text): pass
 @pytest.mark.pairwise
 @pytest.mark.parametrize(("number", "text"), [(1, "a"), (2, "b"), (1, "b")])
 async def test_those_that_exist(number, text): pass
+"""
+
+AGAIN = """
+import os
+import pytest
+from hypothesis import given, strategies as st
+
+@given(st.integers())
+def test_draws(number): pass
+
+def test_data(data): pass
+
+@pytest.mark.skipif("AIRW_DATA" not in os.environ, reason="reason: marker")
+def test_skipped(): pass
+
+@pytest.mark.xfail(strict=True)
+def test_expected_failure(): assert 0
+
+@pytest.fixture
+def begin():
+    assert "AIRW_DATA" in os.environ
+
+@pytest.fixture
+def end():
+    yield
+    assert "AIRW_DATA" in os.environ
+
+def test_fails(): assert "AIRW_DATA" in os.environ
+
+def test_fails_before(begin): pass
+
+def test_fails_after(end): pass
+"""
+ONCE = """
+import pytest
+
+def test_plain(): pass
+
+class TestPlain:
+    @pytest.mark.parametrize("text", ["a", "[b]", "c\\nd", "e\\u2028f", "é"])
+    def test_inner(self, text): pass
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("text", "ab")
+async def test_all(number, text): pass
+
+@pytest.mark.slow
+def test_slow(): pass
 """
 
 
@@ -108,6 +157,24 @@ def test_a_quick_run_tries_each_value_and_each_row_but_not_each_combination_on_o
     loops = re.findall(r"::(test_\w+)\[.*(asyncio|trio)", result.stdout.str())
     assert len(set(loops)) == 3
     assert {loop for _, loop in loops} == {"asyncio", "trio"}
+
+
+def test_a_second_run_has_each_test_that_the_first_did_not_show_in_full(pytester, run, monkeypatch):
+    """Whatever the reason for which the first run did not, no test is in neither."""
+
+    def names_of(*options):
+        result = run("-n", "2", "--junitxml=names.xml", *options, test_a=AGAIN, test_b=ONCE)
+        assert result.ret in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+        cases = ET.parse(pytester.path / "names.xml").iter("testcase")
+        return [f"{case.get('classname')}.{case.get('name')}" for case in cases]
+
+    quick = names_of("-m", "not slow", "--write-passed=passed")
+    monkeypatch.setenv("AIRW_DATA", str(pytester.path))
+    rest = names_of("--leave-out-passed=passed")
+    assert {*quick, *rest} == {*names_of()}
+    again = {name for name in quick if name.startswith("test_a.")}
+    assert len(again) == 7
+    assert {*quick} & {*rest} == again
 
 
 def test_each_test_has_its_own_home_that_does_not_exist_yet(home, tmp_path):

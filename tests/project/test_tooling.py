@@ -188,6 +188,18 @@ def test_the_names_of_tests_are_the_same_in_every_process(request):
     assert [item.nodeid for item in request.session.items if re.search(r" at 0x[0-9a-f]{6}", item.nodeid)] == []
 
 
+def test_examples_are_drawn_by_tests_themselves():
+    """The second run of the gate repeats the tests that pytest knows to draw examples."""
+    functions = [(path, node) for path in TESTS for node in statements_of(path) if isinstance(node, FUNCTIONS)]
+    hidden = {
+        relative_path(path)
+        for path, node in functions
+        if any("given(" in ast.unparse(each) for each in node.decorator_list) and not node.name.startswith("test_")
+    }
+    # It is slow, and draws as many in each run.
+    assert hidden == {"tests/serving/test_openapi_conformance.py"}
+
+
 def public(body):
     for node in body:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.name.startswith("_"):

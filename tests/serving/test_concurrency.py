@@ -31,8 +31,8 @@ def content_of(reading):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [100, 1_000])
-def test_many_walks_at_once_are_each_the_same_as_one_alone(count):
+def test_many_walks_at_once_are_each_the_same_as_one_alone():
+    count = 300  # more than threads, and than connections that wait in a listening socket
     corpus = make_chain(100, seconds=0.001)
     with serve(app([corpus], limits=ServingLimits(**MANY))) as server:
         _, [alone] = read_streams(server.port, WALK, 1, at_once=1)
@@ -41,7 +41,7 @@ def test_many_walks_at_once_are_each_the_same_as_one_alone(count):
         assert all(reading.is_complete for reading in readings)
         expected = content_of(alone)
         assert len(expected[0]) == 12
-        assert all(content_of(reading) == expected for reading in readings[:: count // 50])
+        assert all(content_of(reading) == expected for reading in readings[::6])
     assert (server.tasks_left, server.connections_left, corpus.store.running) == ([], 0, 0)
 
 
@@ -64,21 +64,21 @@ def test_more_walks_than_a_server_takes_are_refused_and_the_others_are_whole():
 
 
 @pytest.mark.slow
-def test_10_000_walks_leave_memory_flat():
+def test_1_000_walks_leave_memory_flat():
     plan = {"count": 100, "limits": MANY}
     with serve_in_process("tests.support.served_corpora:chain_app", plan) as server:
         pid = server.processes[0].pid
         short = {**WALK, "node_budget": 2}
-        read_streams(server.port, short, 2_000, at_once=16)
+        read_streams(server.port, short, 300, at_once=16)
         memory, files = memory_of(pid), files_of(pid)
-        _, readings = read_streams(server.port, short, 8_000, at_once=16)
+        _, readings = read_streams(server.port, short, 700, at_once=16)
         assert all(reading.is_complete for reading in readings)
-        assert memory_of(pid) - memory < 8 * MEGABYTE
+        assert memory_of(pid) - memory < 3 * MEGABYTE
         assert files_of(pid) <= files + 16  # the connections that end last
 
 
 @pytest.mark.slow
-def test_8_processes_on_one_corpus_file_answer_the_same_while_it_changes(tmp_path):
+def test_4_processes_on_one_corpus_file_answer_the_same_while_it_changes(tmp_path):
     """Eight clients read and one writes, each request through any process."""
     texts = {f"n{at:03}": f"keys and doors {at}" for at in range(200)}
     path = tmp_path / "notes.airw"
@@ -103,7 +103,7 @@ def test_8_processes_on_one_corpus_file_answer_the_same_while_it_changes(tmp_pat
             written.append(sum(hit["artifact_id"].startswith("new") for hit in found.json()["hits"]))
 
     plan = [[str(path)], {"writable": ["notes"]}]
-    with serve_in_process("tests.support.serving:serve_files", *plan, workers=8) as server:
+    with serve_in_process("tests.support.serving:serve_files", *plan, workers=4) as server:
         threads = [threading.Thread(target=read) for _ in range(8)] + [threading.Thread(target=write)]
         for thread in threads:
             thread.start()
@@ -111,4 +111,4 @@ def test_8_processes_on_one_corpus_file_answer_the_same_while_it_changes(tmp_pat
             thread.join()
     assert statuses == {200: 8 * 60 + 20}
     assert written == list(range(1, 21))  # each process sees what any of them has acknowledged
-    assert [process.returncode for process in server.processes] == [-15] * 8
+    assert [process.returncode for process in server.processes] == [-15] * 4

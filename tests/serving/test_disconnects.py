@@ -164,12 +164,12 @@ def test_walks_that_are_left_or_finished_keep_no_file_and_no_memory():
             corpus.store.log.clear()
             wait_until(lambda: server.connections == 0)
 
-        work(300)
+        work(100)
         files, memory, tasks = files_of(), memory_of(), server.tasks()
-        work(1_500)
+        work(400)
         assert files_of() <= files
         assert server.tasks() <= tasks
-        assert memory_of() - memory < 10 * MEGABYTE
+        assert memory_of() - memory < 5 * MEGABYTE
     assert (server.tasks_left, server.connections_left) == ([], 0)
 
 

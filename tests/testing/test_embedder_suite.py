@@ -63,6 +63,7 @@ async def test_a_cache_in_a_file_passes(tmp_path):
 
 @pytest.mark.models
 @pytest.mark.slow
+@pytest.mark.asyncio_only  # the exam has run on both event loops, and takes a minute of a processor with this model
 async def test_a_real_model_passes(minilm_folder):
     report = await EmbedderSuite(SentenceTransformerEmbedder(minilm_folder)).run()
     assert report.passed, str(report)

@@ -523,7 +523,7 @@ async def test_a_list_that_changes_while_node_ids_are_read_counts_as_it_was_pass
 # Size.
 
 
-HUB = 3_000_000
+HUB = 1_000_000
 HUBS = {
     "list": lambda numbers: numbers,
     "tuple": tuple,
@@ -561,7 +561,7 @@ async def measure(make):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("form", [Batched, FORMS["per node"]], ids=["batched", "per node"])
 @pytest.mark.parametrize("hub", HUBS.values(), ids=HUBS)
-async def test_a_hub_of_three_million_costs_only_the_part_that_is_read(form, hub, numbers):
+async def test_a_hub_of_a_million_costs_only_the_part_that_is_read(form, hub, numbers):
     """The default limits apply. Memory of the policy itself does not count."""
 
     def make():
@@ -573,17 +573,17 @@ async def test_a_hub_of_three_million_costs_only_the_part_that_is_read(form, hub
     assert summary.edges == 1_000
     assert summary.left_out["max_fanout"] == (HUB - 1_000 if summary.at_least == () else 1)
     assert seconds < 1
-    assert peak < 200
+    assert peak < 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hub", [HUBS["list"], HUBS["generator"]], ids=["list", "generator"])
-async def test_three_million_seeds_cost_only_the_part_that_is_read(hub, numbers):
+async def test_a_million_seeds_cost_only_the_part_that_is_read(hub, numbers):
     ids, summary, seconds, peak = await measure(lambda: Batched(seeds=hub(numbers)))
     assert ids == [str(n) for n in range(1, 65)]
     assert summary.left_out["max_frontier"] == (HUB - 100_000 if summary.at_least == () else 1)
     assert seconds < 5
-    assert peak < 200
+    assert peak < 60
 
 
 async def test_no_more_positions_are_read_than_entries_wait():
@@ -591,7 +591,7 @@ async def test_no_more_positions_are_read_than_entries_wait():
     ids, _, seconds, peak = await measure(lambda: Batched(seeds=[0, 1], select=lambda state, frontier: offered))
     assert ids == ["0", "1"]
     assert seconds < 5
-    assert peak < 200
+    assert peak < 60
 
 
 async def iterate_async(items):
@@ -600,9 +600,9 @@ async def iterate_async(items):
 
 
 @pytest.mark.slow
-async def test_a_chain_of_a_hundred_thousand_is_walked_to_its_end(anyio_backend):
+async def test_a_long_chain_is_walked_to_its_end():
     """There is no recursion, whether neighbours are lists, generators or async iterables."""
-    size, kinds = 100_000 if anyio_backend == "asyncio" else 30_000, [iter, iterate_async, *[list] * 98]
+    size, kinds = 20_000, [iter, iterate_async, *[list] * 98]
     policy = Batched(lambda node: kinds[node % 100]([node + 1] if node + 1 < size else []))
     with anyio.fail_after(250):
         walk = walk_of(policy, node_budget=size)

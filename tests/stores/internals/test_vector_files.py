@@ -130,7 +130,7 @@ async def take_step(path, store, memory, step):
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_answers_are_the_same_with_and_without_files_whatever_happens_to_them(steps):
     async def main(folder):

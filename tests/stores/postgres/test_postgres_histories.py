@@ -24,7 +24,7 @@ from tests.support.postgres import fresh_store
 pytestmark = pytest.mark.slow
 
 
-@on_a_server(40)
+@on_a_server(20)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
     async def write(store):
@@ -36,7 +36,7 @@ def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
     expect_alike(anyio.run(with_all, write))
 
 
-@on_a_server(40)
+@on_a_server(20)
 @given(
     st.lists(PUTS, max_size=5, unique_by=lambda each: each.entry.artifact_id),
     st.lists(FILTERS, min_size=1, max_size=4),
@@ -61,7 +61,7 @@ def test_searches_with_filters_rank_alike_in_all_stores(puts, conditions, surfac
     expect_alike(anyio.run(with_all, search))
 
 
-@on_a_server(40)
+@on_a_server(20)
 @given(st.lists(st.tuples(STEPS, WANTED), min_size=1, max_size=5), st.none() | st.integers(0, 2))
 def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
     async def follow(store):
@@ -75,7 +75,7 @@ def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
     assert memory == sqlite == postgres
 
 
-@on_a_server(100)
+@on_a_server(50)
 @given(
     st.lists(METADATA, min_size=1, max_size=5),
     st.lists(st.tuples(PATHS, OPERANDS), max_size=6),
