@@ -6,9 +6,9 @@ from pathlib import Path
 
 import anyio
 
+from airw import Artifact, from_mapping
 from airw.corpora import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
-from airw.sources import from_mapping
-from airw.values import Artifact
+from airw.protocols import Counts, ask
 
 PER_PARTITION = 32
 NOTES = sorted((Path(__file__).parent / "data" / "eips").glob("*.md"))
@@ -29,7 +29,7 @@ async def prepare(store: Path) -> IngestPlan:
 async def finish(plan: IngestPlan, partitions: int) -> None:
     """Check that no partition is missing, then search the corpus."""
     async with finish_ingest(plan, partitions=partitions) as corpus:
-        counts = await corpus.store.counts()
+        counts = await ask(corpus.store, Counts())
         print(f"{counts['artifacts']} artifacts in {partitions} partitions")
         for hit in await corpus.search("sign typed structured data", k=3, mode="lexical"):
             print(f"{hit.score:.3f}  {hit.artifact_id}")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 
+from airw import Artifact, from_mapping
 from airw.corpora import IngestPlan, PartitionReport, finish_ingest, ingest_partition, prepare_ingest
-from airw.sources import from_mapping
-from airw.values import Artifact
+from airw.protocols import Counts, ask
 
 PER_PARTITION = 32
 NOTES = sorted((Path(__file__).parent / "data" / "eips").glob("*.md"))
@@ -31,7 +31,7 @@ async def prepare(store: str) -> IngestPlan:
 async def finish(plan: IngestPlan, partitions: int) -> None:
     """Check that no partition is missing, then search the corpus."""
     async with finish_ingest(plan, partitions=partitions) as corpus:
-        counts = await corpus.store.counts()
+        counts = await ask(corpus.store, Counts())
         print(f"{counts['artifacts']} artifacts in {partitions} partitions on {plan.store}")
         for hit in await corpus.search("sign typed structured data", k=3, mode="lexical"):
             print(f"{hit.score:.3f}  {hit.artifact_id}")

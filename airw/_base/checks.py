@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import TypeVar
 
@@ -247,79 +247,3 @@ def check_query(query: object) -> str:
     if fault := find_text_fault(query):
         raise ArgumentError(f"query contains {fault}")
     return query
-
-
-def check_methods(verb: str, store: object, methods: Iterable[str]) -> None:
-    """Check that a store has the methods that the function `verb` will call.
-
-    Raises:
-        ArgumentError: If it lacks one; the message names the function and the method.
-
-    Example:
-        >>> check_methods("delete", [], ["apply"])
-        Traceback (most recent call last):
-        airw.errors.ArgumentError: delete() needs a store with apply(), which list does not have
-    """
-    for method in methods:
-        if not callable(getattr(store, method, None)):
-            raise _missing_method(verb, store, method)
-
-
-@contextmanager
-def name_missing_method(verb: str, store: object) -> Iterator[None]:
-    """Explain the error if the block calls a method that the store lacks.
-
-    Raises:
-        ArgumentError: If it lacks one; the message names the function `verb` and the method.
-
-    Example:
-        >>> with name_missing_method("search", store := []):
-        ...     store.search_text(["keys"], 10)
-        Traceback (most recent call last):
-        airw.errors.ArgumentError: search() needs a store with search_text(), which list does not have
-    """
-    try:
-        yield
-    except AttributeError as error:
-        # An attribute error of another object is a bug elsewhere, not a missing method of the store.
-        if error.obj is not store:
-            raise
-        raise _missing_method(verb, store, str(error.name)) from None
-
-
-def _missing_method(verb: str, store: object, method: str) -> ArgumentError:
-    return ArgumentError(f"{verb}() needs a store with {method}(), {describe_lack(store, method)}")
-
-
-def describe_lack(store: object, method: str) -> str:
-    """Return that a store lacks a method, and what would do if its class has advice.
-
-    Example:
-        >>> describe_lack([], "search_text")
-        'which list does not have'
-    """
-    advice = find_advice(store, method)
-    return f"which {type(store).__name__} does not have{f'; {advice}' if advice else ''}"
-
-
-def offers(store: object, method: str) -> bool:
-    """Return whether a store has a method.
-
-    A store that passes calls on has a method `offers`. Otherwise the type is inspected, because a store that records
-    its calls would take `hasattr(store, method)` for a call.
-
-    Example:
-        >>> offers([], "append"), offers([], "search_text")
-        (True, False)
-    """
-    kind = type(store)
-    if hasattr(kind, "offers"):
-        return bool(kind.offers(store, method))
-    is_own = getattr(kind, method, None) is not None or method in getattr(store, "__dict__", ())
-    return is_own or (not hasattr(kind, method) and hasattr(kind, "__getattr__"))
-
-
-def find_advice(store: object, method: str) -> str | None:
-    """Return what would add a method to a store, or `None`; its class has a mapping `ADVICE`."""
-    advice: str | None = getattr(type(store), "ADVICE", {}).get(method)
-    return advice

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
 
 from airw import corpora, stores
 from airw.cli import output
@@ -33,11 +32,7 @@ from airw.corpora.definitions import embedder_to_spec
 from airw.corpora.registry import save_definition
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreError
 from airw.links import CorpusGraph
-from airw.protocols import EmbedderLike, LanguageKeeper, Store
-
-
-class _InfoStore(Store, LanguageKeeper, Protocol):
-    """A store that knows the language of its texts."""
+from airw.protocols import Calibrations, Config, Counts, EmbedderLike, Store, TextLanguage, ask
 
 
 async def register(arguments: argparse.Namespace) -> int:
@@ -133,7 +128,7 @@ async def _run_build(
             language={None: "auto", "none": None}.get(arguments.language, arguments.language),
         )
         async with building as corpus:
-            report, counts, config = corpus.report, await _count(corpus.store), await corpus.store.config()
+            report, counts, config = corpus.report, await _count(corpus.store), await ask(corpus.store, Config())
             unresolved = await CorpusGraph(corpus).unresolved_links() if arguments.verbose else None
     place = corpora.locate(store or name, name).place
     output.print_build_report(name, place, report, counts, unresolved)
@@ -180,7 +175,7 @@ async def ls(_: argparse.Namespace) -> int:
             continue
         try:
             async with corpora.use_store(name) as (spelling, store):
-                output.print_corpus_line(spelling, await _count(store), await store.config())
+                output.print_corpus_line(spelling, await _count(store), await ask(store, Config()))
         except CorpusNotFound as error:
             # Registered on a server, but not built there yet; or a file that was never completed.
             if (definition := find_registered(name)) is not None:
@@ -206,7 +201,7 @@ async def info(arguments: argparse.Namespace) -> int:
         if arguments.check:
             return await _print_check(place)
         async with corpora.use_store(name) as (known, store):
-            about = await _read_about(spelling or known, place, definition, cast("_InfoStore", store))
+            about = await _read_about(spelling or known, place, definition, store)
     except CorpusNotFound:
         if definition is None:
             raise
@@ -220,7 +215,7 @@ async def _count(store: Store) -> dict[str, int]:
 
     Links that lead to files or out of the folder do not count as dangling.
     """
-    counts = {**await store.counts(), "dangling": 0, "file": 0, "outside": 0}
+    counts = {**await ask(store, Counts()), "dangling": 0, "file": 0, "outside": 0}
     for count in await CorpusGraph(store).link_counts():
         if count.state in {"dangling", "file", "outside"}:
             counts[count.state] += count.count
@@ -228,7 +223,7 @@ async def _count(store: Store) -> dict[str, int]:
 
 
 async def _read_about(
-    name: str, place: corpora.Place, definition: corpora.Definition | None, store: _InfoStore
+    name: str, place: corpora.Place, definition: corpora.Definition | None, store: Store
 ) -> output.About:
     """Return everything that `info` shows of a corpus that is built."""
     return output.About(
@@ -237,11 +232,11 @@ async def _read_about(
         is_built=True,
         bytes=place.stat().st_size if isinstance(place, Path) else None,
         counts=await _count(store),
-        config=await store.config(),
-        calibrations=await store.calibration(),
+        config=await ask(store, Config()),
+        calibrations=await ask(store, Calibrations()),
         definition=definition,
         links=await CorpusGraph(store).link_counts(),
-        language=await store.language(),
+        language=await ask(store, TextLanguage()),
     )
 
 

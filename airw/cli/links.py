@@ -21,6 +21,7 @@ from airw.cli.resolve import choose_corpus, corpus_argument, ensure_built, find_
 from airw.corpora import Corpus, open_corpus, use_store
 from airw.errors import ArgumentError
 from airw.links import INVERSES, CorpusGraph, FollowedLinks, Inverses, LinkPath
+from airw.protocols import Edges, ask
 from airw.values import LinkFilter
 from airw.views import (
     BundleStream,
@@ -217,7 +218,7 @@ async def listing(arguments: argparse.Namespace) -> int:
 
 
 async def _read_links(corpus: Corpus, id: str, links: FollowedLinks) -> list[ListedLink]:
-    [edges] = await corpus.store.neighbors([id], direction=links.direction, origins=links.filter.origins)
+    [edges] = await ask(corpus.store, Edges([id], links.direction, links=LinkFilter(origins=links.filter.origins)))
     accepted = [(edge, links.name_of(edge, id)) for edge in edges if links.accepts(edge, id)]
     # A link that leads nowhere has no target, so the store can list it only with the document that contains it.
     candidates = [] if links.direction == "in" else await CorpusGraph(corpus).unresolved_links([id])

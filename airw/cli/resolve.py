@@ -14,7 +14,7 @@ from airw._base.concurrency import in_thread
 from airw.cli.printing import print_note
 from airw.corpora.naming import list_similar_first
 from airw.errors import ArgumentError, CorpusNotFound, NoLedgerEntry
-from airw.protocols import OpenCorpus
+from airw.protocols import ArtifactIds, Ledger, Matching, Names, OpenCorpus, ask
 from airw.stores import is_server_address
 from airw.values import fold_name
 from airw.values.hits import POINTERS
@@ -157,7 +157,7 @@ async def find_artifact_ids(corpus: OpenCorpus, words: Sequence[str]) -> list[st
         NoLedgerEntry: If a word matches none; the message lists similar ids.
     """
     # An id wins over a path, and a path over a name: what is unique must not become ambiguous by a weaker match.
-    entries = await corpus.store.ledger(words) if words else []
+    entries = await ask(corpus.store, Ledger(words)) if words else []
     matches = {word: [word] for word, entry in zip(words, entries, strict=True) if entry is not None}
     matches |= await _find_by_path(corpus, [word for word in words if word not in matches])
     matches |= await _find_by_name(corpus, [word for word in words if word not in matches])
@@ -177,7 +177,7 @@ async def _find_by_path(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, l
     """Find words that are paths of existing files, by the path in the metadata of artifacts."""
     paths = [(word, path) for word in words for path in _existing_paths(word)]
     queries = [(field, path) for field in POINTERS for _, path in paths]
-    id_lists = await corpus.store.matching(queries) if queries else []
+    id_lists = await ask(corpus.store, Matching(queries)) if queries else []
     matches: dict[str, list[str]] = {}
     for (word, _), ids in zip(paths * len(POINTERS), id_lists, strict=True):
         if ids:
@@ -197,13 +197,13 @@ async def _find_by_name(corpus: OpenCorpus, words: Sequence[str]) -> dict[str, l
     matches: dict[str, list[str]] = {}
     for normalize in (str, fold_name):
         rest = [word for word in words if word not in matches]
-        id_lists = await corpus.store.resolve([normalize(word) for word in rest]) if rest else []
+        id_lists = await ask(corpus.store, Names([normalize(word) for word in rest])) if rest else []
         matches |= {word: ids for word, ids in zip(rest, id_lists, strict=True) if ids}
     return matches
 
 
 async def _raise_not_found(corpus: OpenCorpus, word: str) -> NoReturn:
-    ids = (await corpus.store.artifact_ids())[:_MOST_COMPARED]
+    ids = (await ask(corpus.store, ArtifactIds()))[:_MOST_COMPARED]
     similar = await in_thread(_similar_ids, word, ids)
     hint = f"; similar: {', '.join(map(repr, similar))}" if similar else ""
     note = " (the file exists, but is not indexed)" if _existing_paths(word) else ""

@@ -1,7 +1,5 @@
 """`adapt`: a corpus made of two or three functions."""
 
-from typing import Any
-
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw._base.messages import short_repr
 from airw.corpora.opening import Corpus
@@ -19,7 +17,7 @@ def adapt(
     neighbors: UserFunction | None = None,
     name: str = "adapted",
     embedder: EmbedderLike = "light",
-) -> Corpus[Any]:
+) -> Corpus:
     """Return a corpus made of functions, which can be searched and walked.
 
     The functions are sync or async; sync ones run in worker threads. Each is called once for many ids.

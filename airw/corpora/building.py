@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 
 import anyio
 
-from airw._base.checks import check_choice, check_count, check_flag, check_methods
+from airw._base.checks import check_choice, check_count, check_flag
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
@@ -37,12 +37,24 @@ from airw.errors import (
 )
 from airw.links.sites import SiteSurvey, site_of
 from airw.links.unresolved import find_files
-from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, LanguageKeeper, Source, Store
+from airw.protocols import (
+    ArtifactIds,
+    Change,
+    Config,
+    EdgeExtractor,
+    Embedder,
+    EmbedderLike,
+    Ledger,
+    Source,
+    Store,
+    ask,
+    check_capabilities,
+    check_store,
+)
 from airw.stores import DURABILITIES, Durability, SqliteStore
 from airw.values import Language, check_language
 
 _LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
-_METHODS = ("writing", "config", "set_config", "artifact_ids", "ledger", "get_records", "vectors", "apply")
 
 
 class BuildOptions(TypedDict, total=False):
@@ -184,12 +196,8 @@ class BuildRequest:
         """Index the texts of a store again if the caller passed another language."""
         if self.language == "auto":
             return
-        if not isinstance(store, LanguageKeeper):
-            raise ArgumentError(
-                f"language={self.language!r} needs a store with set_language(), which {type(store).__name__} does not "
-                "have; leave it out"
-            )
-        await store.set_language(self.language)
+        check_capabilities(f"language={self.language!r} in build", store, "words")
+        await store.apply(Change(language=self.language))
 
 
 _DEFAULTS = {field.name: field.default for field in fields(BuildRequest) if field.name in BuildOptions.__annotations__}
@@ -282,7 +290,8 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     """
     request = BuildRequest.from_options("build", source, options)
     if not isinstance(request.target, Path | CorpusAddress):
-        check_methods("build", request.target, _METHODS)
+        check_store(request.target)
+        check_capabilities("build", request.target, "writing", "settings", "ledger", "records", "vectors")
     return Opening(_build(request))
 
 
@@ -321,7 +330,7 @@ async def _build(request: BuildRequest) -> Corpus:
             meter.advance(stage="finish")
             pruning = await find_pruning(builder, full=request.full, force=request.force)
             if pruning.stored:
-                await store.apply([], removals=pruning.stored)
+                await store.apply(Change(removals=pruning.stored))
             await forget_problems(store, pruning.removed.intersection(builder.earlier_problems))
             # After a change of embedder without any new vector the settings are not written yet.
             await builder.write_settings()
@@ -360,12 +369,12 @@ async def _keep_files(source: Source, recipe: BuildRecipe, store: Store) -> None
     if not site or folder is None:
         return
     found = await find_files(store, folder, site["root"])
-    config = await store.config()
+    config = await ask(store, Config())
     files = {**config.get("files", {}), name: found}
     if not found:
         del files[name]
     if files != config.get("files", {}):
-        await store.set_config({**config, "files": files})
+        await store.apply(Change(config={**config, "files": files}))
 
 
 async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
@@ -374,7 +383,7 @@ async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store
     An older index may know the same weights by another id. Then nothing needs to be embedded again. And a build that
     names no link extractor uses that of the last build.
     """
-    stored = await store.config()
+    stored = await ask(store, Config())
     if not request.force:
         recipe = await in_thread(keep_extractor, recipe, stored)
     stored_id = stored.get("embedder_id")
@@ -385,7 +394,7 @@ async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store
 
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
     """Return the settings that the corpus will have after this build."""
-    stored = await store.config()
+    stored = await ask(store, Config())
     check_settings(request.source.name, stored)
     is_same_embedder = stored.get("embedder_id") == recipe.embedder_id
     # An embedder object has no specification: if the corpus already has one for the same embedder, that one stays.
@@ -419,11 +428,11 @@ async def check_origin(request: BuildRequest, store: Store) -> None:
         SourceError: If the corpus contains artifacts of a source of this name from elsewhere, and `force` is false.
     """
     name, origin = request.source.name, _origin_of(request.source)
-    before = (await store.config()).get("origins", {}).get(name.casefold())
+    before = (await ask(store, Config())).get("origins", {}).get(name.casefold())
     if request.force or not request.full or None in (origin, before) or origin == before:
         return
     if await anyio.Path(before).exists() and any(
-        entry is not None and entry.source.casefold() == name.casefold() for entry in await store.ledger()
+        entry is not None and entry.source.casefold() == name.casefold() for entry in await ask(store, Ledger())
     ):
         raise SourceError(
             f"source {name!r} reads {origin!r}, but this corpus was built from {before!r}, whose artifacts it would "
@@ -481,10 +490,10 @@ async def find_outdated(
     Raises:
         EmbedderMismatch: If some belong to another source, or `full=False` may leave some out.
     """
-    old_id = (await store.config()).get("embedder_id", config["embedder_id"])
+    old_id = (await ask(store, Config())).get("embedder_id", config["embedder_id"])
     if old_id == config["embedder_id"]:
         return frozenset()
-    entries = [entry for entry in await store.ledger() if entry is not None]
+    entries = [entry for entry in await ask(store, Ledger()) if entry is not None]
     other_sources = sorted({entry.source or UPSERT_SOURCE for entry in entries if not recipe.owns(entry)})
     change = f"corpus {config['name']!r} cannot change from embedder {old_id!r} to {recipe.embedder_id!r}"
     if other_sources:
@@ -521,8 +530,8 @@ async def find_pruning(builder: Builder, *, full: bool, force: bool) -> Pruning:
     """
     if not full:
         return Pruning()
-    unseen = builder.find_unseen(await builder.store.artifact_ids())
-    entries = await builder.store.ledger(unseen) if unseen else []
+    unseen = builder.find_unseen(await ask(builder.store, ArtifactIds()))
+    entries = await ask(builder.store, Ledger(unseen)) if unseen else []
     stored_ids = [entry.artifact_id for entry in entries if entry is not None and builder.recipe.owns(entry)]
     # Artifacts of an old embedder are removed before the first new vectors: if not indexed again, they count too.
     removed_ids = builder.outdated.difference(builder.kept_ids).union(stored_ids)

@@ -14,7 +14,7 @@ from airw.corpora.recipes import BuildRecipe, OnError, edge_extractor_of, strate
 from airw.corpora.settings import check_settings
 from airw.embedders import check_embedder
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
-from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy, Store
+from airw.protocols import Change, Config, EdgeExtractor, Embedder, IndexingStrategy, Ledger, Store, ask
 from airw.sources import content_hash, to_metadata
 from airw.values import Artifact
 
@@ -64,9 +64,9 @@ class Changes:
         artifacts = _artifacts(items)
         start = time.perf_counter()
         async with self.store.writing(timeout=self.lock_timeout):
-            config = await self.store.config()
+            config = await ask(self.store, Config())
             await in_thread(self._check, config)
-            entries = await self.store.ledger([artifact.id for artifact in artifacts])
+            entries = await ask(self.store, Ledger([artifact.id for artifact in artifacts]))
             # An artifact that came from a source still belongs to it: its next full build can update or prune it.
             owners = [entry.source if entry is not None else "" for entry in entries]
             builders = await in_thread(self._builders, dict.fromkeys(owners), config, on_error)
@@ -83,9 +83,9 @@ class Changes:
         """Delete artifacts and return how many; see `Corpus.delete`."""
         ids = list(dict.fromkeys(check_strings("artifact_ids", artifact_ids)))
         async with self.store.writing(timeout=self.lock_timeout):
-            stored_ids = [entry.artifact_id for entry in await self.store.ledger(ids) if entry is not None]
+            stored_ids = [entry.artifact_id for entry in await ask(self.store, Ledger(ids)) if entry is not None]
             if stored_ids:
-                await self.store.apply([], removals=stored_ids)
+                await self.store.apply(Change(removals=stored_ids))
                 await forget_problems(self.store, stored_ids)
         return len(stored_ids)
 
@@ -117,7 +117,7 @@ class Changes:
         if all_changes := [change for _, (_, changes) in prepared for change in changes]:
             for builder, (page, _) in prepared:
                 await keep_problems(self.store, builder.compare_problems([page]))
-            await self.store.apply(all_changes)
+            await self.store.apply(Change(all_changes))
         # Count the artifacts only once they are written.
         for builder, (page, changes) in prepared:
             builder.record(page, changes)

@@ -10,7 +10,7 @@ from airw._base.concurrency import in_thread
 from airw.corpora.naming import find_corpus_path
 from airw.corpora.places import CorpusAddress, Place, find_location, locate, open_store
 from airw.errors import ArgumentError, StoreCorrupt, StoreError
-from airw.protocols import Store, StoreContent
+from airw.protocols import Change, Store, StoreContent
 from airw.stores import SqliteStore, check_file, copy_file, is_server_address, refuse_mistaken_address, replace_file
 
 _PAGE = 256  # artifacts that are read and written at once
@@ -51,13 +51,14 @@ async def copy_corpus(
     Example:
         >>> import anyio, tempfile
         >>> from airw.corpora import build, open_corpus
+        >>> from airw.protocols import ArtifactIds, ask
         >>> from airw.sources import from_mapping
         >>> async def main(folder):
         ...     async with build(from_mapping({"a": "signing keys"}, name="notes"), embedder="light") as corpus:
         ...         backup = await copy_corpus("notes", folder / "backup.airw")
         ...         await corpus.delete(["a"])
         ...         await restore_corpus("notes", backup)
-        ...         return await corpus.store.artifact_ids()
+        ...         return await ask(corpus.store, ArtifactIds())
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     anyio.run(main, Path(folder))
         ['a']
@@ -137,10 +138,10 @@ async def _replace(target: Place, content: StoreContent, *, replace: bool) -> As
 async def _write(content: StoreContent, store: Store) -> None:
     """Write the whole content of another store."""
     for first in range(0, len(content.artifact_ids), _PAGE):
-        await store.apply(await content.read(content.artifact_ids[first : first + _PAGE]))
+        await store.apply(Change(await content.read(content.artifact_ids[first : first + _PAGE])))
     for key, calibration in content.calibrations.items():
-        await store.set_calibration(key, calibration)
-    await store.set_config(content.config)
+        await store.apply(Change(calibrations={key: calibration}))
+    await store.apply(Change(config=content.config))
 
 
 def _make_folder(folder: Path) -> None:

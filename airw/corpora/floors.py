@@ -22,7 +22,20 @@ from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw.corpora._floor_questions import FOREIGN, OwnQuestion, choose_ids, make_own_questions
 from airw.errors import EmbedderError
-from airw.protocols import Embedder, OpenCorpus, RecordReader, Store, TermStatistics
+from airw.protocols import (
+    ArtifactIds,
+    Calibrations,
+    Change,
+    Config,
+    Counts,
+    Embedder,
+    OpenCorpus,
+    Rank,
+    RecordsOf,
+    Store,
+    Words,
+    ask,
+)
 from airw.retrieval import MODES, Mode, channels_of
 from airw.retrieval.evidence import Evidence, match_strength
 from airw.retrieval.searching import embed_texts
@@ -39,7 +52,7 @@ _LEAST_REJECTED = 0.25  # share of the foreign questions that a useful floor tur
 _CHANGED_SHARE = 0.2  # of the artifacts; with so many changes the floors are measured again
 _MARGIN = 0.1  # of the distance between foreign and own questions, if they do not overlap
 _LEAST_MATCH = 0.02  # a weaker match of words is none
-_METHODS = ("calibration", "set_calibration", "records_of", "counts", "search_vectors", "search_text")
+_NEEDED = {"settings", "records", "ledger", "counts", "dense", "lexical", "writing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +156,7 @@ def is_built_key(key: str) -> bool:
     return key.startswith(floor_key(""))
 
 
-async def load_built_floor(corpus: OpenCorpus[RecordReader], mode: Mode) -> BuiltFloor | None:
+async def load_built_floor(corpus: OpenCorpus, mode: Mode) -> BuiltFloor | None:
     """Return the floor that the last build measured for a mode, or `None`.
 
     A floor of another embedder or of another version of the method counts as none. A floor may be there without a
@@ -160,11 +173,11 @@ async def load_built_floor(corpus: OpenCorpus[RecordReader], mode: Mode) -> Buil
         ...         return await load_built_floor(corpus, "hybrid")
         >>> anyio.run(main)
     """
-    record = await corpus.store.calibration(floor_key(mode))
+    record = (await ask(corpus.store, Calibrations())).get(floor_key(mode), {})
     if record.get("method") != _METHOD or not {"min_evidence", "mode"} <= record.keys():
         return None
     # The corpus may know its embedder by another id than the embedder itself: both name the same weights.
-    if record.get("embedder_id") not in (corpus.embedder.id, (await corpus.store.config()).get("embedder_id")):
+    if record.get("embedder_id") not in (corpus.embedder.id, (await ask(corpus.store, Config())).get("embedder_id")):
         return None
     floor = BuiltFloor.from_dict(record)
     return floor if _is_readable(floor) else None
@@ -214,7 +227,7 @@ async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: i
         The floors that the corpus has now, by mode.
     """
     corpus = _CorpusInBuild(name, store, embedder)
-    if any(not hasattr(store, method) for method in _METHODS):
+    if not _NEEDED.issubset(store.capabilities):
         return {}
     stored = [floor for mode in MODES if (floor := await load_built_floor(corpus, mode)) is not None]
     # Texts that are split or weighed in another way have other matches.
@@ -222,7 +235,7 @@ async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: i
     is_complete = len(stored) == len(MODES) and all(floor.formula == formula for floor in stored)
     if is_complete and not changed:
         return {floor.mode: floor for floor in stored}
-    artifacts = (await store.counts())["artifacts"]
+    artifacts = (await ask(store, Counts()))["artifacts"]
     # A corpus that never had a floor and is too small for one stays as it is: nothing is written.
     if not stored and artifacts < _LEAST_ARTIFACTS:
         return {}
@@ -233,7 +246,7 @@ async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: i
     for floor in floors:
         # A failed embedder says nothing about the corpus: the next build tries again.
         if floor.reason != "embedder_failed":
-            await store.set_calibration(floor.key, floor.to_dict())
+            await store.apply(Change(calibrations={floor.key: floor.to_dict()}))
     return {floor.mode: floor for floor in floors}
 
 
@@ -242,7 +255,7 @@ def _is_outdated(floor: BuiltFloor, artifacts: int, changed: int) -> bool:
     return moved > _CHANGED_SHARE * floor.artifacts
 
 
-async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
+async def measure_floors(corpus: OpenCorpus) -> list[BuiltFloor]:
     """Ask a corpus own and foreign questions, and return its floor for each mode.
 
     It asks about a hundred questions, or fewer in a large corpus, with one call a channel. The floors depend only on
@@ -261,16 +274,16 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
         [('dense', 'too_small'), ('lexical', 'too_small'), ('hybrid', 'too_small')]
     """
     store = corpus.store
-    ids = await store.artifact_ids()
-    embedder_id = (await store.config()).get("embedder_id", corpus.embedder.id)
+    ids = await ask(store, ArtifactIds())
+    embedder_id = (await ask(store, Config())).get("embedder_id", corpus.embedder.id)
     formula = await _find_formula(store)
     measured: dict[str, Any] = {"embedder_id": embedder_id, "artifacts": len(ids), "formula": formula}
     if len(ids) < _LEAST_ARTIFACTS:
         return [BuiltFloor(None, mode, reason="too_small", **measured) for mode in MODES]
     # In a large corpus each question takes long, so fewer are asked, and only for words.
-    is_large = (await store.counts())["records"] > _MOST_RECORDS
+    is_large = (await ask(store, Counts()))["records"] > _MOST_RECORDS
     count, foreign = (_OWN_QUESTIONS // 3, FOREIGN[::3]) if is_large else (_OWN_QUESTIONS, FOREIGN)
-    groups = await store.records_of(await in_thread(choose_ids, ids, count), limit=_RECORDS_READ)
+    groups = await ask(store, RecordsOf(await in_thread(choose_ids, ids, count), limit=_RECORDS_READ))
     own = await in_thread(make_own_questions, [group or [] for group in groups], count, await _find_analyser(store))
     try:
         asked = await _ask(corpus, own, foreign, has_dense=not is_large)
@@ -282,17 +295,17 @@ async def measure_floors(corpus: OpenCorpus[Store]) -> list[BuiltFloor]:
 
 async def _find_formula(store: Store) -> str | None:
     """Return the formula of BM25 of a store; `None` if it cannot count words."""
-    return (await store.term_statistics([""])).formula if isinstance(store, TermStatistics) else None
+    return (await ask(store, Words([""]))).formula if "words" in store.capabilities else None
 
 
 async def _find_analyser(store: Store) -> Analyser:
     """Return the analyser of a store; one that keeps words as they are if it is not known."""
-    counts = await store.term_statistics([""]) if isinstance(store, TermStatistics) else None
+    counts = await ask(store, Words([""])) if "words" in store.capabilities else None
     return (counts and counts.analyser) or Analyser(None)
 
 
 async def _ask(
-    corpus: OpenCorpus[Store], own: Sequence[OwnQuestion], foreign: Sequence[str], *, has_dense: bool
+    corpus: OpenCorpus, own: Sequence[OwnQuestion], foreign: Sequence[str], *, has_dense: bool
 ) -> list[Evidence]:
     """Return the evidence of the own questions, then of the foreign ones."""
     store = corpus.store
@@ -304,11 +317,11 @@ async def _ask(
         if isinstance(store, _VectorScanner):
             dense = await store.scan_vectors(queries, 2)
         else:
-            dense = await store.search_vectors(queries, 2, per_artifact=True)
-    lexical = await store.search_text(texts, 2, per_artifact=True)
+            dense = await ask(store, Rank(queries, 2, per_artifact=True))
+    lexical = await ask(store, Rank(texts, 2, per_artifact=True))
     counts: list[TermCounts | None] = [None] * len(texts)
-    if isinstance(store, TermStatistics):
-        counts = [await store.term_statistics([text]) for text in texts]
+    if "words" in store.capabilities:
+        counts = [await ask(store, Words([text])) for text in texts]
     questions: list[OwnQuestion | None] = [*own, *[None] * len(foreign)]
     return await in_thread(lambda: list(map(_weigh_rankings, questions, dense, lexical, counts)))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import anyio
 
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
+from airw.protocols import Counts, ask
 from airw.stores import SqliteStore, check_file
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def _discard_if_empty(store: "SqliteStore | PostgresStore") -> None:
     Artifacts that are written stay: the next build continues with them.
     """
     with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True), suppress(StoreError):
-        if not (await store.counts())["artifacts"]:
+        if not (await ask(store, Counts()))["artifacts"]:
             await store.discard()
 
 

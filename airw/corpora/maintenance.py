@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from airw._base.checks import check_choice, name_missing_method
+from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
 from airw._base.json import json_clean
@@ -22,7 +22,7 @@ from airw.corpora.recipes import BuildRecipe, OnError, check_id, keep_extractor
 from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
 from airw.corpora.source_pages import SourcePages
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
-from airw.protocols import RecordReader, Source
+from airw.protocols import Change, Config, Ledger, Source, ask, ask_all, check_capabilities
 from airw.values import Artifact, ItemProblem, LedgerEntry
 
 Progress = Callable[[str, BuildProgress], None]
@@ -207,7 +207,7 @@ async def _read_last_build(definition: Definition) -> datetime | None:
         return None
     try:
         async with use_store(definition.name) as (_, store):
-            maintained = (await store.config()).get("maintained")
+            maintained = (await ask(store, Config())).get("maintained")
     except CorpusNotFound:
         return None
     return None if maintained is None else datetime.fromisoformat(maintained)
@@ -215,8 +215,8 @@ async def _read_last_build(definition: Definition) -> datetime | None:
 
 async def _record_build(corpus: Corpus, now: datetime) -> None:
     async with corpus.store.writing():
-        config = await corpus.store.config()
-        await corpus.store.set_config({**config, "maintained": now.isoformat(timespec="seconds")})
+        config = await ask(corpus.store, Config())
+        await corpus.store.apply(Change(config={**config, "maintained": now.isoformat(timespec="seconds")}))
 
 
 _PAGE = 256
@@ -272,7 +272,7 @@ class Coverage:
         }
 
 
-async def coverage(name_or_source: str | Source, *, corpus: CorpusLike[RecordReader] | None = None) -> Coverage:
+async def coverage(name_or_source: str | Source, *, corpus: CorpusLike | None = None) -> Coverage:
     """Compare a source with its corpus; nothing is embedded and nothing is written.
 
     The source is read as in a build. An artifact that a build would index again counts as outdated. Embedders are not
@@ -327,12 +327,13 @@ def _to_source(name_or_source: str | Source) -> Source:
     return name_or_source
 
 
-async def _read_corpus(corpus: CorpusLike[RecordReader] | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
+async def _read_corpus(corpus: CorpusLike | None, name: str) -> tuple[dict[str, Any], list[LedgerEntry]]:
     """Return the settings and the ledger of a corpus, both empty if it is not built yet."""
     try:
         async with use_store(name if corpus is None else corpus) as (_, store):
-            with name_missing_method("coverage", store):
-                return await store.config(), [entry for entry in await store.ledger() if entry is not None]
+            check_capabilities("coverage", store, "settings", "ledger")
+            config, entries = await ask_all(store, Config(), Ledger())
+            return config, [entry for entry in entries if entry is not None]
     except CorpusNotFound:
         if corpus is not None:
             raise

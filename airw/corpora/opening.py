@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, Unpack
 
 import anyio
 
-from airw._base.checks import check_methods, check_number
+from airw._base.checks import check_number
 from airw._base.concurrency import Closable, in_thread
 from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
 from airw._base.messages import short_repr
@@ -19,8 +19,18 @@ from airw.corpora.settings import check_settings
 from airw.corpora.trust import check_allowed, is_network_path
 from airw.embedders import check_embedder, is_same_model, resolve_embedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderError, EmbedderUnavailable, StoreCorrupt
-from airw.protocols import EdgeExtractor, Embedder, EmbedderLike, IndexingStrategy, OpenCorpus, SearchStore, Store
-from airw.protocols.stores import StoreT_co
+from airw.protocols import (
+    Config,
+    EdgeExtractor,
+    Embedder,
+    EmbedderLike,
+    IndexingStrategy,
+    OpenCorpus,
+    Store,
+    ask,
+    check_capabilities,
+    check_store,
+)
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
 from airw.stores import Durability
 from airw.values import SearchHit
@@ -30,7 +40,7 @@ if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is c
     from airw.corpora.pipeline import BuildReport
     from airw.corpora.recipes import OnError
 
-CorpusLike: TypeAlias = OpenCorpus[StoreT_co] | str | os.PathLike[str]
+CorpusLike: TypeAlias = OpenCorpus | str | os.PathLike[str]
 """An open corpus, or the name, path or address of one."""
 
 _ADVICE = "pass embedder=..., or search with mode='lexical'"
@@ -85,11 +95,11 @@ class Opening(Generic[Opened]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Corpus(Generic[StoreT_co]):
+class Corpus:
     """An open corpus: a name, a store, and the embedder that made its vectors.
 
-    `build` and `open_corpus` return one. A corpus over a store of your own needs only the store methods that you use:
-    a `WalkStore` can be walked and a `SearchStore` searched; `upsert` and `delete` need a whole `Store`.
+    `build` and `open_corpus` return one. The store of a corpus of your own needs only the capabilities that you use:
+    a search ranks and reads records, a walk asks for edges, too; `upsert` and `delete` write.
 
     Args:
         name: The name of the corpus; hits carry it as their source.
@@ -114,7 +124,7 @@ class Corpus(Generic[StoreT_co]):
     """
 
     name: str
-    store: StoreT_co
+    store: Store
     embedder: Embedder
     report: "BuildReport | None" = None
     owns_store: bool = False
@@ -125,6 +135,7 @@ class Corpus(Generic[StoreT_co]):
         if isinstance(self.embedder, str):
             advice = f"pass airw.embedders.resolve_embedder({self.embedder!r})"
             raise ArgumentError(f"embedder must be an Embedder, not {self.embedder!r}; {advice}")
+        check_store(self.store)
 
     @property
     def embedder_id(self) -> str:
@@ -132,12 +143,12 @@ class Corpus(Generic[StoreT_co]):
         return self.embedder.id
 
     @shows_options(SearchOptions, SEARCH_DEFAULTS)
-    async def search(self: "Corpus[SearchStore]", query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+    async def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
         """Search this corpus and return the hits, best first; see `airw.search` for the options."""
         return await answer_query(self, SearchQuery.parse("search", query, options))
 
     async def upsert(
-        self: "Corpus[Store]", items: "UpsertItems", *, on_error: "OnError" = "raise", lock_timeout: float = 30.0
+        self, items: "UpsertItems", *, on_error: "OnError" = "raise", lock_timeout: float = 30.0
     ) -> "BuildReport":
         """Insert artifacts, or replace those with the same ids; the next search finds them.
 
@@ -175,10 +186,10 @@ class Corpus(Generic[StoreT_co]):
             >>> anyio.run(main)
             (1, ['b'])
         """
-        check_methods("upsert", self.store, ("writing", "config", "ledger", "get_records", "vectors", "apply"))
+        check_capabilities("upsert", self.store, "writing", "settings", "ledger", "records", "vectors")
         return await self._changes(lock_timeout).upsert(items, on_error)
 
-    async def delete(self: "Corpus[Store]", artifact_ids: Iterable[str], *, lock_timeout: float = 30.0) -> int:
+    async def delete(self, artifact_ids: Iterable[str], *, lock_timeout: float = 30.0) -> int:
         """Delete artifacts in one transaction and return how many were deleted.
 
         An id that is not in the corpus is ignored. If the source still has a deleted artifact, the next build adds it
@@ -192,10 +203,10 @@ class Corpus(Generic[StoreT_co]):
             ArgumentError: If `artifact_ids` is not a list of ids.
             StoreError: If the store fails, or a build keeps it locked for longer than `lock_timeout` (`StoreBusy`).
         """
-        check_methods("delete", self.store, ("writing", "ledger", "apply"))
+        check_capabilities("delete", self.store, "writing", "ledger")
         return await self._changes(lock_timeout).delete(artifact_ids)
 
-    def _changes(self: "Corpus[Store]", lock_timeout: float) -> "Changes":
+    def _changes(self, lock_timeout: float) -> "Changes":
         from airw.corpora.changing import Changes
 
         check_number("lock_timeout", lock_timeout, least=0)
@@ -205,7 +216,7 @@ class Corpus(Generic[StoreT_co]):
         """Close the store if the corpus owns it; closing twice is harmless."""
         if self.owns_store:
             with anyio.CancelScope(shield=True):
-                await cast("Closable", self.store).aclose()
+                await self.store.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -283,7 +294,7 @@ async def _open(
     location = find_location(name_or_path)
     store = await open_store(location.place, durability)
     try:
-        config = await store.config()
+        config = await ask(store, Config())
         check_settings(location.default_name, config)
         name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
@@ -379,7 +390,7 @@ def _find_default(stored_id: str) -> Embedder | None:
     return None
 
 
-def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[OpenCorpus[StoreT_co]]:
+def use_corpus(corpus: CorpusLike) -> AbstractAsyncContextManager[OpenCorpus]:
     """Return an async context manager that enters an open corpus.
 
     A corpus passed by name, path or address is opened, and closed on leaving. An open corpus stays open.
@@ -389,12 +400,12 @@ def use_corpus(corpus: CorpusLike[StoreT_co]) -> AbstractAsyncContextManager[Ope
         CorpusNotFound: If there is no corpus of that name or at that path.
     """
     if isinstance(corpus, str | os.PathLike):
-        return cast("Opening[Any]", open_corpus(corpus))
+        return open_corpus(corpus)
     return nullcontext(check_corpus(corpus))
 
 
 @asynccontextmanager
-async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, StoreT_co]]:
+async def use_store(corpus: CorpusLike) -> AsyncIterator[tuple[str, Store]]:
     """Yield the name and the store of a corpus, without its embedder.
 
     A corpus passed by name, path or address is opened, and closed on leaving. An open corpus stays open.
@@ -408,6 +419,6 @@ async def use_store(corpus: CorpusLike[StoreT_co]) -> AsyncIterator[tuple[str, S
         return
     location = find_location(corpus)
     async with await open_store(location.place) as store:
-        config = await store.config()
+        config = await ask(store, Config())
         check_settings(location.default_name, config)
-        yield location.name_in(config), cast("StoreT_co", store)
+        yield location.name_in(config), store

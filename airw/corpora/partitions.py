@@ -43,16 +43,20 @@ from airw.corpora.source_pages import SourcePages
 from airw.embedders import check_embedder, resolve_embedder
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderMismatch, PartitionsMissing, SourceError
 from airw.protocols import (
-    ChangeFinder,
+    Change,
+    Config,
     CorpusWideExtractor,
     EdgeExtractor,
     Embedder,
     EmbedderLike,
     IngestRun,
+    Ledger,
     RunKeeper,
     RunRows,
     Source,
+    Stale,
     Store,
+    ask,
 )
 from airw.sources import CorpusSource
 from airw.stores import refuse_password
@@ -151,6 +155,7 @@ async def prepare_ingest(
         StoreError: If the store fails, or a builder keeps it locked for too long (`StoreBusy`).
 
     Example:
+        >>> from airw.protocols import ArtifactIds, ask
         >>> from airw.sources import from_mapping
         >>> from airw.stores import MemoryStore
         >>> async def main():
@@ -158,7 +163,7 @@ async def prepare_ingest(
         ...     for number, items in enumerate([{"a": "one", "b": "two"}, {"c": "three"}]):
         ...         await ingest_partition(plan, number, items)
         ...     async with finish_ingest(plan, partitions=2) as corpus:
-        ...         return corpus.report.added, await corpus.store.artifact_ids()
+        ...         return corpus.report.added, await ask(corpus.store, ArtifactIds())
         >>> anyio.run(main)
         (3, ['a', 'b', 'c'])
     """
@@ -200,8 +205,8 @@ async def _begin(
     run = IngestRun(request.source.name.casefold(), os.urandom(16).hex(), run_settings)
     # Remove the artifacts of an old embedder before the settings name the new one: they match at every moment.
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
-    if await store.config() != config:
-        await store.set_config(config)
+    if await ask(store, Config()) != config:
+        await store.apply(Change(config=config))
     return run, config, recipe.extractor
 
 
@@ -262,7 +267,7 @@ async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> Parti
         if number in rows.parts:
             return to_report(number, rows.parts[number])
         embedder, recipe = await in_thread(_resolve, plan)
-        config = {**await store.config(), **plan.run.settings}
+        config = {**await ask(store, Config()), **plan.run.settings}
         builder = Builder(recipe, store, embedder, config, frozenset(rows.row["outdated"]))
         # Plan and embed without a lock, in parallel with other workers. The partition is one page.
         async with aclosing(SourcePages(source, sys.maxsize, max_chars=sys.maxsize)) as pages:
@@ -333,7 +338,7 @@ async def _read_run(plan: IngestPlan, store: RunStore, parts: Sequence[int] | No
             f"this ingest of source {plan.source.name!r} has ended: it was finished, or another one was prepared; "
             "prepare_ingest starts a new one"
         )
-    if not plan.run.fits(await store.config()):
+    if not plan.run.fits(await ask(store, Config())):
         raise _mismatch_error(plan)
     return rows
 
@@ -504,7 +509,7 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
             for problem in totals.doubles:
                 recipe.accept_problem(problem)
             await _check_written(plan, store, recipe, totals)
-            config, outdated = await store.config(), frozenset(rows.row["outdated"])
+            config, outdated = await ask(store, Config()), frozenset(rows.row["outdated"])
             kept_ids, problems = totals.ids_to_keep, totals.problems
             builder = Builder(recipe, store, embedder, config, outdated, kept_ids=kept_ids, problems=problems)
             pruning = await find_pruning(builder, full=full, force=force)
@@ -548,11 +553,8 @@ async def _check_written(plan: IngestPlan, store: RunStore, recipe: BuildRecipe,
         PartitionsMissing: If there are any.
     """
     versions = totals.version_of
-    # A store with `find_changed` compares all versions in one call; only the others need their ledger entries.
-    suspects = list(versions)
-    if isinstance(store, ChangeFinder):
-        suspects = await store.find_changed(versions, recipe.stamp())
-    entries = await store.ledger(suspects)
+    suspects = await ask(store, Stale(versions, recipe.stamp()))
+    entries = await ask(store, Ledger(suspects))
     lost_ids = [
         name
         for name, entry in zip(suspects, entries, strict=True)

@@ -32,7 +32,19 @@ from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, c
 from airw.corpora.source_pages import Item, SourcePages
 from airw.errors import SourceError
 from airw.links.sites import SiteSurvey, site_of
-from airw.protocols import ChangeFinder, CorpusWideExtractor, Embedder, Source, Store
+from airw.protocols import (
+    Change,
+    Config,
+    CorpusWideExtractor,
+    Embedder,
+    Ledger,
+    Records,
+    Source,
+    Stale,
+    Store,
+    Vectors,
+    ask,
+)
 from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
 
 if TYPE_CHECKING:
@@ -240,9 +252,9 @@ class Builder:
             return
         self._settings_written = True
         if self.outdated:
-            await self.store.apply([], removals=sorted(self.outdated))
-        if await self.store.config() != self.config:
-            await self.store.set_config(self.config)
+            await self.store.apply(Change(removals=sorted(self.outdated)))
+        if await ask(self.store, Config()) != self.config:
+            await self.store.apply(Change(config=self.config))
 
     async def _compare_items(self, items: list[Item]) -> tuple[Page, list[VersionedArtifact]]:
         """Return a page that counts the unchanged items, and the artifacts that may have changed."""
@@ -261,7 +273,7 @@ class Builder:
         # stored version may be kept. A name with a faulty text cannot be looked up.
         problem_ids = [problem.item for problem in page.problems if not find_text_fault(problem.item, allow_nul=False)]
         ids = [artifact.id for artifact, _ in versions] + problem_ids
-        entries = await self.store.ledger(ids) if ids else []
+        entries = await ask(self.store, Ledger(ids)) if ids else []
         stored = {entry.artifact_id: entry for entry in entries if entry is not None}
         if changed := self._refuse_other_sources(self._find_changed(versions, stored, page), stored, page):
             plans = await self._await_plans(changed) if self.recipe.is_async else {}
@@ -316,25 +328,15 @@ class Builder:
         return versions
 
     async def _skip_unchanged(self, versions: list[VersionedArtifact], page: Page) -> list[VersionedArtifact]:
-        """Drop artifacts that the store reports as unchanged, and count them.
-
-        A store with `find_changed` compares versions where they are stored. Without it, a rebuild reads all ledger
-        entries.
-        """
-        if not isinstance(self.store, ChangeFinder) or not versions:
+        """Drop artifacts that the store reports as unchanged, and count them."""
+        if not versions:
             return versions
         # A change signal that is not a string cannot be compared; drafting reports it as a problem.
         version_of = {artifact.id: version for artifact, version in versions if isinstance(version, str)}
-        changed = await self.store.find_changed(version_of, self.recipe.stamp())
-        page.unchanged = version_of
-        if not changed and len(version_of) == len(versions):
-            self.kept_ids.update(version_of)
-            return []
-        left = {artifact.id for artifact, version in versions if not isinstance(version, str)}.union(changed)
-        for name in changed:
-            del version_of[name]
-        self.kept_ids.update(version_of)
-        return [(artifact, version) for artifact, version in versions if artifact.id in left]
+        stale = {*await ask(self.store, Stale(version_of, self.recipe.stamp()))}
+        page.unchanged = {name: version for name, version in version_of.items() if name not in stale}
+        self.kept_ids.update(page.unchanged)
+        return [(artifact, version) for artifact, version in versions if artifact.id not in page.unchanged]
 
     def _find_changed(
         self, versions: Sequence[VersionedArtifact], stored: Mapping[str, LedgerEntry], page: Page
@@ -465,13 +467,13 @@ class Builder:
         ids = [record.id for draft in drafts for record in draft.records]
         if not ids:
             return {}
-        texts = {record.id: record.text for record in await self.store.get_records(ids) if record is not None}
+        texts = {record.id: record.text for record in await ask(self.store, Records(ids)) if record is not None}
         same = [draft for draft in drafts if all(texts.get(record.id) == record.text for record in draft.records)]
         same_ids = [record.id for draft in same for record in draft.records]
         # Skip an empty request: even for that, a store may have to load its vector index.
         if not same_ids:
             return {}
-        blocks = _split_rows(same, await self.store.vectors(same_ids))
+        blocks = _split_rows(same, await ask(self.store, Vectors(same_ids)))
         return dict(zip([draft.artifact_id for draft in same], blocks, strict=True))
 
     async def _embed_texts(self, texts: list[str]) -> Floats:
@@ -503,7 +505,7 @@ class Builder:
             # These may be the first vectors of a new embedder, see `run`; later calls do nothing.
             await self.write_settings()
             await keep_problems(self.store, self.compare_problems([page for page, _ in pages]))
-            await self.store.apply(together)
+            await self.store.apply(Change(together))
         for page, changes in pages:
             self.record(page, changes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from airw._base.checks import find_text_fault
 from airw._base.messages import escape_controls
-from airw.protocols import Store
+from airw.protocols import Change, Config, Store, ask
 
 PROBLEMS_SETTING = "problems"
 _MOST = 100  # of one artifact
@@ -57,11 +57,11 @@ async def keep_problems(store: Store, problems: Mapping[str, Sequence[str]]) -> 
     """
     if not problems:
         return
-    config = await store.config()
+    config = await ask(store, Config())
     kept = {name: list(reasons) for name, reasons in {**read_problems(config), **problems}.items() if reasons}
     if kept != config.get(PROBLEMS_SETTING, {}):
         others = {name: value for name, value in config.items() if name != PROBLEMS_SETTING}
-        await store.set_config({**others, **({PROBLEMS_SETTING: kept} if kept else {})})
+        await store.apply(Change(config={**others, **({PROBLEMS_SETTING: kept} if kept else {})}))
 
 
 async def forget_problems(store: Store, artifact_ids: Iterable[str]) -> None:

@@ -5,21 +5,20 @@ from typing import Any, Self, Unpack, cast
 
 import anyio
 
-from airw._base.checks import name_missing_method
 from airw._base.messages import short_repr
 from airw._base.sharing import SharedLock
 from airw._base.signatures import shows_options
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
 from airw.corpora.places import locate
 from airw.errors import ArgumentKindError, NoLedgerEntry, StoreError
-from airw.protocols import OpenCorpus, RecordsByArtifact, SearchStore
+from airw.protocols import OpenCorpus, RecordsOf, ask
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
 from airw.stores import hide_password
 from airw.values import Record, SearchHit
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
-async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
     """Search a corpus and return at most `k` hits, best first.
 
     The scores of each mode:
@@ -129,7 +128,7 @@ async def search(corpus: CorpusLike[SearchStore], query: str, **options: Unpack[
 
 
 async def records_for_artifact(
-    corpus: CorpusLike[RecordsByArtifact], artifact_id: str, *, surface_kind: str | None = None
+    corpus: CorpusLike, artifact_id: str, *, surface_kind: str | None = None
 ) -> list[Record]:
     """Return the records of one artifact in plan order; no embedder is needed.
 
@@ -161,8 +160,7 @@ async def records_for_artifact(
         raise ArgumentKindError(f"surface_kind must be a string or None, not {short_repr(surface_kind)}")
     kinds = None if surface_kind is None else [surface_kind]
     async with use_store(corpus) as (name, store):
-        with name_missing_method("records_for_artifact", store):
-            [records] = await store.records_of([artifact_id], kinds=kinds)
+        [records] = await ask(store, RecordsOf([artifact_id], kinds=kinds))
     if records is None:
         raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(artifact_id)}")
     return records
@@ -171,7 +169,7 @@ async def records_for_artifact(
 class CorpusRetriever:
     """A search function of one corpus with fixed options; `as_retriever` returns one."""
 
-    def __init__(self, corpus: CorpusLike[SearchStore], options: SearchOptions, verb: str = "as_retriever") -> None:
+    def __init__(self, corpus: CorpusLike, options: SearchOptions, verb: str = "as_retriever") -> None:
         self._corpus = corpus
         self._opened: Corpus | None = None
         self._opening = SharedLock("the retriever")
@@ -183,7 +181,7 @@ class CorpusRetriever:
         }
 
     @property
-    def corpus(self) -> CorpusLike[SearchStore]:
+    def corpus(self) -> CorpusLike:
         """Return the open corpus, or before the first search the name or path of it."""
         return self._opened or self._corpus
 
@@ -203,7 +201,7 @@ class CorpusRetriever:
         parsed = SearchQuery.parse("retriever", query, cast("SearchOptions", {**self._options, **options}))
         return await answer_query(await self._open(), parsed)
 
-    async def _open(self) -> OpenCorpus[SearchStore]:
+    async def _open(self) -> OpenCorpus:
         if not isinstance(self._corpus, str | os.PathLike):
             return self._corpus
         # Under the lock: several searches at once open the corpus only once.
@@ -236,7 +234,7 @@ def _show(name_or_path: str | os.PathLike[str]) -> str | os.PathLike[str]:
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
-def as_retriever(corpus_or_name: CorpusLike[SearchStore], **options: Unpack[SearchOptions]) -> CorpusRetriever:
+def as_retriever(corpus_or_name: CorpusLike, **options: Unpack[SearchOptions]) -> CorpusRetriever:
     """Return a function of a query that searches one corpus with fixed options.
 
     Args:

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from itertools import accumulate, islice
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from airw._base.arrays import Floats, NDArray
+from airw._base.arrays import Floats
 from airw.errors import EmbedderMismatch
-from airw.protocols import ArtifactVectors, BestRecords
+from airw.protocols import ArtifactVectors
 from airw.retrieval.fusion import fuse_ranks
 from airw.values import (
     ArtifactRef,
@@ -32,12 +32,10 @@ from airw.values import (
     UnresolvedLink,
 )
 
-R = TypeVar("R")
-S = TypeVar("S")
 # This takes a third of the time of `ArtifactRef(...)`, which matters because it runs once an edge.
 _ref = partial(tuple.__new__, ArtifactRef)
-Positions: TypeAlias = Mapping[str, Sequence[int]]
-"""For each corpus, the positions of its items among all requested items."""
+Found: TypeAlias = tuple[str, Sequence[str], Any]
+"""The name of a corpus, the plain ids that it was asked about, and its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +57,6 @@ class FederatedEntry(LedgerEntry):
     """A ledger entry of one of several corpora, whose record ids are `source/id`."""
 
     corpus: str = field(kw_only=True)
-
-
-class FederatedEdge(NamedTuple):
-    """An edge of the artifact at a position of the request.
-
-    `names_corpus` is true if the link names the corpus that it leads to: its target may then not exist.
-    """
-
-    position: int
-    edge: Edge
-    names_corpus: bool
 
 
 # Ids inside a corpus and outside it
@@ -106,14 +93,22 @@ def node_spellings(node: NodeIdLike, source: str) -> list[NodeId]:
     return [ref.id, ref] if ref.source == source else [ref]
 
 
-def value_spellings(value: Any, source: str) -> list[Any]:
-    """Return the forms of a value in the metadata fields of one corpus.
+def reference_spellings(ref: NodeIdLike, source: str) -> list[str]:
+    """Return a reference for one corpus: a text is for each, a pair for its own."""
+    if isinstance(ref, str):
+        return [ref]
+    return [ref[1]] if ref[0] == source else []
+
+
+def field_spellings(pair: tuple[str, Any], source: str) -> list[tuple[str, Any]]:
+    """Return a field with the forms of its value in the metadata of one corpus.
 
     An artifact, which is a tuple here, is `[source, id]` in a field; in its own corpus it may also be the plain id.
     """
+    name, value = pair
     if not isinstance(value, tuple):
-        return [value]
-    return [value[1], list(value)] if value[0] == source else [list(value)]
+        return [pair]
+    return [(name, value[1]), (name, [*value])] if value[0] == source else [(name, [*value])]
 
 
 # Values of a store as federated values
@@ -132,10 +127,8 @@ def to_federated_record(source: str, record: Record) -> Record:
     )
 
 
-def to_federated_entry(source: str, entry: LedgerEntry | None) -> LedgerEntry | None:
+def to_federated_entry(source: str, entry: LedgerEntry) -> LedgerEntry:
     """Return a ledger entry of one corpus as a federated one."""
-    if entry is None:
-        return None
     values = {item.name: getattr(entry, item.name) for item in fields(LedgerEntry)}
     record_ids = tuple(join_id(source, id) for id in entry.record_ids)
     return FederatedEntry(**(values | {"record_ids": record_ids}), corpus=source)
@@ -171,46 +164,61 @@ def group_by_corpus(
     return positions, ids_by_corpus
 
 
-def scatter_in_order(
-    result: list[S], positions: Positions, answers: Mapping[str, Sequence[R]], convert: Callable[[str, R], S]
-) -> list[S]:
-    """Convert the answers of each corpus and write them to their positions in `result`."""
-    for source, values in answers.items():
-        for position, value in zip(positions[source], values, strict=True):
-            result[position] = convert(source, value)
-    return result
+def join_rows(
+    refs: Sequence[Any], found: Iterable[Found], convert: Callable[[str, Any], Any] = lambda _, row: row
+) -> list[Any]:
+    """Return the row of each artifact or record, `None` for an unknown one.
+
+    Args:
+        refs: The artifacts or records.
+        found: What the corpora have answered, a row for each id.
+        convert: Returns a row as it is outside its corpus.
+    """
+    rows = {
+        ref: convert(name, row)
+        for name, ids, own in found
+        for ref, row in zip(refs_to(name, ids), own, strict=True)
+        if row is not None
+    }
+    return [rows.get(ref) for ref in refs]
 
 
-def scatter_best_records(count: int, positions: Positions, answers: Mapping[str, BestRecords]) -> BestRecords:
-    """Return the best records of `count` artifacts, in the order of the request."""
-    record_ids: list[str | None] = [None] * count
-    scores = np.full(count, np.nan, np.float32)
-    for source, (best, cosines) in answers.items():
-        scores[positions[source]] = cosines
-        for position, id in zip(positions[source], best, strict=True):
-            record_ids[position] = None if id is None else join_id(source, id)
-    return BestRecords(record_ids, scores)
-
-
-def scatter_vectors(count: int, positions: Positions, answers: Mapping[str, ArtifactVectors]) -> ArtifactVectors:
-    """Return the record ids and the vectors of `count` artifacts, in order of the request.
+def join_vectors(refs: Sequence[Any], found: Sequence[Found]) -> Floats:
+    """Return the vectors of records, a row of NaN for an unknown one.
 
     Raises:
         EmbedderMismatch: If the vectors have several widths.
     """
-    width = common_width(vectors for _, vectors in answers.values())
+    width = common_width(vectors for _, _, vectors in found)
+    unknown = np.full(width, np.nan, np.float32)
     # A store without vectors answers with width 0, and would not fit the others.
-    stacked = np.concatenate([vectors for _, vectors in answers.values() if vectors.shape[1] == width])
-    record_ids: list[list[str]] = [[] for _ in range(count)]
-    spans = [range(0)] * count
-    start = 0
-    for source, (ids_by_artifact, _) in answers.items():
-        for position, ids in zip(positions.get(source, ()), ids_by_artifact, strict=True):
-            record_ids[position] = [join_id(source, id) for id in ids]
-            spans[position] = range(start, start + len(ids))
-            start += len(ids)
-    rows = [row for span in spans for row in span]
-    return ArtifactVectors(record_ids, stacked[np.array(rows, np.intp)])
+    rows = [unknown if row is None or not row.size else row for row in join_rows(refs, found)]
+    return np.array(rows, np.float32).reshape(len(refs), width)
+
+
+def join_vectors_of(refs: Sequence[Any], found: Sequence[Found]) -> ArtifactVectors:
+    """Return the record ids of artifacts and their vectors, in the order of the request.
+
+    Raises:
+        EmbedderMismatch: If the vectors have several widths.
+    """
+    empty = np.empty((0, common_width(answer.vectors for _, _, answer in found)), np.float32)
+    groups = join_rows(refs, [(name, ids, _split_groups(answer)) for name, ids, answer in found], _to_federated_group)
+    # A store without vectors answers with width 0, and would not fit the others.
+    vectors = [rows for _, rows in filter(None, groups) if rows.size]
+    return ArtifactVectors(
+        [[] if group is None else [*group[0]] for group in groups], np.concatenate([empty, *vectors])
+    )
+
+
+def _split_groups(answer: ArtifactVectors) -> list[tuple[list[str], Floats]]:
+    """Return the record ids of each artifact with their vectors."""
+    ends = accumulate(map(len, answer.record_ids))
+    return [(ids, answer.vectors[end - len(ids) : end]) for ids, end in zip(answer.record_ids, ends, strict=True)]
+
+
+def _to_federated_group(source: str, group: tuple[list[str], Floats]) -> tuple[list[str], Floats]:
+    return [join_id(source, id) for id in group[0]], group[1]
 
 
 def common_width(arrays: Iterable[Floats]) -> int:
@@ -228,6 +236,15 @@ def common_width(arrays: Iterable[Floats]) -> int:
 # Merging answers
 
 
+def keep_only(ranking: Ranking, artifacts: Iterable[Any] | None, records: Iterable[str] | None) -> Ranking:
+    """Return the rows of a ranking of these artifacts or, if none are named, of these records."""
+    ids, kept = (ranking.record_ids, records) if artifacts is None else (ranking.artifact_ids, artifacts)
+    wanted = {*(kept or ())}
+    rows = [row for row, id in enumerate(ids) if id in wanted]
+    record_ids, artifact_ids = ([ids[row] for row in rows] for ids in (ranking.record_ids, ranking.artifact_ids))
+    return Ranking(record_ids, artifact_ids, ranking.scores[rows], ranking.max_score)
+
+
 def sum_counts(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
     """Return the sums of the link counts of all corpora."""
     sums: Counter[tuple[str, str, LinkState]] = Counter()
@@ -237,114 +254,63 @@ def sum_counts(answers: Mapping[str, Iterable[LinkCount]]) -> list[LinkCount]:
     return [LinkCount(*key, total) for key, total in sorted(sums.items())]
 
 
-class _Row(NamedTuple):
-    """A row of a ranking.
-
-    Rows sort best first, ties by artifact id, source and place in the ranking.
-    """
-
-    negative_score: float
-    artifact_id: str
-    source: str
-    place: int
-    record_id: str
-
-
-def merge_by_score(rankings: Mapping[str, Ranking], k: int, record_key: Callable[[str, str], Any] = join_id) -> Ranking:
+def merge_by_score(
+    rankings: Iterable[tuple[str, Ranking]], k: int | None, record_key: Callable[[str, str], Any] = join_id
+) -> Ranking:
     """Return the `k` best rows of rankings whose scores are on one scale.
 
     Ties are in the order of the artifact ids, then of the corpus names: as in one corpus that contains them all.
 
     Args:
-        rankings: The ranking of each corpus.
-        k: The number of rows.
+        rankings: Rankings, each with the name of its corpus.
+        k: The number of rows; `None` for all.
         record_key: Returns the id of a record outside its corpus.
     """
-    rows = list(islice(heapq.merge(*(_to_rows(source, ranking) for source, ranking in rankings.items())), k))
-    record_ids = [record_key(row.source, row.record_id) for row in rows]
-    artifact_ids: list[Any] = [_ref((row.source, row.artifact_id)) for row in rows]
-    highest = [ranking.max_score for ranking in rankings.values() if ranking.max_score is not None]
-    is_known = bool(highest) and len(highest) == len(rankings)
-    scores = np.array([-row.negative_score for row in rows], np.float64)
-    return Ranking(record_ids, artifact_ids, scores, max(highest) if is_known else None)
+    every = [*rankings]
+    rows = [*islice(heapq.merge(*(_to_rows(name, ranking) for name, ranking in every)), k)]
+    highest = [ranking.max_score for _, ranking in every if ranking.max_score is not None]
+    return Ranking(
+        [record_key(name, record_id) for _, _, name, _, record_id in rows],
+        [cast("Any", _ref((name, artifact_id))) for _, artifact_id, name, _, _ in rows],
+        np.array([-score for score, *_ in rows], np.float64),
+        max(highest) if highest and len(highest) == len(every) else None,
+    )
 
 
-def _to_rows(source: str, ranking: Ranking) -> Iterator[_Row]:
+def _to_rows(name: str, ranking: Ranking) -> Iterator[tuple[float, str, str, int, str]]:
+    """Yield the rows of a ranking, in the form that sorts them among those of others."""
     columns = zip(ranking.scores.tolist(), ranking.artifact_ids, ranking.record_ids, strict=True)
     for place, (score, artifact_id, record_id) in enumerate(columns):
-        yield _Row(-score, artifact_id, source, place, record_id)
+        yield -score, artifact_id, name, place, record_id
 
 
-def merge_by_rank(rankings: Mapping[str, Ranking], k: int) -> Ranking:
+def merge_by_rank(rankings: Iterable[tuple[str, Ranking]], k: int | None) -> Ranking:
     """Merge rankings of different scales by rank; the scores become RRF scores.
 
     Ties are in the order of the corpora, then in that of each ranking.
     """
-    merged = _concatenate(rankings)
-    ends = np.cumsum([len(ranking) for ranking in rankings.values()])
-    # Each corpus has records of its own, so the keys of the fusion are the rows of the concatenated ranking.
-    row_lists = [range(end - len(ranking), end) for end, ranking in zip(ends.tolist(), rankings.values(), strict=True)]
-    fused = fuse_ranks(row_lists)[:k]
-    rows = [row for row, _ in fused]
-    scores = np.zeros(len(merged))
-    scores[rows] = [score for _, score in fused]
-    return _take_rows(merged, np.array(rows, np.intp), scores)
-
-
-def _concatenate(rankings: Mapping[str, Ranking]) -> Ranking:
-    records = [join_id(source, id) for source, ranking in rankings.items() for id in ranking.record_ids]
-    artifacts: list[Any] = [
-        ref for source, ranking in rankings.items() for ref in refs_to(source, ranking.artifact_ids)
-    ]
-    # If the corpora that can rank have all failed, there is no ranking.
-    scores = np.concatenate([np.empty(0), *(np.asarray(ranking.scores) for ranking in rankings.values())])
-    return Ranking(records, artifacts, scores)
-
-
-def _take_rows(ranking: Ranking, rows: NDArray[np.intp], scores: NDArray[np.float64]) -> Ranking:
-    indexes = rows.tolist()
+    # Each corpus has records of its own, so no row is in two rankings.
+    rows = fuse_ranks(
+        [
+            [(join_id(name, id), ref) for id, ref in zip(own.record_ids, refs_to(name, own.artifact_ids), strict=True)]
+            for name, own in rankings
+        ]
+    )[:k]
     return Ranking(
-        [ranking.record_ids[index] for index in indexes],
-        [ranking.artifact_ids[index] for index in indexes],
-        scores[indexes],
+        [record_id for (record_id, _), _ in rows],
+        [cast("Any", ref) for (_, ref), _ in rows],
+        np.array([score for _, score in rows], np.float64),
     )
 
 
 # Edges
 
 
-def collect_own_edges(positions: Positions, answers: Mapping[str, Iterable[Iterable[Edge]]]) -> list[FederatedEdge]:
-    """Return the edges that each store has of its own artifacts."""
-    return [
-        FederatedEdge(position, to_federated_edge(source, edge), edge.leads_out)
-        for source, edge_lists in answers.items()
-        for position, edges in zip(positions[source], edge_lists, strict=True)
-        for edge in edges
-    ]
-
-
-def collect_edges_to(
-    nodes: Sequence[NodeIdLike], answers: Mapping[str, Iterable[Iterable[Edge]]]
-) -> list[FederatedEdge]:
-    """Return the edges whose links name their corpus and lead to one of the nodes."""
-    positions: dict[NodeIdLike, list[int]] = {}
-    for position, node in enumerate(nodes):
-        positions.setdefault(node, []).append(position)
-    return [
-        FederatedEdge(position, to_federated_edge(source, edge), names_corpus=True)
-        for source, edge_lists in answers.items()
-        for edges in edge_lists
-        for edge in edges
-        if edge.leads_out
-        for position in positions.get(edge.target, ())
-    ]
-
-
 def sort_edges(
     ids: Sequence[NodeIdLike],
-    edges: Iterable[FederatedEdge],
+    edges: Iterable[tuple[int, Edge]],
     missing: AbstractSet[NodeIdLike],
-    corpus_order: Mapping[str, int],
+    order: Mapping[str, int],
     limit: int | None,
 ) -> list[list[Edge]]:
     """Return the edges of each artifact without duplicates.
@@ -353,19 +319,19 @@ def sort_edges(
 
     Args:
         ids: The requested artifacts.
-        edges: Their edges.
+        edges: Their edges, each with the place of its artifact among `ids`.
         missing: Targets that no store contains; edges to them are left out, and those of an artifact to itself.
-        corpus_order: The position of each corpus; artifacts are sorted by it, then by id.
+        order: The place of each corpus; artifacts are sorted by it, then by id.
         limit: The largest number of edges of each artifact.
     """
     edges_by_key: list[dict[tuple[Any, ...], Edge]] = [{} for _ in ids]
-    for position, edge, _ in edges:
+    for place, edge in edges:
         if edge.target not in missing and edge.source != edge.target:
-            is_inward = edge.source != ids[position]
+            is_inward = edge.source != ids[place]
             source, id = cast("ArtifactRef", edge.source if is_inward else edge.target)
-            key = (edge.type, corpus_order[source], id, is_inward, edge.origin)
+            key = (edge.type, order[source], id, is_inward, edge.origin)
             # Several links can be one edge; the largest weight counts.
-            best = edges_by_key[position].setdefault(key, edge)
+            best = edges_by_key[place].setdefault(key, edge)
             if best.weight < edge.weight:
-                edges_by_key[position][key] = edge
+                edges_by_key[place][key] = edge
     return [[by_key[key] for key in sorted(by_key)[:limit]] for by_key in edges_by_key]

@@ -1,8 +1,8 @@
 """Calls of the stores of several corpora, and what becomes of a corpus that fails."""
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 import anyio
 
@@ -10,11 +10,9 @@ from airw._base.concurrency import map_bounded
 from airw._base.messages import error_text, one_line
 from airw._base.notes import add_note
 from airw.errors import ArgumentError, DiscoveryError, FilterError, RemoteError, StoreError
-from airw.protocols import Store
+from airw.protocols import Request, Store
 from airw.walking import LostCorpus
 
-T = TypeVar("T")
-R = TypeVar("R")
 OnMemberError: TypeAlias = Literal["skip", "raise"]
 
 _MAX_CONCURRENCY = 16  # stores called at once
@@ -74,25 +72,21 @@ class MemberCalls:
             if name in self._errors
         )
 
-    def asks(self, name: str) -> bool:
-        """Return whether the store of a corpus is one of these, and still called."""
-        return name in self.stores and name not in self._left_out
-
     def leave_out_lost(self) -> None:
         """Call the corpora that failed so far no more."""
         self._left_out.update(self._errors)
 
-    async def call(self, requests: Mapping[str, T], call: Callable[[Store, T], Awaitable[R]]) -> dict[str, R]:
-        """Call every store that has a request, 16 at a time; return the answers by store.
+    async def read(self, requests: Mapping[str, Sequence[Request[Any]]]) -> dict[str, list[Any]]:
+        """Call every store that has requests, 16 at a time; return the answers by store.
 
         Raises:
             DiscoveryError: If every corpus has failed.
         """
-        answers: dict[str, R] = {}
+        answers: dict[str, list[Any]] = {}
 
         async def call_member(name: str) -> None:
             try:
-                answers[name] = await self._call_in_time(name, call(self.stores[name], requests[name]))
+                answers[name] = await self._read_in_time(name, requests[name])
             except Exception as error:
                 add_note(error, f"from corpus {name!r}")
                 if not self._skips_errors or is_callers_fault(error):
@@ -108,16 +102,16 @@ class MemberCalls:
         # In the order of the corpora, not of the answers.
         return {name: answers[name] for name in names if name in answers}
 
-    async def _call_in_time(self, name: str, call: Awaitable[R]) -> R:
+    async def _read_in_time(self, name: str, requests: Sequence[Request[Any]]) -> list[Any]:
         began = anyio.current_time()
         scope = anyio.CancelScope(deadline=began + self._longest)
         self._running[scope] = began
         try:
             with scope:
-                answer = await call
+                answers = await self.stores[name].read(*requests)
                 if not self._has_answer:
                     self._wait_less(anyio.current_time() - began)
-                return answer
+                return answers
         finally:
             del self._running[scope]
         # Nobody waits for this corpus a second time.

@@ -1,70 +1,89 @@
-"""The store of a federated corpus: it calls the stores of its corpora and merges answers."""
+"""The store of several corpora: it splits requests over members, and joins answers."""
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import islice
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import fields, replace
+from itertools import chain, islice
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
-from airw._base.arrays import Floats
-from airw._base.checks import offers
-from airw._base.concurrency import map_bounded, offload_if
+from airw._base.concurrency import offload_if
 from airw.discovery._federated_answers import (
-    FederatedEdge,
-    Positions,
-    collect_edges_to,
-    collect_own_edges,
-    common_width,
+    Found,
+    field_spellings,
     group_by_corpus,
+    join_rows,
+    join_vectors,
+    join_vectors_of,
+    keep_only,
     merge_by_rank,
     merge_by_score,
     node_spellings,
+    reference_spellings,
     refs_to,
-    scatter_best_records,
-    scatter_in_order,
-    scatter_vectors,
     sort_edges,
     split_ids,
     sum_counts,
+    to_federated_edge,
     to_federated_entry,
     to_federated_link,
     to_federated_record,
-    value_spellings,
 )
 from airw.discovery._federated_calls import MemberCalls
-from airw.protocols import ArtifactVectors, BestRecords, Store, TermStatistics
-from airw.values import (
-    ArtifactRef,
-    Direction,
-    Edge,
-    LedgerEntry,
-    LinkCount,
-    NodeIdLike,
-    Ranking,
-    Record,
-    TermCounts,
-    UnresolvedLink,
+from airw.errors import ArgumentError
+from airw.protocols import (
+    CAPABILITIES,
+    ArtifactIds,
+    Best,
+    Capability,
+    Change,
+    Counts,
+    Edges,
+    Ends,
+    Fed,
+    Ledger,
+    LinkCounts,
+    Matching,
+    MaxFanIn,
+    Names,
+    Rank,
+    Records,
+    RecordsOf,
+    Referrers,
+    Request,
+    UnresolvedLinks,
+    Vectors,
+    VectorsOf,
+    Words,
+    check_able,
+    fill,
 )
-from airw.values.filters import Filter
+from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, Ranking, TermCounts
 
-T = TypeVar("T")
-R = TypeVar("R")
-S = TypeVar("S")
+# A search needs one member that can, as do links. Whoever asks about given artifacts needs an answer for each.
+_BY_ONE: Final[frozenset[Capability]] = frozenset({"dense", "edges", "lexical", "links"})
+_BY_ALL: Final[frozenset[Capability]] = frozenset(
+    {"ledger", "matching", "names", "records", "scores", "vectors", "words"}
+)
+_OFFLOAD_ABOVE = 1_000  # ids or rows: splitting and joining more of them takes longer than about a millisecond
 
-_ANSWERED_BY_SOME = {"search_vectors", "search_text", "neighbors", "referrers", "fan_in"}
-_OWN = {"pool_counts", "read_step"}  # put together from other methods
-_OFFLOAD_ABOVE = 1_000  # ids or edges: grouping and merging more of them takes longer than about a millisecond
+Parts: TypeAlias = Mapping[str, Any]
+"""A request for each member that it concerns; or the answers, which a member that is lost does not give."""
+Plan: TypeAlias = Generator[Sequence[Parts], Sequence[Parts], Any]
 
 
 class FederatedStore:
-    """The reading methods of a store, answered by the stores of several corpora.
+    """A read-only store that is answered by the stores of several corpora.
 
-    Artifacts are `ArtifactRef(source, id)`, records are `source/id`. A call is one call of each store whose artifacts
-    it concerns; the docstrings of `neighbors` and `max_fan_in` name their further calls. An artifact of a corpus that
-    is not a member is unknown. So is a plain text, except in `resolve`, `referrers` and `fan_in`. If answers are ranked
-    together, ties are in the order of the artifact ids. A store that `calls` leaves out answers nothing, as if its
-    corpus were empty.
+    Artifacts are `ArtifactRef(source, id)`, records are `source/id`. An artifact of a corpus that is not a member is
+    unknown. So is a plain text, except in `Names` and `Referrers`. If answers are ranked together, ties are in the
+    order of the artifact ids. A store that `calls` leaves out answers nothing, as if its corpus were empty.
+
+    All requests of one call advance together, in rounds: a round is at most one call of each store. A store is asked
+    only about its own artifacts. Most requests take one round. Texts are ranked in two, as the stores count words
+    first. Edges take a second one if links lead from corpus to corpus. A chain takes no more rounds than its first
+    request, as far as its parts lie in one corpus.
 
     Args:
         calls: The calls of the stores, by the name of their corpus; a name must not contain `/`.
@@ -72,396 +91,383 @@ class FederatedStore:
 
     def __init__(self, calls: MemberCalls) -> None:
         self.calls = calls
-        self._stores, self._call = calls.stores, calls.call
-        self._corpus_order = {name: position for position, name in enumerate(self._stores)}
-
-    def offers(self, method: str) -> bool:
-        """Return whether the stores have a method between them.
-
-        A search needs one store that has it, as do links. Whoever asks about given artifacts needs an answer for each.
-        """
-        if getattr(type(self), method, None) is None:
-            return False
-        enough = any if method in _ANSWERED_BY_SOME else all
-        return method in _OWN or enough(offers(store, method) for store in self._stores.values())
-
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Return the record of each id."""
-
-        def convert(source: str, record: Record | None) -> Record | None:
-            return None if record is None else to_federated_record(source, record)
-
-        pairs = await offload_if(len(ids) > _OFFLOAD_ABOVE, split_ids, ids)
-        return await self._route_and_align(pairs, lambda store, own: store.get_records(own), convert, missing=None)
-
-    async def records_of(
-        self, artifact_ids: Sequence[NodeIdLike], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        """Return the records of each artifact, in the order of its surfaces; `None` if unknown."""
-
-        def convert(source: str, records: list[Record] | None) -> list[Record] | None:
-            return None if records is None else [to_federated_record(source, record) for record in records]
-
-        return await self._route_and_align(
-            artifact_ids, lambda store, own: store.records_of(own, kinds=kinds, limit=limit), convert, missing=None
-        )
-
-    async def ledger(self, ids: Sequence[NodeIdLike] | None = None) -> list[LedgerEntry | None]:
-        """Return the ledger entry of each artifact; without `ids`, all entries, store by store."""
-        if ids is not None:
-            return await self._route_and_align(
-                ids, lambda store, own: store.ledger(own), to_federated_entry, missing=None
-            )
-        answers = await self._call_all(lambda store: store.ledger())
-        return [to_federated_entry(source, entry) for source, entries in answers.items() for entry in entries]
-
-    async def artifact_ids(self) -> list[ArtifactRef]:
-        """Return the ids of all artifacts, store by store, sorted."""
-        answers = await self._call_all(lambda store: store.artifact_ids())
-        return [ref for source, ids in answers.items() for ref in refs_to(source, ids)]
-
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Return the `k` best records or artifacts of all stores for each row of `queries`.
-
-        Order: score descending, then `(artifact_id, surface_index)`.
-        """
-        answers = await self._call_able(
-            "search_vectors",
-            lambda store: store.search_vectors(queries, k, filter=filter, surfaces=surfaces, per_artifact=per_artifact),
-        )
-        return [
-            merge_by_score({name: rankings[row] for name, rankings in answers.items()}, k)
-            for row in range(len(queries))
-        ]
-
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Return the `k` best records or artifacts of all stores for each query.
-
-        BM25 depends on how often a word occurs, so the stores first add up their counts: the scores are those of one
-        corpus that contains all records. If a store cannot count words, or counts by another formula, the rankings are
-        fused by rank instead, and the scores are RRF scores. The first hits of all stores then come first, in the order
-        of the stores, then the second hits, and so on.
-        """
-        options: dict[str, Any] = {"filter": filter, "surfaces": surfaces, "per_artifact": per_artifact}
-        pooled = await self.pool_counts(queries)
-        merge = merge_by_rank if pooled is None else merge_by_score
-        if pooled is not None:
-            options["statistics"] = pooled
-        answers = await self._call_able("search_text", lambda store: store.search_text(queries, k, **options))
-        return [merge({name: rankings[row] for name, rankings in answers.items()}, k) for row in range(len(queries))]
-
-    async def pool_counts(self, queries: Sequence[str]) -> TermCounts | None:
-        """Return the word counts of all stores together; `None` if they cannot be added up."""
-        if not all(isinstance(store, TermStatistics) for store in self._stores.values()):
-            return None
-        counts = await self._call_all(lambda store: cast("TermStatistics", store).term_statistics(queries))
-        formulas = {item.formula for item in counts.values()}
-        return TermCounts.sum(counts.values()) if len(formulas) == 1 else None
-
-    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        """Return the cosine of the query to each record: `(n,) float32`, NaN if unknown."""
-        pairs = await offload_if(len(record_ids) > _OFFLOAD_ABOVE, split_ids, record_ids)
-        positions, answers = await self._route(pairs, lambda store, own: store.similarities(query, own))
-        scores = np.full(len(record_ids), np.nan, np.float32)
-        for source, cosines in answers.items():
-            scores[positions[source]] = cosines
-        return scores
-
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[NodeIdLike], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        """Return the best record of each artifact and its cosine; `None` and NaN without one."""
-        count = len(artifact_ids)
-        positions, answers = await self._route(
-            artifact_ids, lambda store, own: store.best_of(query, own, surfaces=surfaces)
-        )
-        return await offload_if(count > _OFFLOAD_ABOVE, scatter_best_records, count, positions, answers)
-
-    async def vectors(self, ids: Sequence[str]) -> Floats:
-        """Return the vector of each record: `(n, dim) float32`, a row of NaN for unknown records.
-
-        Raises:
-            EmbedderMismatch: If the vectors have several widths.
-        """
-        pairs = await offload_if(len(ids) > _OFFLOAD_ABOVE, split_ids, ids)
-        positions, answers = await self._route(
-            pairs, lambda store, own: store.vectors(own), default=self._empty_requests
-        )
-        rows = np.full((len(ids), common_width(answers.values())), np.nan, np.float32)
-        for source, vectors in answers.items():
-            # A store without vectors answers with width 0.
-            if vectors.size:
-                rows[positions[source]] = vectors
-        return rows
-
-    async def vectors_of(self, artifact_ids: Sequence[NodeIdLike]) -> ArtifactVectors:
-        """Return the record ids of each artifact and their vectors: `(n, dim) float32`.
-
-        Rows are in the order of the request. An unknown artifact has no ids and no rows.
-
-        Raises:
-            EmbedderMismatch: If the vectors have several widths.
-        """
-        count = len(artifact_ids)
-        positions, answers = await self._route(
-            artifact_ids, lambda store, own: store.vectors_of(own), default=self._empty_requests
-        )
-        return await offload_if(count > _OFFLOAD_ABOVE, scatter_vectors, count, positions, answers)
-
-    async def resolve(self, refs: Sequence[NodeIdLike]) -> list[list[ArtifactRef]]:
-        """Return the artifacts that each reference resolves to, store by store, sorted.
-
-        A plain text is resolved by every store, a pair `(source, text)` by one store. Each store resolves on its own: a
-        match of a strong name tier in one corpus does not hide a match of a weak tier in another one.
-        """
-        positions = {
-            name: [position for position, ref in enumerate(refs) if isinstance(ref, str) or ref[0] == name]
-            for name in self._stores
+        stores = calls.stores
+        self._able: Mapping[Capability, Sequence[str]] = {
+            need: [name for name, store in stores.items() if need in store.capabilities] for need in CAPABILITIES
         }
-        requests = {name: [_text(refs[position]) for position in own] for name, own in positions.items() if own}
-        answers = await self._call(requests, lambda store, own: store.resolve(own))
-        resolved: list[list[ArtifactRef]] = [[] for _ in refs]
-        for source, id_lists in answers.items():
-            for position, ids in zip(positions[source], id_lists, strict=True):
-                resolved[position] += refs_to(source, ids)
-        return resolved
+        by_all = {need for need in _BY_ALL if len(self._able[need]) == len(stores)}
+        self.capabilities: Collection[Capability] = by_all.union(need for need in _BY_ONE if self._able[need])
 
-    async def referrers(
-        self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None
-    ) -> list[list[ArtifactRef]]:
-        """Return the artifacts that link to each node, store by store, sorted.
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        """Return the answer of each request."""
+        check_able(self, *requests)
+        reading = _Reading([*self.calls.stores], self._able, requests)
+        values = [getattr(request, item.name) for request in requests for item in fields(cast("Any", request))]
+        while reading.plans:
+            is_long = sum(map(_count_items, values)) > _OFFLOAD_ABOVE
+            answers = await self.calls.read(await offload_if(is_long, reading.advance))
+            reading.hear(answers)
+            values = [answer for own in answers.values() for answer in own]
+        return [reading.done[id(request)] for request in requests]
 
-        The node itself is left out. A node is a pair or a text. For the pair of a member, its own store counts links by
-        any name of the artifact, and all stores count links by the pair. A text has the meaning that each store gives
-        it.
-        """
-        requests = {
-            name: [spelling for node in nodes for spelling in node_spellings(node, name)] for name in self._stores
+    async def apply(self, change: Change) -> None:
+        """Refuse to write."""
+        raise ArgumentError("several corpora are read together: write to one of them")
+
+    def writing(self, *, timeout: float = 30.0) -> AbstractAsyncContextManager[None]:
+        """Refuse to write."""
+        raise ArgumentError("several corpora are read together: write to one of them")
+
+    async def aclose(self) -> None:
+        """Close nothing: whoever opened the corpora closes them."""
+
+
+def _count_items(value: object) -> int:
+    """Return the number of items in a list and in the lists within."""
+    if not isinstance(value, list | tuple):
+        return len(value) if isinstance(value, np.ndarray) else 0
+    return len(value) + sum(len(item) for item in value if isinstance(item, list | Ranking))
+
+
+class _Reading:
+    """The requests of one call: how each is split over the members, and its answers joined.
+
+    A plan is a generator that answers one request. Each round it yields what to ask of the members, and gets their
+    answers. Requests are told apart by `id`, as chains name them.
+
+    Args:
+        names: The members.
+        able: Those that can do something, by what it is.
+        requests: The requests.
+
+    Attributes:
+        plans: The plans that are not at their end.
+        done: The answers of the others.
+        asked: What each plan asks in this round.
+        heard: What it has heard in the last one.
+        far: What a request for edges has found at the ends of links between corpora; it asks once more then.
+    """
+
+    def __init__(
+        self, names: Sequence[str], able: Mapping[Capability, Sequence[str]], requests: Sequence[Request[Any]]
+    ) -> None:
+        self._names, self._able = names, able
+        self.done: dict[int, Any] = {}
+        self.asked: dict[int, Sequence[Parts]] = {}
+        self.far: dict[int, Sequence[NodeId]] = {}
+        self.plans = {id(request): self._plan(request) for request in requests}
+        self.heard: dict[int, Any] = dict.fromkeys(self.plans)
+
+    def _plan(self, request: Request[Any]) -> Plan:
+        if type(request) not in _PLANS:
+            raise ArgumentError(f"several corpora together cannot answer {type(request).__name__}: ask one of them")
+        return _PLANS[type(request)](self, request)
+
+    def advance(self) -> dict[str, list[Request[Any]]]:
+        """Return what the plans ask of each member next; they read what they have heard first."""
+        for key, plan in [*self.plans.items()]:
+            try:
+                self.asked[key] = plan.send(self.heard[key])
+            except StopIteration as end:
+                self.done[key] = end.value
+                del self.plans[key]
+                self.asked.pop(key, None)
+        requests: dict[str, list[Request[Any]]] = {}
+        for name, request in chain.from_iterable(parts.items() for asked in self.asked.values() for parts in asked):
+            requests.setdefault(name, []).append(request)
+        return requests
+
+    def hear(self, answers: Mapping[str, Sequence[Any]]) -> None:
+        """Hand the answers of each member, in the order of its requests, to those who asked."""
+        left = {name: iter(own) for name, own in answers.items()}
+        self.heard = {
+            key: [{name: next(own) for name, own in left.items() if name in parts} for parts in asked]
+            for key, asked in self.asked.items()
         }
-        answers = await self._call(requests, lambda store, own: store.referrers(own, types=types))
-        # Each store gives one answer for each spelling, in order: take as many answers for a node as it has spellings.
-        remaining = {source: iter(answer) for source, answer in answers.items()}
-        referrers: list[list[ArtifactRef]] = []
-        for node in nodes:
-            refs = [
-                ref
-                for source, id_lists in remaining.items()
-                for ref in refs_to(source, _take_union(id_lists, len(node_spellings(node, source))))
-            ]
-            referrers.append([ref for ref in refs if ref != node])
-        return referrers
 
-    async def fan_in(self, nodes: Sequence[NodeIdLike], *, types: Sequence[str] | None = None) -> list[int]:
-        """Return the number of referrers of each node."""
-        return [len(refs) for refs in await self.referrers(nodes, types=types)]
+    # Chains
 
-    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        """Return the largest number of referrers of any node; 0 without links.
+    def follow(self, fed: Fed[Any]) -> Plan:
+        """Answer a request about what another one finds; meanwhile, members read ahead."""
+        feeder, found = id(fed.by.of), list[Found]()
+        while feeder in self.asked:
+            parts = self._read_ahead(fed, self.asked[feeder], found)
+            [answers] = yield [parts]
+            for name, answer in answers.items():
+                part = parts[name]
+                is_chain = isinstance(part, Fed)
+                ids = part.by.take(self.heard[feeder][0][name]) if is_chain else getattr(part, _field_of(part))
+                found.append((name, ids, answer))
+        request: Any = fill(fed, self.done)
+        plan = self.rank if isinstance(request, Rank) else self.read_rows
+        return (yield from self.find_edges(request) if isinstance(request, Edges) else plan(request, found))
 
-        A node that is not an artifact of any store is counted in each store separately. An artifact that links to
-        itself by its pair counts as one of its own referrers: its store takes the pair for an artifact of another
-        corpus. The method makes two calls of each store. If there are links to other corpora, it makes two more: for
-        all artifact ids, and for their referrers.
+    def _read_ahead(self, fed: Fed[Any], asked: Sequence[Parts], found: Sequence[Found]) -> Parts:
+        """Return what each member reads ahead in a round: what its own part of the chain finds.
+
+        Args:
+            fed: The request, and what finds its ids.
+            asked: What the members are asked in this round to find them.
+            found: What was read ahead in earlier rounds.
         """
-        maxima = await self._call_all(lambda store: store.max_fan_in(types=types))
-        counts = await self._call_all(lambda store: store.counts())
-        # Only links between corpora can add referrers from several stores to one artifact.
-        has_foreign_links = any(count["foreign"] for count in counts.values())
-        artifacts = await self.artifact_ids() if has_foreign_links else []
-        fan_ins = await self.fan_in(artifacts, types=types) if artifacts else []
-        return max([*maxima.values(), *fan_ins], default=0)
+        by, feeder = fed.by, id(fed.by.of)
+        request: Any = fed.request
+        # The best of all are not the best of each, and the scores of texts need the words of all.
+        is_joint = isinstance(request, Rank) and (request.k is not None or request.needs == "lexical")
+        if is_joint or isinstance(request, Edges):
+            return {}
+        if isinstance(by, Best):
+            ranks = {name: part for name, part in asked[0].items() if not isinstance(part, Words)}
+            return {name: Fed(request, replace(by, of=part)) for name, part in ranks.items()}
+        if feeder not in self.far:
+            _, known = group_by_corpus([*by.without], self._names)
+            ends = {name: replace(by, of=part, without=known.get(name, ())) for name, part in asked[0].items()}
+            return {name: Fed(request, own) for name, own in ends.items()}
+        skipped = {*by.without, *by.of.ids, *_list_refs(found)}
+        _, far = group_by_corpus([ref for ref in self.far[feeder] if ref not in skipped][: by.limit], self._names)
+        return {name: replace(request, **{_field_of(request, by): ids}) for name, ids in far.items()}
 
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[ArtifactRef]]:
-        """Return the artifacts whose field equals or lists the value of each `(field, value)`.
+    # Requests about given artifacts or records
 
-        They are in the order of the stores, sorted. A tuple as a value is an artifact, which a field contains as
-        `[source, id]`, or as the plain id in its own corpus.
-        """
-        requests = {
-            name: [(field, spelling) for field, value in wanted for spelling in value_spellings(value, name)]
-            for name in self._stores
-        }
-        answers = await self._call(requests, lambda store, own: store.matching(own, limit=limit))
-        remaining = {source: iter(answer) for source, answer in answers.items()}
-        return [
-            [
-                ref
-                for source, id_lists in remaining.items()
-                for ref in refs_to(source, _take_union(id_lists, len(value_spellings(value, source))))
-            ][:limit]
-            for _, value in wanted
-        ]
+    def read_rows(self, request: Any, found: Sequence[Found] = ()) -> Plan:
+        """Answer a request that has a row for each id."""
+        if isinstance(request, Ledger) and request.ids is None:
+            [answers] = yield [dict.fromkeys(self._names, request)]
+            return [to_federated_entry(name, entry) for name, entries in answers.items() for entry in entries]
+        refs, found = yield from self._ask_rest(request, found)
+        match request:
+            case Vectors() | VectorsOf():
+                if not found:
+                    # The vectors have the width of those that are stored, even if there are none.
+                    [answers] = yield [dict.fromkeys(self._names, type(request)([]))]
+                    found = [(name, (), answer) for name, answer in answers.items()]
+                return join_vectors(refs, found) if isinstance(request, Vectors) else join_vectors_of(refs, found)
+            case Records():
+                return join_rows(refs, found, to_federated_record)
+            case Ledger():
+                return join_rows(refs, found, to_federated_entry)
+        return join_rows(refs, found, lambda name, rows: [to_federated_record(name, record) for record in rows])
 
-    async def neighbors(
-        self,
-        ids: Sequence[NodeIdLike],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        """Return the edges of each artifact.
-
-        They are sorted by type, then by the store and the id of the other end. A link to another corpus is an edge if
-        that corpus is a member and contains the artifact. One call of each store reads them, one more checks targets in
-        other corpora. For incoming edges, two more calls find the links from other corpora. Duplicates, and edges of an
-        artifact to itself, are left out. `limit` counts the edges of one artifact.
-        """
-        link_filter: dict[str, Any] = {"types": types, "exclude": exclude, "origins": origins}
-        readers: list[Callable[[], Awaitable[list[FederatedEdge]]]] = [
-            partial(self._read_own_edges, ids, direction, link_filter)
-        ]
-        # A store knows the links of its own artifacts only, so links from other corpora are in the other stores.
-        if direction != "out":
-            readers.append(partial(self._read_edges_by_pair, ids, link_filter))
-        edge_lists = await map_bounded(lambda reader: reader(), readers, limit=2)
-        edges = [edge for edge_list in edge_lists for edge in edge_list]
-        return await self._arrange_edges(ids, edges, limit)
-
-    async def _arrange_edges(
-        self,
-        ids: Sequence[NodeIdLike],
-        edges: Sequence[FederatedEdge],
-        limit: int | None,
-        existing: Container[NodeIdLike] = (),
-    ) -> list[list[Edge]]:
-        """Return the edges of each artifact in order, without those that lead to nothing.
-
-        A store cannot know whether an artifact of another corpus exists. So one call of each store checks the targets
-        that name a corpus, except `existing`.
-        """
-        named = dict.fromkeys(edge.edge.target for edge in edges if edge.names_corpus)
-        targets = [target for target in named if target not in existing]
-        entries = await self.ledger(targets) if targets else []
-        missing = {target for target, entry in zip(targets, entries, strict=True) if entry is None}
-        is_long = len(edges) > _OFFLOAD_ABOVE
-        return await offload_if(is_long, sort_edges, ids, edges, missing, self._corpus_order, limit)
-
-    async def unresolved_links(
-        self, artifact_ids: Sequence[NodeIdLike] | None = None, *, limit: int | None = None
-    ) -> list[UnresolvedLink]:
-        """Return the dangling and ambiguous links of these artifacts, or of all, store by store.
-
-        Sources and candidates are `ArtifactRef`s. A link that is unresolved in its own corpus is unresolved here, even
-        if another corpus contains an artifact of that name.
-        """
-        if artifact_ids is None:
-            answers = await self._call_all(lambda store: store.unresolved_links(limit=limit))
-        else:
-            _, requests = group_by_corpus(artifact_ids, self._stores)
-            answers = await self._call(requests, lambda store, own: store.unresolved_links(own, limit=limit))
-        return [to_federated_link(source, link) for source, links in answers.items() for link in links][:limit]
-
-    async def link_counts(self) -> list[LinkCount]:
-        """Return the number of links of all stores by type, origin and state, in that order.
-
-        Each store counts on its own: a link to another corpus is `foreign`, even if that corpus is a member.
-        """
-        return sum_counts(await self._call_all(lambda store: store.link_counts()))
-
-    async def _read_own_edges(
-        self, ids: Sequence[NodeIdLike], direction: Direction, link_filter: Mapping[str, Any]
-    ) -> list[FederatedEdge]:
-        """Return the edges that the store of each artifact contains."""
-        able = self._able("neighbors")
-
-        async def read(store: Store, own: list[str]) -> list[list[Edge]]:
-            if able and not offers(store, "neighbors"):
-                return [[] for _ in own]
-            return await store.neighbors(own, direction=direction, **link_filter)
-
-        positions, answers = await self._route(ids, read)
-        return await offload_if(_count_items(answers) > _OFFLOAD_ABOVE, collect_own_edges, positions, answers)
-
-    async def _read_edges_by_pair(
-        self, ids: Sequence[NodeIdLike], link_filter: Mapping[str, Any]
-    ) -> list[FederatedEdge]:
-        """Return the edges to each artifact by links that name its corpus, in any store."""
-        nodes = [ArtifactRef(*id) for id in dict.fromkeys(ids) if not isinstance(id, str)]
-        if not nodes:
-            return []
-        # First the artifacts that link here, then their edges: stores cannot be asked for incoming edges of an
-        # artifact that is not theirs.
-        types = link_filter["types"]
-        # A store that only follows its own links knows no referrers, and nothing of other corpora.
-        answers = await self._call(self._able("referrers"), lambda store, _: store.referrers(nodes, types=types))
-        referrers = {name: sorted({id for ids in id_lists for id in ids}) for name, id_lists in answers.items()}
-        requests = {name: own for name, own in referrers.items() if own}
-        edges = await self._call(requests, lambda store, own: store.neighbors(own, direction="out", **link_filter))
-        return await offload_if(_count_items(edges) > _OFFLOAD_ABOVE, collect_edges_to, ids, edges)
-
-    def _empty_requests(self) -> dict[str, list[str]]:
-        return {name: [] for name in self._stores}
-
-    async def _route_and_align(
-        self,
-        ids: Sequence[NodeIdLike],
-        call: Callable[[Store, list[str]], Awaitable[Sequence[R]]],
-        convert: Callable[[str, R], S],
-        *,
-        missing: S,
-    ) -> list[S]:
-        """Call each store with its own ids, and put the converted answers in order."""
-        positions, answers = await self._route(ids, call)
-        result = [missing] * len(ids)
-        return await offload_if(len(ids) > _OFFLOAD_ABOVE, scatter_in_order, result, positions, answers, convert)
-
-    async def _route(
-        self,
-        ids: Sequence[NodeIdLike],
-        call: Callable[[Store, list[str]], Awaitable[R]],
-        *,
-        default: Callable[[], Mapping[str, list[str]]] = dict,
-    ) -> tuple[Positions, dict[str, R]]:
-        """Call each store with its own artifacts or records.
+    def _ask_rest(
+        self, request: Any, found: Sequence[Found]
+    ) -> Generator[Sequence[Parts], Any, tuple[Sequence[Any], Sequence[Found]]]:
+        """Ask each member about its own artifacts or records that are not found yet.
 
         Returns:
-            The positions of the ids of each store, and the answers by store.
-
-        `default` makes the requests if no store answers for the ids: the answer needs the width of the vectors even
-        then.
+            What the request is about, and all that was found.
         """
-        positions, requests = await offload_if(len(ids) > _OFFLOAD_ABOVE, group_by_corpus, ids, self._stores)
-        return positions, await self._call(requests, call) or await self._call(default(), call)
+        name_of_ids = _field_of(request)
+        refs = getattr(request, name_of_ids)
+        if name_of_ids == "records" or isinstance(request, Records | Vectors):
+            refs = split_ids(refs)
+        known = {*_list_refs(found)}
+        _, rest = group_by_corpus([ref for ref in refs if ref not in known], self._able[request.needs])
+        [answers] = yield [{name: replace(request, **{name_of_ids: ids}) for name, ids in rest.items()}]
+        return refs, [*found, *((name, rest[name], answer) for name, answer in answers.items())]
 
-    async def _call_able(self, method: str, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
-        """Call the stores that have a method. If none has it, call all: the error then names it."""
-        return await self._call(self._able(method) or self._empty_requests(), lambda store, _: call(store))
+    # Rankings
 
-    def _able(self, method: str) -> dict[str, list[str]]:
-        """Return an empty request for each store that has a method; a store may have few."""
-        return {name: [] for name, store in self._stores.items() if offers(store, method)}
+    def rank(self, request: Rank, ahead: Sequence[Found] = ()) -> Plan:
+        """Rank in each member, and merge the rankings.
 
-    async def _call_all(self, call: Callable[[Store], Awaitable[R]]) -> dict[str, R]:
-        return await self._call(self._empty_requests(), lambda store, _: call(store))
+        BM25 depends on how often a word occurs, so the members first add up their counts: the scores are those of one
+        corpus that contains all records. If a member cannot count words, or counts by another formula, the rankings are
+        fused by rank instead, and the scores are RRF scores. The first hits of all members then come first, in the
+        order of the members, then the second hits, and so on.
+        """
+        if request.among is not None and request.records is not None:
+            raise ArgumentError("several corpora together rank artifacts or records, not both: leave out one of them")
+        merge: Callable[..., Ranking] = merge_by_score
+        if request.needs == "lexical" and request.statistics is None:
+            counts = yield from self._pool_counts(request.queries)
+            request = replace(request, statistics=counts)
+            merge = merge_by_rank if counts is None else merge_by_score
+        if request.among is None and request.records is None:
+            [answers] = yield [dict.fromkeys(self._able[request.needs], request)]
+            found: Sequence[Found] = [(name, (), answer) for name, answer in answers.items()]
+        else:
+            _, found = yield from self._ask_rest(request, ahead)
+        rows = range(len(request.queries))
+        rankings = [merge([(name, own[row]) for name, _, own in found], request.k) for row in rows]
+        return [keep_only(ranking, request.among, request.records) for ranking in rankings] if ahead else rankings
+
+    def _pool_counts(self, queries: Any) -> Generator[Sequence[Parts], Any, TermCounts | None]:
+        """Return the word counts of all members together; `None` if they cannot be added up."""
+        if len(self._able["words"]) < len(self._names):
+            return None
+        [answers] = yield [dict.fromkeys(self._names, Words(queries))]
+        is_one = len({counts.formula for counts in answers.values()}) == 1
+        return TermCounts.sum(answers.values()) if is_one else None
+
+    def count_words(self, request: Words) -> Plan:
+        """Count words; if the members count by several formulas, no word counts."""
+        return (yield from self._pool_counts(request.queries)) or TermCounts("", 0, 0, {})
+
+    # Links
+
+    def find_edges(self, request: Edges) -> Plan:
+        """Return the edges of each artifact, by type, then by corpus and id of the other end.
+
+        A link to another corpus is an edge if that corpus is a member and contains the artifact. Duplicates, and edges
+        of an artifact to itself, are left out.
+        """
+        places, own = group_by_corpus(request.ids, self._able["edges"])
+        is_inward = request.direction != "out"
+        pairs = [ArtifactRef(*id) for id in dict.fromkeys(request.ids) if is_inward and not isinstance(id, str)]
+        places_of: dict[NodeIdLike, list[int]] = {}
+        for place, ref in enumerate(request.ids):
+            places_of.setdefault(ref, []).append(place)
+        # A member knows the links of its own artifacts only, so links from other corpora are in the other members.
+        answers, lists = yield [
+            {name: replace(request, ids=ids, limit=None) for name, ids in own.items()},
+            dict.fromkeys(self._able["links"], Referrers(pairs, request.links.types)) if pairs else {},
+        ]
+        edges: list[tuple[int, Edge]] = []
+        named: dict[NodeId, None] = {}  # the targets of links that name a corpus
+        for name, rows in answers.items():
+            for place, row in zip(places[name], rows, strict=True):
+                edges += ((place, to_federated_edge(name, edge)) for edge in row)
+                named.update((edge.target, None) for edge in row if edge.leads_out)
+        named.update((pair, None) for at, pair in enumerate(pairs) if any(own[at] for own in lists.values()))
+        # A member cannot be asked for edges to an artifact of another one, but for those of the artifacts that link to
+        # it. Nor does it know whether an artifact of another one exists. What has edges in its own corpus does.
+        existing = {request.ids[place] for place, _ in edges}
+        unsure = [ref for ref in named if ref not in existing]
+        _, targets = group_by_corpus(unsure, self._names)
+        referrers = {name: ids for name, own in lists.items() if (ids := sorted({*chain.from_iterable(own)}))}
+        found: list[Found] = []
+        if targets or referrers:
+            self.far[id(request)] = [*unsure, *_list_refs((name, ids, None) for name, ids in referrers.items())]
+            answers, rows_of = yield [
+                {name: replace(request, ids=ids, direction="out", limit=None) for name, ids in referrers.items()},
+                {name: RecordsOf(ids, limit=0) for name, ids in targets.items()},
+            ]
+            found = [(name, targets[name], rows) for name, rows in rows_of.items()]
+            for name, rows in answers.items():
+                inward = [edge for row in rows for edge in row if edge.leads_out]
+                edges += (
+                    (place, to_federated_edge(name, edge))
+                    for edge in inward
+                    for place in places_of.get(edge.target, ())
+                )
+        missing = {ref for ref, row in zip(unsure, join_rows(unsure, found), strict=True) if row is None}
+        order = {name: place for place, name in enumerate(self._names)}
+        return sort_edges(request.ids, edges, missing, order, request.limit)
+
+    def find_referrers(self, request: Referrers) -> Plan:
+        """Return the artifacts that link to each node, member by member, sorted.
+
+        For the pair of a member, the member itself counts links by any name of the artifact, and all members count
+        links by the pair. A text has the meaning that each member gives it.
+        """
+        lists = yield from self._find_ids(request, "nodes", node_spellings)
+        return [[ref for ref in refs if ref != node] for node, refs in zip(request.nodes, lists, strict=True)]
+
+    def find_max_fan_in(self, request: MaxFanIn) -> Plan:
+        """Return the largest number of referrers of any node.
+
+        A node that is not an artifact of any member is counted in each member separately. An artifact that links to
+        itself by its pair counts as one of its own referrers: its store takes the pair for an artifact of another
+        corpus.
+        """
+        able = self._able["links"]
+        maxima, counts = yield [dict.fromkeys(able, request), dict.fromkeys(able, Counts())]
+        fan_ins = [*maxima.values()]
+        # Only links between corpora can add referrers from several members to one artifact.
+        if any(count["foreign"] for count in counts.values()):
+            artifacts = yield from self.list_all(ArtifactIds())
+            fan_ins += map(len, (yield from self.find_referrers(Referrers(artifacts, request.types))))
+        return max(fan_ins, default=0)
+
+    def count_links(self, request: LinkCounts) -> Plan:
+        """Count links; each member counts its own: links to other members are foreign, too."""
+        [answers] = yield [dict.fromkeys(self._names, request)]
+        return sum_counts(answers)
+
+    def list_unresolved(self, request: UnresolvedLinks) -> Plan:
+        """List unresolved links, member by member.
+
+        A link that is unresolved in its own corpus is unresolved here, even if another corpus contains an artifact of
+        that name.
+        """
+        parts: Parts = dict.fromkeys(self._names, request)
+        if request.artifact_ids is not None:
+            _, own = group_by_corpus(request.artifact_ids, self._names)
+            parts = {name: replace(request, artifact_ids=ids) for name, ids in own.items()}
+        [answers] = yield [parts]
+        return [to_federated_link(name, link) for name, links in answers.items() for link in links][: request.limit]
+
+    # Names, fields and ids
+
+    def find_names(self, request: Names) -> Plan:
+        """Return the artifacts that each reference means, member by member, sorted.
+
+        A text is resolved by every member, a pair by its own. Each resolves on its own: a match of a strong name tier
+        in one corpus does not hide a match of a weak tier in another one.
+        """
+        return self._find_ids(request, "refs", reference_spellings)
+
+    def find_matching(self, request: Matching) -> Plan:
+        """Return the artifacts that have each field and value, member by member, sorted.
+
+        A tuple as a value is an artifact, which a field contains as `[source, id]`, or as the plain id in its own
+        corpus.
+        """
+        lists = yield from self._find_ids(request, "wanted", field_spellings)
+        return [refs[: request.limit] for refs in lists]
+
+    def _find_ids(self, request: Any, field: str, spell: Callable[[Any, str], list[Any]]) -> Plan:
+        """Return the sorted artifacts that the members find for each item of a field.
+
+        Args:
+            request: The request.
+            field: The name of the field.
+            spell: Returns how an item is spelled in a member: in no way, or in several.
+        """
+        items = getattr(request, field)
+        spelled = {name: [spell(item, name) for item in items] for name in self._able[request.needs]}
+        flat = {name: [*chain.from_iterable(rows)] for name, rows in spelled.items()}
+        [answers] = yield [{name: replace(request, **{field: own}) for name, own in flat.items() if own}]
+        joined: list[list[ArtifactRef]] = [[] for _ in items]
+        for name, lists in answers.items():
+            left = iter(lists)
+            for at, spellings in enumerate(spelled[name]):
+                joined[at] += refs_to(name, sorted({*chain.from_iterable(islice(left, len(spellings)))}))
+        return joined
+
+    def list_all(self, request: ArtifactIds) -> Plan:
+        """Return the ids of all artifacts, member by member, sorted."""
+        [answers] = yield [dict.fromkeys(self._names, request)]
+        return [ref for name, ids in answers.items() for ref in refs_to(name, ids)]
 
 
-def _count_items(answers: Mapping[str, Iterable[Sequence[object]]]) -> int:
-    return sum(len(items) for answer in answers.values() for items in answer)
+def _list_refs(found: Iterable[Found]) -> list[ArtifactRef]:
+    """Return the artifacts or records that were found."""
+    return [ref for name, ids, _ in found for ref in refs_to(name, ids)]
 
 
-def _text(ref: NodeIdLike) -> str:
-    return ref if isinstance(ref, str) else ref[1]
+def _field_of(request: Request[Any], by: Ends | Best | None = None) -> str:
+    """Return the field that names the artifacts or records that a request is about."""
+    if isinstance(request, Rank):
+        return "among" if isinstance(by, Ends) or request.among is not None else "records"
+    return "artifact_ids" if isinstance(request, RecordsOf | VectorsOf) else "ids"
 
 
-def _take_union(id_lists: Iterator[Iterable[str]], count: int) -> list[str]:
-    """Return all ids of the next `count` lists, sorted."""
-    return sorted({id for ids in islice(id_lists, count) for id in ids})
+_PLANS: Final[Mapping[type, Callable[[Any, Any], Plan]]] = {
+    Fed: _Reading.follow,
+    Records: _Reading.read_rows,
+    RecordsOf: _Reading.read_rows,
+    Ledger: _Reading.read_rows,
+    Vectors: _Reading.read_rows,
+    VectorsOf: _Reading.read_rows,
+    Rank: _Reading.rank,
+    Words: _Reading.count_words,
+    Edges: _Reading.find_edges,
+    Referrers: _Reading.find_referrers,
+    MaxFanIn: _Reading.find_max_fan_in,
+    LinkCounts: _Reading.count_links,
+    UnresolvedLinks: _Reading.list_unresolved,
+    Names: _Reading.find_names,
+    Matching: _Reading.find_matching,
+    ArtifactIds: _Reading.list_all,
+}

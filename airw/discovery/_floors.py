@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from airw._base.checks import check_number, name_missing_method
+from airw._base.checks import check_number
 from airw._base.concurrency import in_thread
 from airw.corpora.floors import BuiltFloor, load_built_floor
 from airw.embedders import is_same_model
 from airw.errors import ArgumentError
-from airw.protocols import OpenCorpus, TermStatistics
+from airw.protocols import Calibrations, OpenCorpus, Words, ask, check_capabilities
 from airw.reranking import is_anonymous
 from airw.retrieval import SearchQuery
 from airw.retrieval.evidence import FIRST_FORMULA, Evidence
@@ -80,11 +80,11 @@ class SourceFloor:
         return "reaches" if value >= self.value else "is below"
 
 
-async def find_formula(corpus: OpenCorpus[Any], search: SearchQuery) -> str | None:
+async def find_formula(corpus: OpenCorpus, search: SearchQuery) -> str | None:
     """Return the formula of BM25 of a corpus; `None` if its store cannot count words."""
-    if not isinstance(corpus.store, TermStatistics):
+    if "words" not in corpus.store.capabilities:
         return None
-    return (await corpus.store.term_statistics([search.text])).formula
+    return (await ask(corpus.store, Words([search.text]))).formula
 
 
 def describe_misfit(floor: SourceFloor) -> str:
@@ -93,7 +93,7 @@ def describe_misfit(floor: SourceFloor) -> str:
     return f"the {floor.kind} floor is for texts that were split or weighed in another way: {advice}"
 
 
-async def load_measured(corpus: OpenCorpus[Any], search: SearchQuery) -> SourceFloor | None:
+async def load_measured(corpus: OpenCorpus, search: SearchQuery) -> SourceFloor | None:
     """Return the floor that the last build measured for this mode, or `None`."""
     built = await load_built_floor(corpus, search.mode)
     return None if built is None else SourceFloor.of_build(built)
@@ -115,7 +115,7 @@ class StoredFloor:
 
 
 async def load_calibrated(
-    corpus: OpenCorpus[Any], query: SearchQuery, *, compares_scores: bool, is_walk: bool
+    corpus: OpenCorpus, query: SearchQuery, *, compares_scores: bool, is_walk: bool
 ) -> StoredFloor:
     """Return the calibrated floor for a kind of search, or the reason why there is none.
 
@@ -133,8 +133,8 @@ async def load_calibrated(
         return StoredFloor(
             note="the reranker has no name that a floor could be stored under: add an attribute `id` to it"
         )
-    with name_missing_method(query.verb, corpus.store):
-        records: Mapping[str, Mapping[str, Any]] = await corpus.store.calibration()
+    check_capabilities(query.verb, corpus.store, "settings")
+    records = await ask(corpus.store, Calibrations())
     of_mode, own = records.get(query.mode, {}), records.get(key, {})
     # The evidence does not depend on the fusion, and is weighed before anything moves scores.
     is_of_evidence = tag is None and of_mode.get("signal") == "evidence"

@@ -14,7 +14,7 @@ from airw.discovery.disclosure import LEVELS, Level, Loader, check_loading
 from airw.discovery.federated import FederatedCorpus
 from airw.discovery.selection import STRATEGIES, Strategy, select
 from airw.errors import ArgumentError
-from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, SearchStore, Selector, WalkStore
+from airw.protocols import MaybeAwaitable, NeighborhoodPolicy, Selector
 from airw.retrieval import SEARCH_DEFAULTS, Mode, SearchOptions, SearchQuery, SearchTuning, check_corpus
 from airw.retrieval.fusion import Identity, fuse_entries
 from airw.retrieval.query import with_fusion
@@ -26,7 +26,7 @@ AUTO: Literal["auto"] = "auto"
 Floor: TypeAlias = float | Literal["auto"] | None
 Floors: TypeAlias = Floor | Mapping[str, Floor]
 
-Askable: TypeAlias = CorpusLike[SearchStore] | CorpusLike[WalkStore]
+Askable: TypeAlias = CorpusLike
 Corpora: TypeAlias = Askable | Sequence[Askable] | Mapping[str, Askable] | FederatedCorpus
 """One corpus, or several as a list or by name; each is open, or a name, path or address. Or a `FederatedCorpus`."""
 
@@ -48,10 +48,10 @@ class Member:
     """A corpus of a discovery, open or as a name or path, and the source of its hits."""
 
     name: str
-    corpus: CorpusLike[Any]
+    corpus: CorpusLike
 
     @property
-    def corpora(self) -> dict[str, CorpusLike[Any]]:
+    def corpora(self) -> dict[str, CorpusLike]:
         """Return the corpora that its hits come from, by source name."""
         return dict(self.corpus.members) if isinstance(self.corpus, FederatedCorpus) else {self.name: self.corpus}
 
@@ -303,7 +303,7 @@ def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     elif isinstance(corpus, list | tuple):
         members, is_multi_source = [_member(None, item) for item in corpus], True
     else:
-        members, is_multi_source = [_member(None, cast("CorpusLike[Any]", corpus))], False
+        members, is_multi_source = [_member(None, cast("CorpusLike", corpus))], False
     if not members:
         raise ArgumentError("corpus must contain at least one corpus: pass a corpus, a name, or a list of them")
     _check_names(member.name for member in members)
@@ -313,7 +313,7 @@ def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     return tuple(members), is_multi_source
 
 
-def _member(name: object, corpus: CorpusLike[Any]) -> Member:
+def _member(name: object, corpus: CorpusLike) -> Member:
     if not isinstance(corpus, str | os.PathLike):
         check_corpus(corpus)
     else:
@@ -324,7 +324,7 @@ def _member(name: object, corpus: CorpusLike[Any]) -> Member:
     return Member(source, corpus)
 
 
-def _corpus_name(corpus: CorpusLike[Any]) -> str:
+def _corpus_name(corpus: CorpusLike) -> str:
     if isinstance(corpus, str | os.PathLike):
         # As the caller spells it: two spellings of one name are one source.
         return os.fspath(corpus) if is_corpus_name(corpus) else locate(corpus).default_name

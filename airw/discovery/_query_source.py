@@ -14,7 +14,6 @@ from typing import Any
 import anyio
 
 from airw._base.arrays import Floats
-from airw._base.checks import name_missing_method
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
 from airw._base.telemetry import record_span
@@ -69,7 +68,7 @@ class QueryEmbeddings:
     def __init__(self) -> None:
         self._embeddings: dict[tuple[str, bool, str], _SharedEmbedding] = {}
 
-    def wrap(self, corpus: OpenCorpus[Any], depth: int) -> OpenCorpus[Any]:
+    def wrap(self, corpus: OpenCorpus, depth: int) -> OpenCorpus:
         """Return the corpus with an embedder that shares queries and a store that remembers.
 
         A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
@@ -163,7 +162,7 @@ class SourceRequest:
     opened: AsyncExitStack
     reranker: Reranker | None
     waiting: set[str]
-    corpora: list[OpenCorpus[Any]] = field(default_factory=list)
+    corpora: list[OpenCorpus] = field(default_factory=list)
     all_counted: anyio.Event = field(default_factory=anyio.Event)
     members: dict[str, UnionMember] = field(default_factory=dict)
     pools: list[Mapping[str, TermCounts]] = field(default_factory=list)
@@ -215,7 +214,7 @@ class SourceRequest:
         if not self.waiting:
             self.all_counted.set()
 
-    async def open(self, corpus: CorpusLike[Any]) -> OpenCorpus[Any]:
+    async def open(self, corpus: CorpusLike) -> OpenCorpus:
         """Return the corpus, opened if it is a name or a path."""
         if not isinstance(corpus, str | os.PathLike):
             return corpus
@@ -325,7 +324,7 @@ class _SourceQuery:
         self.request.stop_waiting_for(self.member.name)
         return self._to_answer()
 
-    async def _find_hits(self, corpus: OpenCorpus[Any]) -> None:
+    async def _find_hits(self, corpus: OpenCorpus) -> None:
         plan, name = self.request.plan, self.member.name
         view = self.request.embeddings.wrap(corpus, self.request.union_depth)
         self.request.corpora.append(view)
@@ -333,8 +332,7 @@ class _SourceQuery:
         search = partial(self._search, view) if plan.walk is None else partial(self._walk, view)
         # The floor is only needed at the end, so load it meanwhile.
         jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
-        with name_missing_method(plan.search.verb, corpus.store):
-            hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
+        hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
         # After the search: its store has counted the words of the query already.
         # The scope of a walk has no deadline any more.
         with anyio.move_on_after(max(self.request.last_deadline - anyio.current_time(), 0.0)):
@@ -345,7 +343,7 @@ class _SourceQuery:
             for hit in drop_copies(hits, plan.dedup_by, name)
         ]
 
-    async def _load_floor(self, corpus: OpenCorpus[Any]) -> None:
+    async def _load_floor(self, corpus: OpenCorpus) -> None:
         """Set the floor: the given one, or the calibrated one, or the one that the build measured."""
         plan = self.request.plan
         floor = plan.floors[self.member.name]
@@ -353,7 +351,7 @@ class _SourceQuery:
             self.floor = None if floor is None else SourceFloor(floor, "given")
             return
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
-        if not plan.is_floor_requested and getattr(corpus.store, "calibration", None) is None:
+        if not plan.is_floor_requested and "settings" not in corpus.store.capabilities:
             return
         is_walk = plan.walk is not None
         stored = await load_calibrated(corpus, plan.search, compares_scores=self._compares_scores, is_walk=is_walk)
@@ -364,7 +362,7 @@ class _SourceQuery:
         if stored.is_lost or (plan.is_floor_requested and self.floor is None):
             self.floor_note = stored.note
 
-    async def _load_measured(self, corpus: OpenCorpus[Any]) -> None:
+    async def _load_measured(self, corpus: OpenCorpus) -> None:
         if not self._compares_scores:
             self.floor = await load_measured(corpus, self.request.plan.search)
 
@@ -373,7 +371,7 @@ class _SourceQuery:
         # This strategy applies the floor to each score.
         return self.request.plan.strategy == "abs_threshold"
 
-    async def _find_evidence(self, corpus: OpenCorpus[Any]) -> None:
+    async def _find_evidence(self, corpus: OpenCorpus) -> None:
         """Find the evidence if the floor needs it; drop a floor of another formula of BM25."""
         search, floor = self.request.plan.search, self.floor
         if floor is None:
@@ -395,7 +393,7 @@ class _SourceQuery:
             await self._load_measured(corpus)
             await self._find_evidence(corpus)
 
-    async def _search(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
+    async def _search(self, corpus: OpenCorpus) -> list[SearchHit]:
         """Return the source's own ranking, and prepare its part of the union meanwhile."""
         request, hits = self.request, list[SearchHit]()
         with first_error():
@@ -411,7 +409,7 @@ class _SourceQuery:
                     group.cancel_scope.cancel()
         return hits
 
-    async def _prepare_union(self, corpus: OpenCorpus[Any], counted: anyio.Event) -> None:
+    async def _prepare_union(self, corpus: OpenCorpus, counted: anyio.Event) -> None:
         """Count the words of the queries, then rank the texts with the counts of all sources."""
         request = self.request
         counts = await count_terms(corpus, request.plan.search, request.queries)
@@ -421,7 +419,7 @@ class _SourceQuery:
         await request.all_counted.wait()
         await request.union_search(has_later_stages=True).rank_texts(request.members[self.member.name])
 
-    async def _walk(self, corpus: OpenCorpus[Any]) -> list[SearchHit]:
+    async def _walk(self, corpus: OpenCorpus) -> list[SearchHit]:
         """Walk a corpus and return the best hit of each artifact; after a timeout, those so far."""
         plan, time_left = self.request.plan, self.request.deadline - anyio.current_time()
         timeout = None if math.isinf(time_left) else max(time_left, 0.0)

@@ -7,35 +7,32 @@ their word counts, so that a word weighs the same in all of them. What cannot be
 cosines of another embedder, and the BM25 scores of a store that cannot count words.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, TypeVar, cast
 
 import anyio
+import numpy as np
 
-from airw._base.arrays import Floats
-from airw._base.checks import offers
 from airw._base.concurrency import map_bounded, offload_if
 from airw.discovery._federated_answers import (
     FederatedRecord,
     group_by_corpus,
+    join_rows,
     merge_by_score,
-    scatter_in_order,
     to_federated_record,
 )
 from airw.embedders import first_usable
-from airw.protocols import Embedder, OpenCorpus, SchemaReader, SearchStore, TermStatistics, methods_of
+from airw.protocols import Embedder, Fed, OpenCorpus, Rank, Records, RecordsOf, Request, Store, Words, ask
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
-from airw.retrieval.query import PassageReader, can_rank, default_alpha, rank_weights
+from airw.retrieval.query import PassageReader, default_alpha, rank_weights
 from airw.retrieval.searching import Channel, run_search
-from airw.values import ArtifactRef, NodeIdLike, Ranking, Record, SearchHit, TermCounts
-from airw.values.filters import Filter
+from airw.stores import OwnStore, Wrapper
+from airw.values import ArtifactRef, Ranking, Record, SearchHit, TermCounts
 
 K = TypeVar("K")
-R = TypeVar("R")
-T = TypeVar("T")
 
 _MAX_CONCURRENCY = 16  # stores called at once
 _OFFLOAD_ABOVE = 1_000  # ranked rows: merging more of them takes longer than about a millisecond
@@ -46,97 +43,95 @@ class CorpusView:
     """A corpus with another store or another embedder."""
 
     name: str
-    store: Any
+    store: Store
     embedder: Embedder
 
 
-class RememberingStore:
+class RememberingStore(Wrapper):
     """A store that remembers its answers during one discovery.
 
     A discovery asks each source for its own ranking, for the evidence of its best hits, and then for its part of the
-    union: most answers are the same. All calls of a discovery have the same filter and surfaces.
+    union: most answers are the same. All searches of a discovery have the same filter and surfaces.
 
     Args:
         store: The store.
         depth: The length of the longest ranking that will be needed; a shorter one is read as long at once.
     """
 
-    def __init__(self, store: SearchStore, depth: int = 0) -> None:
-        self._store, self._depth = store, depth
+    def __init__(self, store: Store, depth: int = 0) -> None:
+        super().__init__(store)
+        self._depth = depth
         self._rankings: dict[tuple[object, ...], tuple[int, list[Ranking]]] = {}
         self._records: dict[str, Record | None] = {}
         self._counts: dict[tuple[str, ...], TermCounts] = {}
-        # Attributes, as since Python 3.12 `isinstance` with a protocol finds nothing that `__getattr__` returns.
-        if self.can_count:
-            self.term_statistics = self._count_terms
-        if isinstance(store, SchemaReader):
-            vars(self).update({method: getattr(store, method) for method in methods_of(SchemaReader)})
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        """Return the answer of each request; the store is asked for what is not known yet."""
+        if any(isinstance(request, Fed) for request in requests):
+            return await self.store.read(*requests)  # a chain names requests that must be sent then
+        new = [self._find_new(request) for request in requests]
+        answers = iter(await self.store.read(*(request for request in new if request is not None)) if any(new) else ())
+        return [
+            self._recall(request, asked, None if asked is None else next(answers))
+            for request, asked in zip(requests, new, strict=True)
+        ]
 
-    def offers(self, method: str) -> bool:
-        """Return whether the store has a method."""
-        return offers(self._store, method)
+    def _find_new(self, request: Request[Any]) -> Request[Any] | None:
+        """Return what the store must be asked for an answer, or `None`."""
+        match request:
+            case Records():
+                ids = [id for id in request.ids if id not in self._records]
+                return Records(ids) if ids else None
+            case Words():
+                return None if tuple(request.queries) in self._counts else request
+            case Rank(k=int(k), among=None, records=None):
+                depth, _ = self._rankings.get(_key_of(request), (-1, []))
+                return None if depth >= k else replace(request, k=max(k, self._depth))
+        return request
 
-    @property
-    def can_count(self) -> bool:
-        """Return whether the store can count words."""
-        return isinstance(self._store, TermStatistics)
+    def _recall(self, request: Request[Any], asked: Any, answer: Any) -> Any:
+        """Note an answer of the store, and return that of the request."""
+        match request:
+            case Records():
+                if asked is not None:
+                    self._records.update(zip(asked.ids, answer, strict=True))
+                return [self._records[id] for id in request.ids]
+            case Words():
+                return self._counts.setdefault(tuple(request.queries), answer)
+            case Rank(k=int(k), among=None, records=None):
+                if asked is not None:
+                    self._rankings[_key_of(request)] = asked.k, answer
+                depth, rankings = self._rankings[_key_of(request)]
+                # A longer ranking begins with the shorter one.
+                return rankings if depth == k else [_cut(ranking, k) for ranking in rankings]
+        return answer
 
-    async def _count_terms(self, queries: Sequence[str]) -> TermCounts:
-        key = tuple(queries)
-        if key not in self._counts:
-            self._counts[key] = await cast("TermStatistics", self._store).term_statistics(queries)
-        return self._counts[key]
 
-    async def search_vectors(self, queries: Floats, k: int, **options: Any) -> list[Ranking]:
-        """Return the rankings of the store by cosine."""
-        key = (queries.tobytes(), options["per_artifact"])
-        return await self._remember(key, k, lambda depth: self._store.search_vectors(queries, depth, **options))
+def _key_of(rank: Rank) -> tuple[object, ...]:
+    queries = rank.queries.tobytes() if isinstance(rank.queries, np.ndarray) else tuple(rank.queries)
+    return queries, rank.per_artifact, id(rank.statistics)
 
-    async def search_text(self, queries: Sequence[str], k: int, **options: Any) -> list[Ranking]:
-        """Return the rankings of the store by BM25."""
-        key = (*queries, options["per_artifact"], id(options.get("statistics")))
-        return await self._remember(key, k, lambda depth: self._store.search_text(queries, depth, **options))
 
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Return the record of each id."""
-        new_ids = [id for id in ids if id not in self._records]
-        if new_ids:
-            self._records.update(zip(new_ids, await self._store.get_records(new_ids), strict=True))
-        return [self._records[id] for id in ids]
-
-    async def _remember(
-        self, key: tuple[object, ...], k: int, rank: Callable[[int], Awaitable[list[Ranking]]]
-    ) -> list[Ranking]:
-        depth, rankings = self._rankings.get(key, (-1, []))
-        # A longer ranking begins with the shorter one.
-        if depth < k:
-            depth = max(k, self._depth)
-            rankings = await rank(depth)
-            self._rankings[key] = depth, rankings
-        if depth == k:
-            return rankings
-        return [Ranking(one.record_ids[:k], one.artifact_ids[:k], one.scores[:k], one.max_score) for one in rankings]
+def _cut(ranking: Ranking, k: int) -> Ranking:
+    return Ranking(ranking.record_ids[:k], ranking.artifact_ids[:k], ranking.scores[:k], ranking.max_score)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnionMember:
     """A source that takes part in a union: its open corpus, and its word counts or `None`."""
 
-    corpus: OpenCorpus[Any]
+    corpus: OpenCorpus
     counts: TermCounts | None
 
 
-async def count_terms(corpus: OpenCorpus[Any], search: SearchQuery, queries: Sequence[str]) -> TermCounts | None:
+async def count_terms(corpus: OpenCorpus, search: SearchQuery, queries: Sequence[str]) -> TermCounts | None:
     """Return the word counts of a corpus for these queries; `None` if its store cannot count.
 
     They are also `None` if the search ranks no texts.
     """
-    if "lexical" not in search.channels or not isinstance(corpus.store, TermStatistics):
+    if "lexical" not in search.channels or "words" not in corpus.store.capabilities:
         return None
-    return await corpus.store.term_statistics(queries)
+    return await ask(corpus.store, Words(queries))
 
 
 def pool_counts(counts: Sequence[TermCounts | None]) -> dict[str, TermCounts]:
@@ -201,13 +196,16 @@ class UnionSearch:
         """Rank the texts of a source with the counts of all; its store remembers the ranking."""
         if member.counts is not None:
             n_rankings = len(self.search.channels) * len(self.queries)
-            await member.corpus.store.search_text(
-                self.queries,
-                self.search.ranking_depth(n_rankings, has_later_stage=bool(self.weights)),
-                filter=self.search.filter,
-                surfaces=self.search.surfaces,
-                per_artifact=self.search.ranks_artifacts,
-                statistics=self.pooled[member.counts.formula],
+            await ask(
+                member.corpus.store,
+                Rank(
+                    self.queries,
+                    self.search.ranking_depth(n_rankings, has_later_stage=bool(self.weights)),
+                    filter=self.search.filter,
+                    surfaces=self.search.surfaces,
+                    per_artifact=self.search.ranks_artifacts,
+                    statistics=self.pooled[member.counts.formula],
+                ),
             )
 
     def _with_alpha(self, members: Mapping[str, UnionMember]) -> SearchQuery:
@@ -238,7 +236,7 @@ class UnionSearch:
         split_by: dict[Mode, Callable[[UnionMember], object]] = {"dense": _embedder_id, "lexical": _formula}
         channels = []
         for kind in search.channels:
-            able = [item for item in store.members.items() if can_rank(item[1].corpus.store, kind)]
+            able = [item for item in store.members.items() if kind in item[1].corpus.store.capabilities]
             for part in _group(able, lambda item: split_by[kind](item[1])).values():  # noqa: B023
                 members = dict(part)
                 first = part[0][1]
@@ -271,7 +269,7 @@ def _route_reader(store: "_UnionStore", reader: PassageReader) -> PassageReader:
     The record is the one that its corpus knows.
     """
 
-    def read(_: OpenCorpus[Any], record: Record) -> Any:
+    def read(_: OpenCorpus, record: Record) -> Any:
         source = cast("FederatedRecord", record).source
         own = Record(
             record.id.removeprefix(f"{source}/"),
@@ -287,94 +285,64 @@ def _route_reader(store: "_UnionStore", reader: PassageReader) -> PassageReader:
 
 
 @dataclass(slots=True, eq=False)
-class _UnionStore:
-    """The reading methods that a search needs, answered by several stores.
+class _UnionStore(OwnStore):
+    """What a search needs, answered by several stores.
 
     Artifacts and records are `(source, id)`. A store that fails is noted in `failures` and answers nothing from then
     on. `rankings` are those of the last search.
     """
 
+    capabilities = frozenset({"dense", "lexical", "records"})
     members: Mapping[str, UnionMember]
     deadline: float
     failures: dict[str, Exception]
     pooled: TermCounts | None = None
     rankings: Sequence[Ranking] = ()
 
-    async def search_vectors(
-        self, queries: Floats, k: int, *, filter: Filter | None, surfaces: Sequence[str] | None, per_artifact: bool
-    ) -> list[Ranking]:
-        """Return the `k` best of all stores by cosine for each query."""
-        options: dict[str, Any] = {"filter": filter, "surfaces": surfaces, "per_artifact": per_artifact}
-        answers = await self._call_all(lambda store: store.search_vectors(queries, k, **options))
-        return await self._merge(answers, len(queries), k)
-
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None,
-        surfaces: Sequence[str] | None,
-        per_artifact: bool,
-    ) -> list[Ranking]:
-        """Return the `k` best of all stores by BM25 for each query."""
-        options: dict[str, Any] = {"filter": filter, "surfaces": surfaces, "per_artifact": per_artifact}
-        if self.pooled is not None:
-            options["statistics"] = self.pooled
-        answers = await self._call_all(lambda store: store.search_text(queries, k, **options))
-        return await self._merge(answers, len(queries), k)
-
-    async def get_records(self, ids: Sequence[NodeIdLike]) -> list[Record | None]:
-        """Return the record of each `(source, id)`."""
-        positions, requests = group_by_corpus(ids, self.members)
-        answers = await self._call(requests, lambda store, own: store.get_records(own))
-        records: list[Record | None] = [None] * len(ids)
-        return scatter_in_order(records, positions, answers, _to_union_record)
-
-    async def records_of(self, artifact_ids: Sequence[NodeIdLike]) -> list[list[Record] | None]:
-        """Return the records of each artifact."""
-        positions, requests = group_by_corpus(artifact_ids, self.members)
-        answers = await self._call(requests, lambda store, own: store.records_of(own))
-        records: list[list[Record] | None] = [None] * len(artifact_ids)
-        return scatter_in_order(records, positions, answers, lambda _, own: own)
-
-    async def _merge(self, answers: Mapping[str, Sequence[Ranking]], count: int, k: int) -> list[Ranking]:
+    async def rank(self, request: Rank) -> list[Ranking]:
+        """Return the best of all stores for each query."""
+        if request.needs == "lexical" and self.pooled is not None:
+            request = replace(request, statistics=self.pooled)
+        answers = await self._ask(dict.fromkeys(self.members, request))
         rankings = []
-        for position in range(count):
-            own = {source: rankings[position] for source, rankings in answers.items()}
-            is_long = sum(map(len, own.values())) > _OFFLOAD_ABOVE
-            rankings.append(await offload_if(is_long, merge_by_score, own, k, _record_key))
+        for place in range(len(request.queries)):
+            own = [(source, ranked[place]) for source, ranked in answers.items()]
+            is_long = sum(len(ranking) for _, ranking in own) > _OFFLOAD_ABOVE
+            rankings.append(await offload_if(is_long, merge_by_score, own, request.k, ArtifactRef))
         self.rankings = rankings
         return rankings
 
-    async def _call_all(self, call: Callable[[Any], Awaitable[R]]) -> dict[str, R]:
-        return await self._call(dict.fromkeys(self.members), lambda store, _: call(store))
+    async def records(self, request: Records) -> list[Record | None]:
+        """Return the record of each `(source, id)`."""
+        return await self._read_rows(request.ids, Records, to_federated_record)
 
-    async def _call(self, requests: Mapping[str, T], call: Callable[[Any, T], Awaitable[R]]) -> dict[str, R]:
-        """Call each store that has a request and has not failed; return the answers by source."""
-        answers: dict[str, R] = {}
+    async def records_of(self, request: RecordsOf) -> list[list[Record] | None]:
+        """Return the records of each artifact, as its corpus knows them."""
+        return await self._read_rows(request.artifact_ids, RecordsOf, lambda _, records: records)
 
-        async def call_store(name: str) -> None:
+    async def _read_rows(
+        self, ids: Sequence[Any], make: Callable[[list[str]], Request[Any]], convert: Callable[[str, Any], Any]
+    ) -> list[Any]:
+        _, own = group_by_corpus(ids, self.members)
+        answers = await self._ask({source: make(ids) for source, ids in own.items()})
+        return join_rows(ids, ((source, own[source], rows) for source, rows in answers.items()), convert)
+
+    async def _ask(self, requests: Mapping[str, Request[Any]]) -> dict[str, Any]:
+        """Ask each store that has not failed; return the answers by source."""
+        answers: dict[str, Any] = {}
+
+        async def ask_store(name: str) -> None:
             with anyio.CancelScope(deadline=self.deadline) as scope:
                 try:
-                    answers[name] = await call(self.members[name].corpus.store, requests[name])
+                    answers[name] = await ask(self.members[name].corpus.store, requests[name])
                 except Exception as error:  # noqa: BLE001 - a source may fail in any way; the other sources go on
                     self.failures[name] = error
             if scope.cancelled_caught:
                 self.failures[name] = TimeoutError("no answer in time")
 
         names = [name for name in requests if name not in self.failures]
-        await map_bounded(call_store, names, limit=_MAX_CONCURRENCY)
+        await map_bounded(ask_store, names, limit=_MAX_CONCURRENCY)
         return {name: answers[name] for name in names if name in answers}
-
-
-def _to_union_record(source: str, record: Record | None) -> Record | None:
-    return None if record is None else to_federated_record(source, record)
-
-
-def _record_key(source: str, record_id: str) -> ArtifactRef:
-    # Unlike a text, a pair has no separator that the name of a source could contain.
-    return ArtifactRef(source, record_id)
 
 
 def _group(items: Any, key: Callable[[Any], K]) -> dict[K, list[Any]]:

@@ -31,7 +31,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
     Several corpora with one embedder answer as one corpus that contains all their artifacts would: the same ids, in the
     same order, with the same scores. Neither the order of the list nor the order of the answers matters. Cosines are
     compared as they are, and BM25 uses the word counts of all corpora. The cosines of a corpus with another embedder
-    are a ranking of their own, and so are the BM25 scores of a store without `airw.protocols.TermStatistics`. All
+    are a ranking of their own, and so are the BM25 scores of a store without the capability `"words"`. All
     rankings are fused by rank; by default, the query decides how much the ranks of each count (`fusion="ranks"`). Equal
     scores are ordered by the better scores in the rankings, then by artifact id.
 

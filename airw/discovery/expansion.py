@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, TypeAlias
 
-from airw._base.checks import check_count, name_missing_method
+from airw._base.checks import check_count
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_store
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
-from airw.protocols import NeighborhoodPolicy, RecordsByArtifact
+from airw.protocols import NeighborhoodPolicy, RecordsOf, Store, ask
 from airw.retrieval.stitching import stitch
 from airw.values import Passage, Record, SearchHit, check_hit
 
@@ -65,9 +65,7 @@ class WholeArtifact:
         return siblings
 
 
-async def expand(
-    hit: SearchHit, corpus: CorpusLike[RecordsByArtifact], *, policy: NeighborhoodPolicy | None = None
-) -> Passage:
+async def expand(hit: SearchHit, corpus: CorpusLike, *, policy: NeighborhoodPolicy | None = None) -> Passage:
     """Return a hit together with its neighbourhood, as one text.
 
     The passage has the identity and the score of the hit. The overlap of two chunks appears once, if they were stored
@@ -125,7 +123,7 @@ def check_policy(parameter: str, policy: NeighborhoodPolicy) -> NeighborhoodPoli
 
 
 async def passages_of(
-    hits: Sequence[SearchHit], name: str, store: RecordsByArtifact, parameter: str, policy: NeighborhoodPolicy
+    hits: Sequence[SearchHit], name: str, store: Store, parameter: str, policy: NeighborhoodPolicy
 ) -> list[Passage | NoLedgerEntry | SeedNotFound]:
     """Return the passage of each hit, or the error why there is none.
 
@@ -135,8 +133,7 @@ async def passages_of(
         ArgumentError: As `expand`.
     """
     artifact_ids = list(dict.fromkeys(hit.artifact_id for hit in hits))
-    with name_missing_method("expand", store):
-        siblings = dict(zip(artifact_ids, await store.records_of(artifact_ids), strict=True))
+    siblings = dict(zip(artifact_ids, await ask(store, RecordsOf(artifact_ids)), strict=True))
 
     def make_passage(hit: SearchHit) -> Passage | NoLedgerEntry | SeedNotFound:
         records = siblings[hit.artifact_id]
@@ -185,7 +182,7 @@ def _to_passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
     )
 
 
-_Source: TypeAlias = CorpusLike[RecordsByArtifact]
+_Source: TypeAlias = CorpusLike
 Corpora: TypeAlias = _Source | Sequence[_Source] | Mapping[str, _Source]
 
 _MAX_CONCURRENCY = 16  # corpora read at once

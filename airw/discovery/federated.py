@@ -4,13 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
 from airw.discovery._federated_calls import MemberCalls, OnMemberError
-from airw.discovery._federated_steps import make_federated_store
 from airw.discovery._federated_store import FederatedStore
 from airw.embedders import first_usable
 from airw.errors import ArgumentError, EmbedderMismatch
@@ -18,7 +17,7 @@ from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
 from airw.walking import LostCorpus
 
-OpenCorpora: TypeAlias = Sequence[OpenCorpus[Any]] | Mapping[str, OpenCorpus[Any]]
+OpenCorpora: TypeAlias = Sequence[OpenCorpus] | Mapping[str, OpenCorpus]
 
 
 class FederatedCorpus:
@@ -85,7 +84,7 @@ class FederatedCorpus:
             member_timeout = check_number("member_timeout", member_timeout, least=0)
         self.member_timeout = member_timeout
         stores = {name: corpus.store for name, corpus in self.members.items()}
-        self.store: FederatedStore = make_federated_store(MemberCalls(stores, on_error="raise", timeout=None))
+        self.store: FederatedStore = FederatedStore(MemberCalls(stores, on_error="raise", timeout=None))
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
         self.embedder: Embedder = first_usable(embedders) if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
@@ -99,7 +98,7 @@ class FederatedCorpus:
         calls = MemberCalls(
             self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout, walk_timeout=timeout
         )
-        walked.store = make_federated_store(calls)
+        walked.store = FederatedStore(calls)
         return walked
 
     @property

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, Self, TypeAlias, cast
 
-from airw._base.checks import check_choice, check_number, name_missing_method
+from airw._base.checks import check_choice, check_number
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
@@ -19,7 +19,7 @@ from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
 from airw.evaluation.abstention import area_under_roc
 from airw.evaluation.cases import DiscoveryCase, check_cases
-from airw.protocols import OpenCorpus, RecordReader, RecordWriter, SearchStore, TermStatistics
+from airw.protocols import Calibrations, Change, OpenCorpus, Words, ask
 from airw.reranking import is_anonymous
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 from airw.retrieval.evidence import evidence_weights, find_evidence
@@ -127,7 +127,7 @@ class MinScoreCalibration:
         tuples = {name: tuple(value) for name, value in arguments.items() if isinstance(value, list)}
         return cls(**{**arguments, **tuples})
 
-    async def save(self, corpus: CorpusLike[RecordWriter]) -> Self:
+    async def save(self, corpus: CorpusLike) -> Self:
         """Store the calibration in a corpus and return it.
 
         It replaces an earlier calibration with the same key. `discover(..., min_score="auto")` uses it.
@@ -138,8 +138,7 @@ class MinScoreCalibration:
         """
         check_storable(self.rerank, self.rescaled)
         async with use_corpus(corpus) as opened:
-            with name_missing_method("save", opened.store):
-                await opened.store.set_calibration(self.key, self.to_dict())
+            await opened.store.apply(Change(calibrations={self.key: self.to_dict()}))
         return self
 
     def __str__(self) -> str:
@@ -313,7 +312,7 @@ def _objective(row: Mapping[str, float], weight: float) -> float:
 
 
 async def calibrate_min_score(
-    corpus: CorpusLike[SearchStore],
+    corpus: CorpusLike,
     cases: Sequence[DiscoveryCase],
     *,
     mode: Mode = "hybrid",
@@ -401,7 +400,7 @@ async def calibrate_min_score(
         context = {"n_retrieval_miss": missed, "corpus_name": opened.name, "embedder_id": opened.embedder.id, **setting}
         calibration = replace(calibration, weights=weights, formula=formula, **context)
         if persist and calibration.min_score is not None:
-            await calibration.save(cast("OpenCorpus[RecordWriter]", opened))
+            await calibration.save(opened)
     return calibration
 
 
@@ -417,15 +416,15 @@ def _is_separated(calibration: MinScoreCalibration) -> bool:
     return calibration.auc - 0.5 > _DEVIATIONS * math.sqrt((n + m + 1) / (12 * n * m))
 
 
-async def _find_formula(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> str | None:
+async def _find_formula(corpus: OpenCorpus, query: SearchQuery) -> str | None:
     """Return the formula of the BM25 scores of a search; `None` if it is not known."""
-    if "lexical" not in query.channels or not isinstance(corpus.store, TermStatistics):
+    if "lexical" not in query.channels or "words" not in corpus.store.capabilities:
         return None
-    return (await corpus.store.term_statistics([""])).formula
+    return (await ask(corpus.store, Words([""]))).formula
 
 
 async def load_calibration(
-    corpus: CorpusLike[RecordReader], mode: Mode = "hybrid", **search_options: Any
+    corpus: CorpusLike, mode: Mode = "hybrid", **search_options: Any
 ) -> MinScoreCalibration | None:
     """Return the stored calibration for a kind of search, or `None` if there is none.
 
@@ -460,8 +459,7 @@ async def load_calibration(
         setting = await in_thread(_describe_search, query, opened.embedder.id, "score")
         if is_anonymous(setting["rerank"]):
             return None
-        with name_missing_method("load_calibration", opened.store):
-            records = await opened.store.calibration()
+        records = await ask(opened.store, Calibrations())
     record = records.get(query.mode, {})
     if setting["rerank"] is not None or record.get("signal") != "evidence":
         record = records.get(setting["key"], {})
@@ -483,7 +481,7 @@ def _describe_search(query: SearchQuery, embedder_id: str, signal: FloorSignal) 
 
 
 async def _collect_signals(
-    corpus: OpenCorpus[SearchStore],
+    corpus: OpenCorpus,
     query: SearchQuery,
     weights: Mapping[str, float],
     cases: Sequence[DiscoveryCase],

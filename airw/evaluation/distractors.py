@@ -10,7 +10,7 @@ from airw._base.concurrency import in_thread, map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
 from airw.evaluation.cases import DiscoveryCase, check_cases
-from airw.protocols import OpenCorpus, Store
+from airw.protocols import ArtifactIds, OpenCorpus, ask
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 
 DISTRACTOR_SIZES = (1, 4, 8, 16, 32, 64, 128)
@@ -20,7 +20,7 @@ _MAX_SEARCHES = 8  # at once
 
 
 async def measure_distractors(
-    corpus: CorpusLike[Store],
+    corpus: CorpusLike,
     cases: Iterable[DiscoveryCase],
     *,
     sizes: Sequence[int] = DISTRACTOR_SIZES,
@@ -67,7 +67,7 @@ async def measure_distractors(
     wanted = sorted({check_count("a size", size, least=1) for size in sizes})
     single = [case for case in check_cases(cases) if len(set(case.gold)) == 1]
     async with use_corpus(corpus) as opened:
-        ids = set(await opened.store.artifact_ids())
+        ids = set(await ask(opened.store, ArtifactIds()))
         query = _whole_ranking(len(ids), mode, search_options)
 
         async def count_better(case: DiscoveryCase) -> int | None:
@@ -85,7 +85,7 @@ def _whole_ranking(count: int, mode: Mode, options: Mapping[str, Any]) -> Search
     return SearchQuery.preset("measure_distractors", cast("SearchOptions", settings))
 
 
-async def _count_better(corpus: OpenCorpus[Any], query: SearchQuery, case: DiscoveryCase) -> int | None:
+async def _count_better(corpus: OpenCorpus, query: SearchQuery, case: DiscoveryCase) -> int | None:
     """Return how many artifacts rank before the answer; `None` if it is not in the ranking."""
     hits = await run_search(corpus, replace(query, text=case.query))
     return next((place for place, hit in enumerate(hits) if hit.artifact_id == case.gold[0]), None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from airw._base.checks import check_count, name_missing_method
+from airw._base.checks import check_count
 from airw._base.concurrency import map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_corpus, use_store
@@ -13,14 +13,14 @@ from airw.evaluation.measures import parse_measures
 from airw.evaluation.metering import Meter
 from airw.evaluation.rows import Evaluation, QueryRow
 from airw.evaluation.systems import FlatSearch, System
-from airw.protocols import OpenCorpus, RecordReader
+from airw.protocols import Ledger, OpenCorpus, ask
 
 DEFAULT_MEASURES = ("ndcg@10", "recall@1", "recall@5", "recall@10", "mrr@10", "map@10", "success@5", "all_gold@5")
 """The measures of `evaluate`, unless others are given."""
 
 
 async def evaluate(
-    corpus: CorpusLike[Any],
+    corpus: CorpusLike,
     cases: Iterable[DiscoveryCase],
     system: System | None = None,
     *,
@@ -73,7 +73,7 @@ async def evaluate(
         return Evaluation(finder.label, tuple(rows), chosen, opened.name)
 
 
-async def _ask(corpus: OpenCorpus[Any], system: System, case: DiscoveryCase, k: int) -> QueryRow:
+async def _ask(corpus: OpenCorpus, system: System, case: DiscoveryCase, k: int) -> QueryRow:
     meter = Meter()
     hits = await system.find(meter.watch(corpus), case.query, k, meter)
     best: dict[str, float] = {}
@@ -93,9 +93,7 @@ def _check_system(system: object) -> Any:
     return system
 
 
-async def find_missing_gold(
-    corpus: CorpusLike[RecordReader], cases: Sequence[DiscoveryCase]
-) -> Mapping[int, list[str]]:
+async def find_missing_gold(corpus: CorpusLike, cases: Sequence[DiscoveryCase]) -> Mapping[int, list[str]]:
     """Return the gold ids that the corpus lacks, by the position of their case.
 
     A corpus changes after its cases were written. A case whose answer is gone can only fail.
@@ -122,8 +120,7 @@ async def find_missing_gold(
     checked = check_cases(cases)
     ids = list(dict.fromkeys(id for case in checked for id in case.gold))
     async with use_store(corpus) as (_, store):
-        with name_missing_method("find_missing_gold", store):
-            entries = await store.ledger(ids)
+        entries = await ask(store, Ledger(ids))
     missing = {id for id, entry in zip(ids, entries, strict=True) if entry is None}
     absent = {index: [id for id in case.gold if id in missing] for index, case in enumerate(checked)}
     return {index: gone for index, gone in absent.items() if gone}

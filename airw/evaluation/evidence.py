@@ -8,7 +8,6 @@ from airw._base.concurrency import map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.evaluation.rows import QueryRow
-from airw.protocols import SearchStore
 from airw.retrieval import Mode
 from airw.retrieval.evidence import evidence_weights, find_evidence
 
@@ -36,7 +35,7 @@ class EvidenceSignal:
 
 
 async def measure_evidence(
-    corpus: CorpusLike[SearchStore],
+    corpus: CorpusLike,
     cases: Sequence[DiscoveryCase],
     *,
     mode: Mode = "hybrid",

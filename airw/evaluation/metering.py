@@ -1,29 +1,12 @@
 """Meters: what one query costs, and when each of its hits arrives."""
 
 import time
-from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, wraps
-from typing import Any, cast
+from typing import Any
 
-from airw import protocols
 from airw.corpora import Corpus
-from airw.protocols import OpenCorpus, SearchStore
-
-_COUNTERS: Mapping[str, tuple[str, Callable[[Any], int]]] = {
-    "get_records": ("texts", lambda records: sum(record is not None for record in records)),
-    "records_of": ("texts", lambda groups: sum(len(group or ()) for group in groups)),
-    "first_surfaces": ("texts", lambda found: sum(kind is not None for kind in found.kinds)),
-    "best_of": ("cosines", lambda best: len(best.record_ids)),
-    "read_step": ("texts", lambda answer: sum(record is not None for record in answer.records)),
-    "similarities": ("cosines", len),
-    "vectors": ("cosines", len),
-    "vectors_of": ("cosines", lambda found: len(found.vectors)),
-}
-"""What the results of a method count as, and how many they are."""
-
-_CAPABILITIES = ("AdjacencyReader", "FirstSurfaceReader", "SchemaReader", "StepReader", "Store", "TermStatistics")
-_UNCOUNTED = {"aclose", "writing"}
+from airw.protocols import OpenCorpus, Rank, Records, RecordsOf, Request, Store, Vectors, VectorsOf, fill
+from airw.stores import Wrapper
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +14,11 @@ class Cost:
     """What one query costs.
 
     Args:
-        calls: The calls of the store.
+        calls: The requests to the store.
         nodes: The nodes that a walk committed; for a search, its hits.
         texts: The records read from the store.
-        cosines: The vectors compared one by one; for `best_of` one per artifact. Rankings by an index do not count.
+        cosines: The vectors compared one by one; of rankings among given artifacts or records, one each. Rankings of
+            the whole corpus do not count.
         first_ms: The milliseconds until the first hit; `None` without a hit.
         last_ms: The milliseconds until the last hit; `None` without a hit.
 
@@ -94,11 +78,9 @@ class Meter:
     arrivals: list[Arrival] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
-    def watch(self, corpus: OpenCorpus[Any]) -> Corpus[SearchStore]:
-        """Return the same corpus with a store that counts its calls in this meter."""
-        kind_of_store: Any = type(corpus.store)
-        kind = _class_over(kind_of_store, frozenset(getattr(corpus.store, "__dict__", ())))
-        return Corpus(corpus.name, cast("SearchStore", kind(corpus.store, self)), corpus.embedder)
+    def watch(self, corpus: OpenCorpus) -> Corpus:
+        """Return the same corpus with a store that counts its requests in this meter."""
+        return Corpus(corpus.name, _MeteredStore(corpus.store, self), corpus.embedder)
 
     def arrive(self, artifact_id: str) -> None:
         """Record that a hit has arrived."""
@@ -117,48 +99,32 @@ class Meter:
         )
 
 
-class _MeteredStore:
-    """A store that passes its calls on to another one, and counts them."""
+class _MeteredStore(Wrapper):
+    """A store that counts what it is asked and what it answers."""
 
-    def __init__(self, store: Any, meter: Meter) -> None:
-        self._store, self._meter = store, meter
+    def __init__(self, store: Store, meter: Meter) -> None:
+        super().__init__(store)
+        self._meter = meter
 
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        """Return the answer of each request."""
+        self._meter.calls += len(requests)
+        answers = await super().read(*requests)
+        by_request = {id(request): answer for request, answer in zip(requests, answers, strict=True)}
+        for request, answer in zip(requests, answers, strict=True):
+            self._count(fill(request, by_request), answer)
+        return answers
 
-@cache
-def _class_over(kind: Any, attributes: frozenset[str]) -> type[_MeteredStore]:
-    """Return a class with the methods and attributes of a store and no others.
-
-    Functions look at the class of a store to learn its capabilities, so a general `__getattr__` would promise too much.
-    """
-    names = [name for name in {*dir(kind), *attributes} if not name.startswith("_")]
-    members = {name: _count(name) if name in _store_methods() else _forward(name) for name in names}
-    if hasattr(kind, "__getattr__"):
-        members["__getattr__"] = lambda self, name: getattr(self._store, name)
-    return type(f"Metered{kind.__name__}", (_MeteredStore,), members)
-
-
-@cache
-def _store_methods() -> frozenset[Hashable]:
-    """Return the names of the async methods of all capabilities of stores."""
-    kinds = (getattr(protocols, name) for name in _CAPABILITIES)
-    return frozenset(name for kind in kinds for name in dir(kind) if not name.startswith("_")) - _UNCOUNTED
-
-
-def _count(method: str) -> Callable[..., Any]:
-    field_and_size = _COUNTERS.get(method)
-
-    @wraps(getattr(protocols.Store, method, _count))
-    async def call(self: _MeteredStore, *arguments: Any, **options: Any) -> Any:
-        meter = self._meter
-        meter.calls += 1
-        result = await getattr(self._store, method)(*arguments, **options)
-        if field_and_size is not None:
-            column, size_of = field_and_size
-            setattr(meter, column, getattr(meter, column) + size_of(result))
-        return result
-
-    return call
-
-
-def _forward(name: str) -> property:
-    return property(lambda self: getattr(self._store, name))
+    def _count(self, request: Request[Any], answer: Any) -> None:
+        match request:
+            case Records():
+                self._meter.texts += sum(record is not None for record in answer)
+            case RecordsOf():
+                self._meter.texts += sum(len(records or ()) for records in answer)
+            case Vectors():
+                self._meter.cosines += len(answer)
+            case VectorsOf():
+                self._meter.cosines += len(answer.vectors)
+            case Rank(needs="scores"):
+                chosen = request.records if request.among is None else request.among
+                self._meter.cosines += len(request.queries) * len(chosen or ())

@@ -12,7 +12,6 @@ from airw.discovery import Strategy, select
 from airw.discovery.hit_evidence import list_scales, select_by_evidence, sums_ranks, weigh_hits
 from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.evaluation.tables import format_number, format_table
-from airw.protocols import SearchStore
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search
 from airw.retrieval.query import with_fusion
 from airw.values import SearchHit
@@ -188,7 +187,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 async def find_candidates(
-    corpus: CorpusLike[SearchStore],
+    corpus: CorpusLike,
     cases: Iterable[DiscoveryCase],
     *,
     mode: Mode = "hybrid",
@@ -224,7 +223,7 @@ async def find_candidates(
 
 
 async def evaluate_selection(
-    corpus: CorpusLike[SearchStore],
+    corpus: CorpusLike,
     cases: Iterable[DiscoveryCase],
     *,
     strategy: Strategy | Callable[[Sequence[SearchHit]], Iterable[SearchHit]] = "conservative",

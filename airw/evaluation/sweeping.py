@@ -14,7 +14,6 @@ from airw.discovery import Strategy
 from airw.errors import ArgumentError
 from airw.evaluation.cases import DiscoveryCase
 from airw.evaluation.selection import SelectionReport, find_candidates, score_selection, tabulate_selections
-from airw.protocols import SearchStore
 from airw.retrieval import Mode
 
 SWEEP_MEASURES = (
@@ -162,7 +161,7 @@ class SelectionSweep:
 
 
 async def sweep_selection(
-    corpus: CorpusLike[SearchStore],
+    corpus: CorpusLike,
     cases: Iterable[DiscoveryCase],
     *,
     strategy: Strategy = "conservative",

@@ -31,7 +31,7 @@ class System(Protocol):
         """Return the name of the system in tables."""
         ...
 
-    async def find(self, corpus: Corpus[Any], query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
+    async def find(self, corpus: Corpus, query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
         """Return the final ranking of a query, best first.
 
         An evaluation calls this once per case. `corpus` counts what is read from its store. Call `meter.arrive` with
@@ -56,7 +56,7 @@ class FlatSearch:
     options: Mapping[str, Any] = field(default_factory=dict)
     label: str = "flat"
 
-    async def find(self, corpus: Corpus[Any], query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
+    async def find(self, corpus: Corpus, query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
         """Return the hits of the search, which arrive together."""
         hits: list[SearchHit] = await search(corpus, query, **{**self.options, "k": k})
         for hit in hits:
@@ -95,7 +95,7 @@ class PolicyWalk:
         name = "traverse" if self.policy is None else type(self.policy).__name__
         object.__setattr__(self, "label", self.label or name)
 
-    async def find(self, corpus: Corpus[Any], query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
+    async def find(self, corpus: Corpus, query: str, k: int, meter: Meter) -> Sequence[SearchHit]:
         """Return the ranking of the walk; its hits arrive one by one."""
         walk = traverse(query, corpus, policy=self.policy, node_budget=self.node_budget, **self.options)
         async with walk:

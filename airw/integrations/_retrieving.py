@@ -23,7 +23,6 @@ from airw.integrations._finder import (
     show_corpora,
 )
 from airw.policies import PathCoverage
-from airw.protocols import SearchStore
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery
 from airw.traversal import traverse
 from airw.values import Limits
@@ -37,9 +36,7 @@ _DISCOVER_DEFAULTS: Mapping[str, Any] = {
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
-def search_retriever(
-    corpus: CorpusLike[SearchStore], *, timeout: float | None = None, **options: Unpack[SearchOptions]
-) -> Finder:
+def search_retriever(corpus: CorpusLike, *, timeout: float | None = None, **options: Unpack[SearchOptions]) -> Finder:
     """Return a retriever that searches one corpus.
 
     It finds documents of LangChain, or nodes of LlamaIndex. Each has the text that matched, the fields of its artifact

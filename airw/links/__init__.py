@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from airw.links.markdown import MarkdownLinks as MarkdownLinks
     from airw.links.mentions import MentionFinder as MentionFinder, TitleMentions as TitleMentions
     from airw.links.neighbor_store import (
+        GraphStore as GraphStore,
         LoadedGraph as LoadedGraph,
-        NeighborStore as NeighborStore,
         load_graph as load_graph,
     )
     from airw.links.paths import LinkCycle as LinkCycle, LinkPath as LinkPath

@@ -41,7 +41,7 @@ _TAG_TARGET = re.compile(
     r"""\s(?i:href|to)\s*=\s*(?:"([^"]*)"|'([^']*)'|\{\s*(?:\w+\()?\s*(["'`])([^"'`{}]*)\3\s*\)?\s*\}|([^\s"'<>={}`]+))"""
 )
 # The end of a component's tag on a line of its own, which would begin a quote.
-_TAG_END = re.compile(r"(<[A-Z][\w.]*+(?:\s++(?!/>)[^\s<>]++)++)(\s*\n[ \t]*)(/?>)")
+_TAG_END = re.compile(r"(<[A-Z][\w.]*+(?:\s++(?!/>)[^\s<>]++)+)(\s*\n[ \t]*)(/?>)")
 _COMPONENT = re.compile(r"^ {0,3}</?[A-Z][\w.]*+(?:[ \t][^<>\n]*+)?(?:/?>)?[ \t]*$", re.MULTILINE)  # alone on a line
 # An indented block: an admonition or a tab of mkdocs, a block of PyMdown, the text of a footnote, a definition.
 _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?)[ \t]*\S|===[!+]?[ \t]+[\"']|/{3,}[ \t]*\w|\[\^[^\]\n]+\]:|:[ \t]")

@@ -13,11 +13,11 @@ import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.concurrency import offload_if
-from airw.links.columns import LinkColumnReader, LinkColumns, NumberedEdges, Numbers, returns_columns
+from airw.links.columns import LinkColumnReader, LinkColumns, Numbers
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, type_factor
 from airw.links.inverses import FollowedLinks
 from airw.links.paths import LinkPath, PathLimits
-from airw.protocols import GraphStore
+from airw.protocols import RecordsOf, Store, ask
 from airw.values import Edge
 
 PAGE = 1_000
@@ -36,7 +36,7 @@ _ROOT = -1 << 61
 
 
 async def find_path(
-    store: GraphStore,
+    store: Store,
     links: FollowedLinks,
     limits: PathLimits,
     ends: tuple[Any, Any],
@@ -196,7 +196,7 @@ class _PathSearch:
     improve it must not be followed; they are counted.
     """
 
-    store: GraphStore
+    store: Store
     links: FollowedLinks
     limits: PathLimits
     corpus_positions: Mapping[str, int]
@@ -214,8 +214,7 @@ class _PathSearch:
     _at_least: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        source = self.store if returns_columns(self.store) else NumberedEdges(self.store)
-        self._reader = LinkColumnReader(source, self.links, self._node_key)
+        self._reader = LinkColumnReader(self.store, self.links, self._node_key)
         self._refusals = {limit.name: [] for limit in fields(self.limits)}
 
     async def run(self, start: Any, end: Any) -> LinkPath:
@@ -223,9 +222,7 @@ class _PathSearch:
 
         A round makes one or two store calls; one of more than 1,000 states makes them per 1,000.
         """
-        first, last = (await self._reader.source.artifact_numbers([start, end])).tolist()
-        if min(first, last) < 0:  # an artifact that the store has never had
-            return LinkPath(start, end, self.links.direction, self.limits.max_hops, visited=2)
+        first, last = self._reader.find_numbers([start, end]).tolist()
         # By hops, the price of a state says its hops. By cost from both ends, hops are not limited.
         counts_hops = not self.from_both and self.limits.max_hops is not None
         from_start = _Side(first, is_backward=False, counts_hops=counts_hops)
@@ -293,7 +290,7 @@ class _PathSearch:
         self._costs = reserve(self._costs, len(self._reader.nodes))
         missing = np.unique(artifacts[self._costs[artifacts] == 0]).tolist()
         nodes: list[Any] = [self._reader.nodes[number] for number in missing]
-        records = await self.store.records_of(nodes, limit=1) if nodes else []
+        records = await ask(self.store, RecordsOf(nodes, limit=1)) if nodes else []
         for number, first in zip(missing, records, strict=True):
             self._costs[number] = COST_SCALE - artifact_value(first[0] if first else None)
 

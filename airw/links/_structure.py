@@ -11,10 +11,9 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread
-from airw.errors import ArgumentError
 from airw.links._path_search import PAGE
 from airw.links.paths import LinkCycle
-from airw.protocols import LinkReader, Store
+from airw.protocols import ArtifactIds, Edges, Store, ask
 from airw.values import Edge, LinkFilter
 
 R = TypeVar("R")
@@ -55,16 +54,11 @@ async def read_edges(store: Store, link_filter: LinkFilter) -> EdgeTable:
     Raises:
         ArgumentError: If the store cannot list its artifacts.
     """
-    if not hasattr(store, "artifact_ids"):
-        raise ArgumentError(
-            f"{type(store).__name__} has no artifact_ids(); components, cycles and diagnose need a store that lists "
-            "its artifacts"
-        )
-    ids: list[Any] = list(await store.artifact_ids())
+    ids: list[Any] = list(await ask(store, ArtifactIds()))
     positions = await in_thread(_index_positions, ids)
     pages = []
     for start in range(0, len(ids), PAGE):
-        edges = await store.neighbors(ids[start : start + PAGE], direction="out", **link_filter.options())
+        edges = await ask(store, Edges(ids[start : start + PAGE], links=link_filter))
         pages.append(await in_thread(_to_pairs, start, edges, positions))
     return EdgeTable(ids, *(await in_thread(np.concatenate, pages, 1) if pages else np.empty((2, 0), np.int32)))
 
@@ -142,7 +136,7 @@ def label_components(table: EdgeTable) -> SlicedWork[Ints]:
             labels, parents = parents, parents[parents]
 
 
-async def find_cycles(table: EdgeTable, store: LinkReader, link_filter: LinkFilter) -> list[LinkCycle]:
+async def find_cycles(table: EdgeTable, store: Store, link_filter: LinkFilter) -> list[LinkCycle]:
     """Return the groups of artifacts that all lead to one another, largest first.
 
     Each has the first of its shortest cycles.
@@ -152,7 +146,7 @@ async def find_cycles(table: EdgeTable, store: LinkReader, link_filter: LinkFilt
     # The table has positions only. Read the stored edges again, but just those of the artifacts on the cycles.
     cycle_ids = [[table.ids[position] for position in cycle] for cycle in cycles]
     nodes = [id for ids in cycle_ids for id in ids]
-    edges = await store.neighbors(nodes, direction="out", **link_filter.options()) if nodes else []
+    edges = await ask(store, Edges(nodes, links=link_filter)) if nodes else []
     edges_of = dict(zip(nodes, edges, strict=True))  # no artifact is in two groups
     return [
         LinkCycle(tuple(table.ids[position] for position in group), tuple(ids), tuple(_edges_along(ids, edges_of)))

@@ -1,21 +1,19 @@
 """The links of many artifacts as columns of numbers, filtered and ordered by name."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.concurrency import offload_if
-from airw._base.overriding import is_newer
 from airw.links.inverses import FollowedLinks
-from airw.protocols import AdjacencyReader, EdgeLabel, EdgeReader, NeighborColumns
-from airw.values import Direction, Edge, NodeId
+from airw.protocols import EdgeLabel, Store, ask
+from airw.values import Edge
 
 Numbers: TypeAlias = NDArray[np.int64]
 
-_REVERSE: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 _MANY = 500  # links; turning more into columns, or sorting them by name, takes about a millisecond
 
 
@@ -56,62 +54,48 @@ class LinkColumns:
         return cls(*map(np.concatenate, columns))
 
 
-def returns_columns(store: object) -> TypeGuard[AdjacencyReader]:
-    """Return whether a store returns edges as columns, and the same ones as in its lists.
-
-    A class that has its own method for lists, but not the one for columns, may hide links: its columns are not asked.
-    """
-    return hasattr(store, "artifact_numbers") and not any(
-        is_newer(type(store), name, "neighbor_columns") for name in ("neighbors", "referrers")
-    )
-
-
 class LinkColumnReader:
     """Reads the links of whole steps of a walk or a search.
 
     Links are filtered by the name that they have in the direction in which they are followed. Those of an artifact are
     ordered by this name, then by the artifact at the other end, out before in, then by origin.
 
+    Artifacts are numbered when they are met.
+
     Args:
-        source: The store to read from.
+        store: The store to read from.
         links: The links to follow, and their names in each direction.
         node_key: A function that returns what artifacts are sorted by.
+
+    Attributes:
+        nodes: The artifacts, by number.
 
     Example:
         >>> import anyio
         >>> from airw.stores import MemoryStore
         >>> async def main():
         ...     async with MemoryStore() as store:
-        ...         reader = LinkColumnReader(NumberedEdges(store), FollowedLinks(), lambda id: id)
-        ...         links, _ = await reader.read(await reader.source.artifact_numbers(["a"]))
+        ...         reader = LinkColumnReader(store, FollowedLinks(), lambda id: id)
+        ...         links, _ = await reader.read(reader.find_numbers(["a"]))
         ...         print(reader.nodes, links.ends.tolist())
         >>> anyio.run(main)
         ['a'] []
     """
 
-    def __init__(
-        self, source: "AdjacencyReader | NumberedEdges", links: FollowedLinks, node_key: Callable[[Any], Any]
-    ) -> None:
-        self.source: AdjacencyReader | NumberedEdges = source
-        self._links, self._node_key = links, node_key
-        self.nodes: Sequence[NodeId] = ()
-        self._first_ids: Mapping[int, NodeId] = {}
-        self._label_table: Sequence[EdgeLabel] = ()
+    def __init__(self, store: Store, links: FollowedLinks, node_key: Callable[[Any], Any]) -> None:
+        self._store, self._links, self._node_key = store, links, node_key
+        self.nodes: list[Any] = []
+        self._numbers: dict[Any, int] = {}
+        self._label_table: list[EdgeLabel] = []
+        self._label_numbers: dict[EdgeLabel, int] = {}
         # By direction, then by label: whether links are followed, their names, and whether these differ from the types.
         self._is_followed: dict[bool, NDArray[np.bool_]] = {}
         self._names: dict[bool, list[str]] = {}
         self._is_renamed: dict[bool, NDArray[np.bool_]] = {}
 
-    async def find_numbers(self, ids: Sequence[str]) -> Numbers:
-        """Return the numbers of artifacts to start from, without those that are unknown."""
-        numbers = await self.source.artifact_numbers(ids)
-        self._first_ids = dict(zip(numbers.tolist(), ids, strict=True))
-        return numbers[numbers >= 0]
-
-    def find_ids(self, numbers: Numbers) -> list[NodeId]:
-        """Return the ids of artifacts to start from, or of any after links were read."""
-        nodes: Any = self.nodes or self._first_ids
-        return [nodes[number] for number in numbers.tolist()]
+    def find_numbers(self, ids: Sequence[Any]) -> Numbers:
+        """Return the numbers of artifacts."""
+        return np.array([_find_number(id, self._numbers, self.nodes) for id in ids], np.int64)
 
     async def read(self, numbers: Numbers, *, is_backward: bool = False) -> tuple[LinkColumns, Numbers]:
         """Return the links that lead on from each artifact; one store call.
@@ -121,13 +105,13 @@ class LinkColumnReader:
         Returns:
             The links, and where those of each artifact begin and end: `(len(numbers) + 1,) int64`.
         """
-        direction = _REVERSE[self._links.direction] if is_backward else self._links.direction
-        columns = await self.source.neighbor_columns(numbers, direction=direction, **self._links.store_options())
-        self.nodes, self._label_table = columns.nodes, columns.label_table
+        ids = [self.nodes[number] for number in numbers.tolist()]
+        edges = await ask(self._store, self._links.ask(ids, is_backward=is_backward))
+        ends, labels = await offload_if(sum(map(len, edges)) > _MANY, self._to_columns, ids, edges)
         if is_backward not in self._names or len(self._names[is_backward]) < len(self._label_table):
             self._name_labels(is_backward=is_backward)
-        offsets = columns.offsets
-        links = LinkColumns(np.repeat(numbers, np.diff(offsets)), columns.ends, columns.labels)
+        offsets = np.cumsum([0, *map(len, edges)])
+        links = LinkColumns(np.repeat(numbers, np.diff(offsets)), ends, labels)
         is_followed = self._is_followed[is_backward]
         if not is_followed.all():
             links, offsets = links.select_in_rows(is_followed[links.labels], offsets)
@@ -136,6 +120,19 @@ class LinkColumnReader:
         if is_renamed.any() and is_renamed[links.labels].any():
             links = await offload_if(len(links.ends) > _MANY, self._sort, links, is_backward)
         return links, offsets
+
+    def _to_columns(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]]) -> tuple[Numbers, NDArray[np.int32]]:
+        """Return the other ends and the labels of edges as numbers."""
+        ends, labels = list[int](), list[int]()
+        for id, row in zip(ids, edges, strict=True):
+            for edge in row:
+                is_incoming = edge.source != id
+                other = edge.source if is_incoming else edge.target
+                # In one corpus ids are strings, and the artifacts of other corpora are pairs.
+                label = EdgeLabel(edge.type, edge.origin, is_incoming, type(other) is not type(id), edge.weight)
+                ends.append(_find_number(other, self._numbers, self.nodes))
+                labels.append(_find_number(label, self._label_numbers, self._label_table))
+        return np.array(ends, np.int64), np.array(labels, np.int32)
 
     def _name_labels(self, *, is_backward: bool) -> None:
         labels, follow = list(self._label_table), self._links
@@ -167,56 +164,10 @@ class LinkColumnReader:
         columns = (column[positions].tolist() for column in (links.owners, links.ends, links.labels))
         return [self._make_edge(*row) for row in zip(*columns, strict=True)]
 
-    def edge_keys(self, links: LinkColumns) -> list[tuple[int, int, str, str]]:
-        """Return a key per link; that of an edge is the same from both of its ends."""
-        keys = []
-        for owner, end, number in zip(links.owners.tolist(), links.ends.tolist(), links.labels.tolist(), strict=True):
-            label = self._label_table[number]
-            keys.append((*((end, owner) if label.is_incoming else (owner, end)), label.type, label.origin))
-        return keys
-
     def _make_edge(self, owner: int, end: int, label: int) -> Edge:
         type, origin, is_incoming, _, weight = self._label_table[label]
         source, target = (end, owner) if is_incoming else (owner, end)
         return Edge(self.nodes[source], self.nodes[target], type, origin, weight)
-
-
-class NumberedEdges:
-    """The edges of a store without columns, as columns.
-
-    Artifacts are numbered when they are met.
-    """
-
-    def __init__(self, store: EdgeReader) -> None:
-        self._store = store
-        self._nodes: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-        self._label_table: list[EdgeLabel] = []
-        self._label_numbers: dict[EdgeLabel, int] = {}
-
-    async def artifact_numbers(self, ids: Sequence[Any]) -> Numbers:
-        """Return the number of each artifact."""
-        return np.array([_find_number(id, self._numbers, self._nodes) for id in ids], np.int64)
-
-    async def neighbor_columns(self, numbers: Numbers, **options: Any) -> NeighborColumns:
-        """Return the edges of each artifact; one store call."""
-        ids = [self._nodes[number] for number in numbers.tolist()]
-        edges = await self._store.neighbors(ids, **options)
-        return await offload_if(sum(map(len, edges)) > _MANY, self._to_columns, ids, edges)
-
-    def _to_columns(self, ids: Sequence[Any], edges: Sequence[Sequence[Edge]]) -> NeighborColumns:
-        ends, labels = list[int](), list[int]()
-        for id, row in zip(ids, edges, strict=True):
-            for edge in row:
-                is_incoming = edge.source != id
-                other = edge.source if is_incoming else edge.target
-                # In one corpus ids are strings, and the artifacts of other corpora are pairs.
-                label = EdgeLabel(edge.type, edge.origin, is_incoming, type(other) is not type(id), edge.weight)
-                ends.append(_find_number(other, self._numbers, self._nodes))
-                labels.append(_find_number(label, self._label_numbers, self._label_table))
-        offsets = np.cumsum([0, *map(len, edges)])
-        columns = np.array(ends, np.int64), np.array(labels, np.int32)
-        return NeighborColumns(offsets, *columns, self._nodes, self._label_table)
 
 
 def _find_number(item: Any, numbers: dict[Any, int], items: list[Any]) -> int:

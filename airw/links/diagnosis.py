@@ -20,7 +20,7 @@ from airw._base.messages import short_repr
 from airw.errors import EmbedderMismatch, NoLedgerEntry
 from airw.links._structure import EdgeTable, Ints, SlicedWork, label_components, read_edges, run_in_slices
 from airw.links.unresolved import count_links, read_unresolved
-from airw.protocols import Store
+from airw.protocols import Store, VectorsOf, ask
 from airw.values import LinkCount, LinkFilter, NodeId, UnresolvedLink
 
 _MENTIONS, _SHARES = "mentions", "shares"  # the types of links that `TitleMentions` and `SharedNames` find
@@ -242,7 +242,7 @@ async def _compare(store: Store, ids: Sequence[Any], pairs: Sequence[tuple[int, 
     for start in range(0, len(pairs), _PAGE_PAIRS):
         page = pairs[start : start + _PAGE_PAIRS]
         positions = list(dict.fromkeys(position for pair in page for position in pair))
-        records, vectors = await store.vectors_of([ids[position] for position in positions])
+        records, vectors = await ask(store, VectorsOf([ids[position] for position in positions]))
         parts = np.split(vectors, np.cumsum([len(group) for group in records])[:-1])
         vectors_of = dict(zip(positions, parts, strict=True))
         sides = [(vectors_of[first], vectors_of[second]) for first, second in page]

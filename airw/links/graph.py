@@ -5,18 +5,17 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_choice, check_count
+from airw._base.checks import check_count
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._path_search import find_path
 from airw.links._structure import find_components, find_cycles, read_edges
-from airw.links.columns import returns_columns
 from airw.links.fields import NEXT
 from airw.links.inverses import FollowedLinks, Inverses
 from airw.links.paths import LinkCycle, LinkPath, PathLimits
 from airw.links.unresolved import count_links, read_unresolved
-from airw.protocols import Embedder, GraphStore, OpenCorpus, Store
-from airw.values import DIRECTIONS, ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
+from airw.protocols import Edges, Embedder, MaxFanIn, Names, OpenCorpus, RecordsOf, Referrers, Store, ask
+from airw.values import ArtifactRef, Direction, Edge, LinkCount, LinkFilter, NodeId, Record, UnresolvedLink
 
 if TYPE_CHECKING:
     from airw.links.diagnosis import GraphDiagnosis
@@ -52,14 +51,15 @@ class CorpusGraph:
         ('a.md', 'b.md', 'c.md')
     """
 
-    def __init__(self, store_or_corpus: OpenCorpus | GraphStore) -> None:
+    def __init__(self, store_or_corpus: OpenCorpus | Store) -> None:
         corpus: Any = store_or_corpus
-        store = getattr(corpus, "store", corpus)
-        if isinstance(corpus, str) or not isinstance(store, GraphStore):
+        # A store that wraps another one has it as `store`, as a corpus has its own.
+        store: Any = corpus if _is_store(corpus) else getattr(corpus, "store", None)
+        if not _is_store(store):
             raise ArgumentError(f"CorpusGraph needs a corpus or a store, not {short_repr(corpus)}; use open_corpus()")
         is_store_alone = store is corpus
         self._source: str | None = None if is_store_alone else getattr(corpus, "name", None) or None
-        self.store: Store = cast("Store", store)
+        self.store: Store = store
         self.embedder: Embedder = getattr(corpus, "embedder", _NO_EMBEDDER)
         self.members: Mapping[str, OpenCorpus] = getattr(corpus, "members", {})
 
@@ -86,7 +86,7 @@ class CorpusGraph:
         Raises:
             ArgumentKindError: If `artifact_ids` is not a list of ids.
         """
-        return await self.store.records_of(self._to_nodes("artifact_ids", artifact_ids), kinds=kinds, limit=limit)
+        return await ask(self.store, RecordsOf(self._to_nodes("artifact_ids", artifact_ids), kinds=kinds, limit=limit))
 
     async def neighbors(
         self,
@@ -114,10 +114,8 @@ class CorpusGraph:
         Raises:
             ArgumentError: If a parameter is not valid.
         """
-        check_choice("direction", direction, DIRECTIONS)
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
-        nodes = self._to_nodes("ids", ids)
-        return await self.store.neighbors(nodes, direction=direction, **link_filter.options(), limit=limit)
+        return await ask(self.store, Edges(self._to_nodes("ids", ids), direction, link_filter, limit))
 
     async def edge_types(self, ids: Sequence[NodeId]) -> list[list[str]]:
         """Return the types of the edges that begin at each artifact, sorted.
@@ -143,7 +141,7 @@ class CorpusGraph:
             ArgumentKindError: If `ids` is not a list of ids.
         """
         nodes: list[Any] = await self._resolve_nodes(self._to_nodes("ids", ids))
-        return cast("list[list[NodeId]]", await self.store.referrers(nodes, types=types))
+        return cast("list[list[NodeId]]", await ask(self.store, Referrers(nodes, types=types)))
 
     async def fan_in(self, ids: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
         """Return the number of artifacts that link to each node.
@@ -154,11 +152,11 @@ class CorpusGraph:
             ArgumentKindError: If `ids` is not a list of ids.
         """
         nodes: list[Any] = await self._resolve_nodes(self._to_nodes("ids", ids))
-        return await self.store.fan_in(nodes, types=types)
+        return [len(ids) for ids in await ask(self.store, Referrers(nodes, types=types))]
 
     async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
         """Return the largest `fan_in` of all nodes; 0 if there are no links."""
-        return await self.store.max_fan_in(types=types)
+        return await ask(self.store, MaxFanIn(types=types))
 
     async def resolve(self, refs: Sequence[NodeId]) -> list[NodeId]:
         """Return the artifact that each reference means, or the reference itself if it means none.
@@ -182,7 +180,7 @@ class CorpusGraph:
     async def _find_candidates(self, nodes: Sequence[NodeId]) -> dict[NodeId, Sequence[NodeId]]:
         """Return the artifacts that each node may mean; nodes of other corpora are missing."""
         resolvable: list[Any] = [node for node in nodes if isinstance(node, str) or node[0] in self.members]
-        artifacts = await self.store.resolve(resolvable) if resolvable else []
+        artifacts = await ask(self.store, Names(resolvable)) if resolvable else []
         return dict(zip(resolvable, artifacts, strict=True))
 
     async def unresolved_links(
@@ -273,17 +271,12 @@ class CorpusGraph:
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
         links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
         ends = start, end = tuple(self._to_nodes("start and end", [start, end]))
-        # In a store with columns both ends of an edge exist, so only a path without edges needs a check.
-        is_checked_later = returns_columns(self.store)
-        if not is_checked_later:
-            await self._check_artifacts(ends)
+        await self._check_artifacts(ends)
         if start == end:
             path = LinkPath(start, end, direction, max_hops, (start,), cost=0.0, visited=1)
         else:
             positions = {name: position for position, name in enumerate(self.members)}
             path = await find_path(self.store, links, limits, ends, is_weighted=weighted, corpus_positions=positions)
-        if is_checked_later and not path.edges:
-            await self._check_artifacts(ends)
         return path
 
     async def components(
@@ -337,7 +330,7 @@ class CorpusGraph:
         return await diagnose(self.store, gold=sets, seed=seed, has_vectors=len(embedders) < 2)
 
     async def _check_artifacts(self, nodes: Sequence[Any]) -> None:
-        for node, records in zip(nodes, await self.store.records_of(nodes, limit=1), strict=True):
+        for node, records in zip(nodes, await ask(self.store, RecordsOf(nodes, limit=1)), strict=True):
             if records is None:
                 corpus = "the graph" if self.source is None else f"corpus {self.source!r}"
                 raise NoLedgerEntry(f"{corpus} has no artifact {short_repr(node)}; a path needs the ids of artifacts")
@@ -355,6 +348,10 @@ class CorpusGraph:
             case [str() as source, str() as id]:
                 return id if source == self.source and not self.members else ArtifactRef(source, id)
         raise ArgumentError(f"{name} must be ids or (source, id) pairs, not {short_repr(node)}")
+
+
+def _is_store(value: object) -> bool:
+    return callable(getattr(type(value), "read", None)) and hasattr(value, "capabilities")
 
 
 def _choose_target(ref: NodeId, candidates: Sequence[NodeId]) -> NodeId:

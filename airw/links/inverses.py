@@ -12,8 +12,10 @@ from typing import Any
 from airw._base.checks import check_choice
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId
+from airw.protocols import Edges
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike
 
+_REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 _PREFIX = "inverse-"
 _PAIRS = (
     ("part-of", "has-part"),
@@ -166,15 +168,18 @@ class FollowedLinks:
         """Return all fields as keyword arguments for `walk_links` and `CorpusGraph.path`."""
         return {"direction": self.direction, **self.filter.options(), "inverses": self.inverses}
 
-    def store_options(self) -> dict[str, Any]:
-        """Return keyword arguments for `Store.neighbors` that read all links to be followed.
+    def ask(self, ids: Sequence[NodeIdLike], *, is_backward: bool = False) -> Edges:
+        """Return the request that reads all links to be followed.
 
         With inverses, a link can be accepted in one direction and rejected in the other. A store does not know that,
         so it reads too many links: check each one with `accepts`.
+
+        Args:
+            ids: The artifacts.
+            is_backward: Whether to read the links that lead to them.
         """
-        options = self.filter.options()
+        read, direction = self.filter, self.direction
         if self.inverses is not None:
-            types = self.filter.types
-            options["types"] = None if types is None else self.inverses.to_stored_types(types, self.direction)
-            options["exclude"] = ()
-        return options
+            types = None if read.types is None else self.inverses.to_stored_types(read.types, direction)
+            read = LinkFilter(types=types, origins=read.origins)
+        return Edges(ids, _REVERSE[direction] if is_backward else direction, read)

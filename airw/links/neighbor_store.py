@@ -3,20 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from airw.errors import ArgumentError, NoLedgerEntry
+from airw.errors import NoLedgerEntry
 from airw.links._path_search import PAGE
 from airw.links.graph import CorpusGraph
-from airw.protocols import GraphStore, OpenCorpus
+from airw.protocols import ArtifactIds, OpenCorpus, Store, ask
 from airw.values import NodeId, Record
 
 
 @runtime_checkable
-class NeighborStore(Protocol):
+class GraphStore(Protocol):
     """A graph with two methods: the content of a node, and its neighbours.
 
     A walk passes its store to the policy as it is. So a policy that calls these two methods walks any object that has
-    them: a corpus that `load_graph` has read, or a graph of your own. `airw.policies.per_node` runs such policies. `ir`
-    calls this protocol `GraphStore`.
+    them: a corpus that `load_graph` has read, or a graph of your own. `airw.policies.per_node` runs such policies.
 
     Example:
         >>> class Halves:
@@ -78,7 +77,7 @@ class LoadedGraph:
         return list(dict.fromkeys(targets))
 
 
-async def load_graph(store_or_corpus: OpenCorpus | GraphStore) -> LoadedGraph:
+async def load_graph(store_or_corpus: OpenCorpus | Store) -> LoadedGraph:
     """Read all artifacts and links of a corpus into memory, for policies that do not await.
 
     Later changes of the corpus do not change the graph. A policy that can await calls the methods of `CorpusGraph`
@@ -106,9 +105,7 @@ async def load_graph(store_or_corpus: OpenCorpus | GraphStore) -> LoadedGraph:
         ['lib', 'numpy'] ['a package']
     """
     graph = CorpusGraph(store_or_corpus)
-    if not hasattr(graph.store, "artifact_ids"):
-        raise ArgumentError(f"load_graph needs a store that lists its artifacts: {type(graph.store).__name__} does not")
-    ids: list[Any] = list(await graph.store.artifact_ids())
+    ids: list[Any] = list(await ask(graph.store, ArtifactIds()))
     records: dict[NodeId, list[Record]] = {}
     links: dict[NodeId, list[tuple[str, NodeId]]] = {}
     for start in range(0, len(ids), PAGE):

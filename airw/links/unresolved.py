@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from airw._base.concurrency import in_thread
-from airw.protocols import Store
+from airw.protocols import Config, LinkCounts, Store, UnresolvedLinks, ask
 from airw.values import LinkCount, NodeId, UnresolvedLink
 
 _FILE_NAME = re.compile(r"[^/]*\.\w{1,10}|[^/]+/")
@@ -25,14 +25,14 @@ async def read_unresolved(
 
     The last build has looked which of them lead to a file or a folder.
     """
-    found = await store.unresolved_links(ids, limit=limit)  # type: ignore[arg-type]
+    found = await ask(store, UnresolvedLinks(ids, limit=limit))
     files = await _read_files(store) if found else frozenset()
     return [replace(each, is_file=True) if each.link.target_ref in files else each for each in found]
 
 
 async def count_links(store: Store) -> list[LinkCount]:
     """Return the numbers of links by type, origin and state, in that order."""
-    counts = await store.link_counts()
+    counts = await ask(store, LinkCounts())
     if not any(count.state == "dangling" for count in counts):
         return counts
     states = Counter(
@@ -46,8 +46,7 @@ async def count_links(store: Store) -> list[LinkCount]:
 
 async def _read_files(store: Store) -> Collection[str]:
     """Return the references that the last builds of a store found to lead to files."""
-    config = getattr(store, "config", None)
-    files = (await config()).get("files") if config is not None else None
+    files = (await ask(store, Config())).get("files") if "settings" in store.capabilities else None
     lists = files.values() if isinstance(files, Mapping) else ()  # a corpus file may be a stranger's
     return {ref for refs in lists if isinstance(refs, list) for ref in refs if isinstance(ref, str)}
 
@@ -60,7 +59,7 @@ async def find_files(store: Store, folder: str, root: str) -> list[str]:
         folder: The folder that contains the notes.
         root: The root of the site, as `MarkdownLinks` has it.
     """
-    dangling = [each.link for each in await store.unresolved_links() if not each.candidates]
+    dangling = [each.link for each in await ask(store, UnresolvedLinks()) if not each.candidates]
     refs = {link.target_ref: link.or_ref for link in dangling if not link.target_ref.startswith("../")}
     return await in_thread(lambda: sorted(_select_files(refs, Path(folder), root))) if refs else []
 

@@ -77,7 +77,7 @@ class ToolCall(ClientCall):
         """Return the seconds that one of several corpora has, so that the others still answer."""
         return self.seconds_left() / (2 if len(names) > 1 else 1)
 
-    async def open_in_time(self, names: Sequence[str]) -> dict[str, OpenCorpus[Any]]:
+    async def open_in_time(self, names: Sequence[str]) -> dict[str, OpenCorpus]:
         """Return open corpora as `open_all` does, before the deadline.
 
         Raises:

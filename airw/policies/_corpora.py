@@ -1,53 +1,39 @@
-"""What policies ask of a corpus: methods of its store, and ids in one or several corpora.
+"""What policies ask of a corpus: what its store can do, and ids in one or several corpora.
 
 Other policy code treats ids as opaque.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from airw._base.arrays import Floats
-from airw._base.checks import describe_lack, offers
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
-from airw.protocols import OpenCorpus, Store, WalkStore
+from airw.protocols import Capability, OpenCorpus
 from airw.retrieval import check_corpus, embed_text
 from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, canonical_node_id
 
-Walkable: TypeAlias = OpenCorpus[WalkStore]
-"""A corpus whose store has the four methods that every walk over artifacts calls."""
+Walkable: TypeAlias = OpenCorpus
+"""A corpus whose store can answer what every walk over artifacts asks."""
 
 
-async def embed(corpus: OpenCorpus[object], query: str) -> Floats:
+async def embed(corpus: OpenCorpus, query: str) -> Floats:
     """Return the vector of a query, `(dim,) float32`."""
     vector: Floats = (await embed_text(check_corpus(corpus), query))[0]
     return vector
 
 
-def require(corpus: OpenCorpus[object], method: str, policy: str, setting: str = "") -> Store:
-    """Return the store of a corpus if it has a method that a policy needs.
-
-    It may lack other methods of a `Store`.
-
-    Args:
-        corpus: The open corpus.
-        method: The method.
-        policy: The name of the policy, for errors.
-        setting: The parameter of the policy that needs the method, if it is not always needed.
+def require(corpus: OpenCorpus, capability: Capability, policy: str, setting: str) -> None:
+    """Check that the store of a corpus can do what a policy, or a setting of it, needs.
 
     Raises:
-        ArgumentError: If the store has no such method.
+        ArgumentError: If it cannot; the message names the policy, the setting and the capability.
     """
     store = check_corpus(corpus).store
-    if not has_method(corpus, method):
+    if capability not in store.capabilities:
+        lack = f"which {type(store).__name__} does not offer"
         needs = f"{policy}({setting})" if setting else policy
-        raise ArgumentError(f"{needs} needs a store with a method {method}, {describe_lack(store, method)}")
-    return cast("Store", store)
-
-
-def has_method(corpus: OpenCorpus[object], method: str) -> bool:
-    """Return whether the store of a corpus has a method."""
-    return offers(check_corpus(corpus).store, method)
+        raise ArgumentError(f"{needs} needs a store with the capability {capability!r}, {lack}")
 
 
 Id: TypeAlias = Any
@@ -79,18 +65,18 @@ def check_nodes(name: str, nodes: object) -> tuple[NodeId, ...]:
     return tuple(checked)
 
 
-def member_names(corpus: OpenCorpus[object]) -> Collection[str]:
+def member_names(corpus: OpenCorpus) -> Collection[str]:
     """Return the names of the corpora in an open corpus; empty for a single corpus."""
     names: Collection[str] = getattr(corpus, "members", ())
     return names
 
 
-def is_lost(id: Id, corpus: OpenCorpus[object]) -> bool:
+def is_lost(id: Id, corpus: OpenCorpus) -> bool:
     """Return whether an artifact is in one of several corpora that failed in this walk."""
     return isinstance(id, ArtifactRef) and any(lost.name == id.source for lost in getattr(corpus, "lost", ()))
 
 
-def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus[object]) -> list[Id]:
+def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus) -> list[Id]:
     """Return roots as ids of the store, without duplicates.
 
     In a single corpus they are strings, and a pair may name the corpus itself. In several corpora they are references.
@@ -120,7 +106,7 @@ def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Ed
     return [edge.target if edge.source == id else edge.source for edge in edges], edges
 
 
-def member_ranks(corpus: OpenCorpus[object]) -> Mapping[str, int]:
+def member_ranks(corpus: OpenCorpus) -> Mapping[str, int]:
     """Return the rank of each corpus among several; their artifacts are ordered by it."""
     return {name: rank for rank, name in enumerate(member_names(corpus))}
 
@@ -134,7 +120,7 @@ def order_key(ranks: Mapping[str, int]) -> Callable[[Id], Any]:
     return key
 
 
-def id_from_field(value: Any, home: Id, corpus: OpenCorpus[object]) -> Id:
+def id_from_field(value: Any, home: Id, corpus: OpenCorpus) -> Id:
     """Return the id of the artifact that the value of a field names.
 
     In several corpora a value may be a pair. Otherwise it names an artifact in the corpus of `home`.

@@ -4,14 +4,14 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from math import fsum, log
-from typing import Any, Optional, TypeAlias
+from typing import Optional, TypeAlias
 
 import numpy as np
 
 from airw._base.concurrency import offload_if
-from airw.policies._corpora import Id, has_method, member_names
+from airw.policies._corpora import Id
 from airw.policies.artifact_policy import ArtifactNode
-from airw.protocols import OpenCorpus
+from airw.protocols import OpenCorpus, Words, ask
 from airw.values import Analyser, Edge, TermCounts
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
@@ -26,7 +26,7 @@ _CLOSING = "\"')]}\u201d\u2019"
 _END_OF_SENTENCE = tuple(".!?:;")
 _SHORT = 3  # characters; a short word with a dot, such as "J." or "Mr.", does not end a sentence
 
-Words: TypeAlias = frozenset[str]
+HeldWords: TypeAlias = frozenset[str]
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +51,7 @@ class Path:
     edge: Edge | None = None
     losses: float = 0.0
     cosines: float = -np.inf
-    held: Words = frozenset()
+    held: HeldWords = frozenset()
     value: float = -np.inf
     score: float = -np.inf
 
@@ -105,7 +105,7 @@ def leave_out(lists: Sequence[Sequence[Path]], known: Container[Id], most: int) 
     return [path for path in chain.from_iterable(lists) if path.id not in left_out]
 
 
-def find_order(paths: Sequence[Path], held: Mapping[Id, Words], words: "QueryWords", names: float) -> Iterator[Id]:
+def find_order(paths: Sequence[Path], held: Mapping[Id, HeldWords], words: "QueryWords", names: float) -> Iterator[Id]:
     """Yield the artifacts that paths lead to, in their final order.
 
     This is greedy maximum coverage (Nemhauser, Wolsey and Fisher, 1978). The next artifact is always the one with the
@@ -166,13 +166,13 @@ class QueryWords:
     names: Sequence[str] = ()
     split: Callable[[Sequence[str]], Sequence[Sequence[str]]] = Analyser(None).split
 
-    def find_in(self, texts: Sequence[str]) -> list[Words]:
+    def find_in(self, texts: Sequence[str]) -> list[HeldWords]:
         """Return the words that each text holds."""
         if not self.spellings:
             return [frozenset()] * len(texts)
         return [frozenset(filter(self.spellings.__contains__, words)) for words in self.split(texts)]
 
-    def share_of(self, held: Words) -> float:
+    def share_of(self, held: HeldWords) -> float:
         """Return the share of the words that is held, from 0 to 1.
 
         Example:
@@ -181,21 +181,19 @@ class QueryWords:
         """
         return fsum(map(self.shares.__getitem__, held))  # the same in any order
 
-    def spell(self, held: Words) -> list[str]:
+    def spell(self, held: HeldWords) -> list[str]:
         """Return these words as the query writes them, without duplicates."""
         return list(dict.fromkeys(spelling for term, spelling in self.spellings.items() if term in held))
 
 
-async def read_query_words(query: str, corpus: OpenCorpus[Any]) -> QueryWords:
+async def read_query_words(query: str, corpus: OpenCorpus) -> QueryWords:
     """Return the words of a query with their weights; one store call.
 
     There are none if the store does not count words.
     """
-    # The store of several corpora adds up the counts of all, if they are of one kind.
-    method = "pool_counts" if member_names(corpus) else "term_statistics"
-    counts: TermCounts | None = await getattr(corpus.store, method)([query]) if has_method(corpus, method) else None
-    if counts is None:
+    if "words" not in corpus.store.capabilities:
         return QueryWords()
+    counts = await ask(corpus.store, Words([query]))
     return await offload_if(len(query) > OFFLOAD_ABOVE, _weigh_words, query, counts)
 
 

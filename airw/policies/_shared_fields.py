@@ -7,12 +7,12 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.policies._corpora import Id, id_from_field
-from airw.protocols import LinkReader, OpenCorpus
+from airw.protocols import Matching, OpenCorpus, Store, ask
 from airw.values import Edge, Record
 from airw.values.filters import MISSING, as_key, get_field
 
 EdgeFunction: TypeAlias = Callable[[Record], Iterable[tuple[str, Any]]]
-Edges: TypeAlias = Sequence[tuple[str, str]] | EdgeFunction
+FieldEdges: TypeAlias = Sequence[tuple[str, str]] | EdgeFunction
 """Pairs of fields `(from, to)`, or a function of a record that returns `(to, value)` pairs; `"$id"` is the id."""
 
 ID = "$id"
@@ -55,7 +55,7 @@ def check_edges(edges: object) -> None:
             )
 
 
-def field_values(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object]) -> list[FieldValue]:
+def field_values(id: Id, record: Record, edges: FieldEdges, corpus: OpenCorpus) -> list[FieldValue]:
     """Return the field values that lead on from an artifact, without duplicates.
 
     They are in the order of `edges`, and within a field in the order of its values.
@@ -72,7 +72,7 @@ def field_values(id: Id, record: Record, edges: Edges, corpus: OpenCorpus[object
     return list(by_key.values())
 
 
-def _read_values(id: Id, record: Record, edges: Edges) -> Iterator[tuple[str, Any, str]]:
+def _read_values(id: Id, record: Record, edges: FieldEdges) -> Iterator[tuple[str, Any, str]]:
     """Yield `(field, value, edge type)` for each value, also a missing one."""
     if not callable(edges):
         for from_field, to_field in edges:
@@ -87,7 +87,7 @@ def _read_values(id: Id, record: Record, edges: Edges) -> Iterator[tuple[str, An
         yield pair[0], json_clean(pair[1]), pair[0]
 
 
-async def find_artifacts(values: Sequence[FieldValue], store: LinkReader) -> dict[Hashable, Sequence[Id]]:
+async def find_artifacts(values: Sequence[FieldValue], store: Store) -> dict[Hashable, Sequence[Id]]:
     """Return the artifacts that each field value leads to, by the key of the value.
 
     An id leads to itself, whether the artifact exists or not. There is one store call at most, whatever the number of
@@ -95,7 +95,7 @@ async def find_artifacts(values: Sequence[FieldValue], store: LinkReader) -> dic
     """
     artifacts: dict[Hashable, Sequence[Id]] = {value.key: [value.value] for value in values}
     wanted = {value.key: (value.field, value.value) for value in values if value.field != ID}
-    matches = await store.matching(list(wanted.values())) if wanted else []
+    matches = await ask(store, Matching(list(wanted.values()))) if wanted else []
     return artifacts | dict(zip(wanted, matches, strict=True))
 
 

@@ -12,9 +12,9 @@ from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, NoLedgerEntry
-from airw.policies._corpora import Id, has_method, is_lost, require, root_ids
+from airw.policies._corpora import Id, is_lost, require, root_ids
 from airw.policies.artifact_memory import ArtifactMemory
-from airw.protocols import LinkReader, OpenCorpus
+from airw.protocols import ArtifactIds, Ledger, Names, OpenCorpus, RecordsOf, Store, ask
 from airw.retrieval import MODES, Mode, SearchQuery, channel_rankings
 from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.values import ArtifactRef, NodeIdLike, canonical_node_id, fold_name
@@ -56,7 +56,7 @@ def check_seeding(seeding: object) -> Seeding | None:
 
 async def find_start(
     memory: ArtifactMemory,
-    corpus: OpenCorpus[object],
+    corpus: OpenCorpus,
     policy: str,
     *,
     k: int,
@@ -78,7 +78,7 @@ async def find_start(
 
     Raises:
         NoLedgerEntry: If a root is in another corpus. `check_roots` finds those that do not exist.
-        ArgumentError: If the query is blank, or the store lacks a method that the seeding needs.
+        ArgumentError: If the query is blank, or the store cannot do what the seeding needs.
     """
     if k:
         require_query(memory.query, policy)
@@ -88,30 +88,27 @@ async def find_start(
         if way == "titles":
             found += await _find_by_titles(memory.query, corpus, policy, k, filter)
         else:
-            found += await _find_by_search(memory, corpus, policy, k=k, mode=way, filter=filter)
+            found += await _find_by_search(memory, corpus, k=k, mode=way, filter=filter)
     return list(dict.fromkeys([*found, *start]))
 
 
-async def _find_by_titles(
-    query: str, corpus: OpenCorpus[object], policy: str, k: int, filter: AnyFilter
-) -> Sequence[Id]:
+async def _find_by_titles(query: str, corpus: OpenCorpus, policy: str, k: int, filter: AnyFilter) -> Sequence[Id]:
     """Return the artifacts that the query names and that have a surface within the filter.
 
     Two store calls at most.
     """
-    setting = "seeding='titles'"
-    names = await artifacts_in_query(query, require(corpus, "resolve", policy, setting))
+    require(corpus, "names", policy, "seeding='titles'")
+    names = await artifacts_in_query(query, corpus.store)
     ids, parsed_filter = list(chain.from_iterable(names)), parse_filter(filter)
     if parsed_filter is not None:
-        reader = require(corpus, "records_of", policy, f"{setting}, scope=...")
-        answers = await reader.records_of(ids)
+        answers = await ask(corpus.store, RecordsOf(ids))
         are_within = [any(matches(parsed_filter, record.metadata) for record in records or ()) for records in answers]
         ids = list(compress(ids, are_within))
     return ids[:k]
 
 
 async def _find_by_search(
-    memory: ArtifactMemory, corpus: OpenCorpus[object], policy: str, *, k: int, mode: Mode | None, filter: AnyFilter
+    memory: ArtifactMemory, corpus: OpenCorpus, *, k: int, mode: Mode | None, filter: AnyFilter
 ) -> list[Id]:
     """Return the artifacts that `retrieve` would find.
 
@@ -121,8 +118,6 @@ async def _find_by_search(
     if mode is None:
         query = query.for_store(corpus.store)
     channels = query.channels
-    for channel in channels:
-        require(corpus, "search_vectors" if channel == "dense" else "search_text", policy, f"seeding={query.mode!r}")
     vector, depth = partial(memory.embed_query, corpus), query.ranking_depth(len(channels))
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
     ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]
@@ -139,7 +134,7 @@ async def _find_by_search(
     return ids
 
 
-async def artifacts_in_query(query: str, store: LinkReader) -> list[list[Id]]:
+async def artifacts_in_query(query: str, store: Store) -> list[list[Id]]:
     """Return, for each name in the query, the artifacts that it means.
 
     Names are those that links use: ids, titles and aliases. Of overlapping names the longest counts. Longer names come
@@ -149,7 +144,7 @@ async def artifacts_in_query(query: str, store: LinkReader) -> list[list[Id]]:
     spans = list(_word_spans(query))
     texts = [" ".join(query[start:end].split()) for start, end in spans]
     # All candidates, as written and case-folded, are resolved in one call.
-    meanings = await store.resolve([*texts, *map(fold_name, texts)])
+    meanings = await ask(store, Names([*texts, *map(fold_name, texts)]))
     names, used_characters = list[list[Id]](), set[int]()
     as_written, folded = meanings[: len(spans)], meanings[len(spans) :]
     for (start, end), exact, similar in zip(spans, as_written, folded, strict=True):
@@ -175,7 +170,7 @@ def _word_spans(query: str) -> Iterator[tuple[int, int]]:
 _MOST_COMPARED = 20_000  # ids; comparing more of them with a wrong one would take seconds
 
 
-def find_roots(memory: ArtifactMemory, roots: Sequence[NodeIdLike], corpus: OpenCorpus[Any]) -> list[Id]:
+def find_roots(memory: ArtifactMemory, roots: Sequence[NodeIdLike], corpus: OpenCorpus) -> list[Id]:
     """Return roots as ids of the store, without duplicates, and remember to check them.
 
     Raises:
@@ -185,7 +180,7 @@ def find_roots(memory: ArtifactMemory, roots: Sequence[NodeIdLike], corpus: Open
     return memory.unchecked_roots
 
 
-async def check_roots(memory: ArtifactMemory, corpus: OpenCorpus[Any]) -> None:
+async def check_roots(memory: ArtifactMemory, corpus: OpenCorpus) -> None:
     """Check that the roots exist, once they are scored.
 
     A root with a surface exists, so a store call is needed only for one without.
@@ -196,19 +191,19 @@ async def check_roots(memory: ArtifactMemory, corpus: OpenCorpus[Any]) -> None:
     scored = [id for id in memory.unchecked_roots if id in memory.best_surfaces]
     memory.unchecked_roots = [id for id in memory.unchecked_roots if id not in memory.best_surfaces]
     doubtful = [id for id in scored if not memory.has_surface(id) and not is_lost(id, corpus)]
-    # A store that has only the methods of every walk knows artifacts by their surfaces.
-    if doubtful and has_method(corpus, "ledger"):
-        entries = zip(doubtful, await corpus.store.ledger(doubtful), strict=True)
+    # A store without a ledger knows artifacts by their surfaces.
+    if doubtful and "ledger" in corpus.store.capabilities:
+        entries = zip(doubtful, await ask(corpus.store, Ledger(doubtful)), strict=True)
         # The corpus may have been lost by this very call.
         doubtful = [id for id, entry in entries if entry is None and not is_lost(id, corpus)]
     if doubtful:
         raise await unknown_root(doubtful[0], corpus)
 
 
-async def unknown_root(id: Id, corpus: OpenCorpus[Any]) -> NoLedgerEntry:
+async def unknown_root(id: Id, corpus: OpenCorpus) -> NoLedgerEntry:
     """Return the error about a root that a corpus does not contain; it names similar ids."""
     source, text = canonical_node_id(id, source=None)
-    known = await corpus.store.artifact_ids() if has_method(corpus, "artifact_ids") else []
+    known = await ask(corpus.store, ArtifactIds()) if "ledger" in corpus.store.capabilities else []
     own = (each for each in known if not isinstance(each, ArtifactRef) or each.source == source)
     names = {canonical_node_id(each, source=None)[1]: each for each in islice(own, _MOST_COMPARED)}
     similar = await in_thread(difflib.get_close_matches, text, list(names))

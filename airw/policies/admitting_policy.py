@@ -1,7 +1,7 @@
 """The base class of policies that admit only some neighbours in each step."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,10 +12,10 @@ from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.policies._corpora import Id, Walkable, require
-from airw.policies._shared_fields import ID, Edges, FieldValue, field_values
-from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, ReadOptions
+from airw.policies._shared_fields import FieldEdges, FieldValue
+from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, Part
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
-from airw.protocols import OpenCorpus, RecordLookup
+from airw.protocols import Edges, Ends, OpenCorpus
 from airw.values import Edge, Record, SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
@@ -223,25 +223,45 @@ class AdmittingPolicy(SearchingPolicy[B]):
     async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
         """Return the start: the artifacts of one search, and the roots."""
         state.memory.corpus = store
+        if self._vector_setting is not None:
+            require(store, "vectors", self._name, self._vector_setting)
         return await self._find_start(state, store, self.start_k)
 
     @override
-    async def _read_surfaces(self, state: WalkState[B], ids: Sequence[Id], store: Walkable) -> None:
-        if self._vector_setting is not None:
-            reader = require(store, "vectors_of", self._name, self._vector_setting)
-            vectors = await state.memory.best_vectors(ids, store, reader)
-            state.memory.vector_of.update(zip(ids, vectors, strict=True))
-        await super()._read_surfaces(state, ids, store)
+    def _ask_surfaces(self, state: WalkState[B], of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
+        if self._vector_setting is None:
+            return super()._ask_surfaces(state, of, limit)
+        return [state.memory.ask_vectors(of), *(super()._ask_surfaces(state, of, limit) if limit != 0 else ())]
 
-    @property
     @override
-    def _read_options(self) -> ReadOptions:
-        options = super()._read_options._replace(with_vectors=self._vector_setting is not None)
-        if not self._needs_records:
-            return options
-        # Those that a step admits are among the nearest of each artifact.
-        most = MAX_ENDS if self.adjacent_k is None else self.adjacent_k
-        return options._replace(max_records=max(options.max_records, most))
+    def _find_new(self, memory: B, ids: Sequence[Id]) -> list[Id]:
+        if self._vector_setting is None:
+            return super()._find_new(memory, ids)
+        return [id for id in ids if id not in memory.vector_of and id not in memory.vectors]
+
+    @override
+    def _ask_ends(self, state: WalkState[B], edges: Edges) -> Ends:
+        ends = super()._ask_ends(state, edges)
+        if self._vector_setting is None:
+            return ends
+        return replace(ends, without=[id for id in ends.without if id in state.memory.vector_of])
+
+    @override
+    async def _read_scores(self, state: WalkState[B], ids: Sequence[Id], store: Walkable) -> None:
+        await super()._read_scores(state, ids, store)
+        memory = state.memory
+        new_ids = [id for id in ids if id in memory.vectors]
+        if new_ids:
+            memory.vector_of.update(zip(new_ids, await memory.take_vectors(new_ids), strict=True))
+
+    @override
+    def _count_ahead(self, state: WalkState[B]) -> int | None:
+        most = super()._count_ahead(state)
+        if most is None or self.edges is not None:
+            return most
+        adjacent_k = MAX_ENDS if self.adjacent_k is None else self.adjacent_k
+        # What is admitted is looked at, whether the walk may commit it or not.
+        return adjacent_k if self._needs_records else min(most, adjacent_k)
 
     @override
     def _filter_followed(self, state: WalkState[B], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
@@ -270,7 +290,7 @@ class AdmittingPolicy(SearchingPolicy[B]):
 
     @override
     async def _field_values(
-        self, state: WalkState[B], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges
+        self, state: WalkState[B], committed: Sequence[CommittedNode], store: OpenCorpus, edges: FieldEdges
     ) -> dict[Id, list[FieldValue]]:
         # Each field value is followed once per walk. If artifacts of one step share it, the shallowest one follows it.
         memory, new = state.memory, set[Any]()
@@ -281,23 +301,6 @@ class AdmittingPolicy(SearchingPolicy[B]):
             new.update(each.key for each in values_of[id])
         memory.new_values = new
         return values_of
-
-    @override
-    def _likely_neighbors(self, state: WalkState[B], store: Walkable) -> list[list[ArtifactNode]]:
-        # Only ids lead to artifacts without asking the store.
-        if self.edges is None or callable(self.edges) or any(field != ID for _, field in self.edges):
-            return []
-        memory = state.memory
-        ids = [entry.id for entry in memory.filter_crossable(memory.likely)]
-        return [
-            [
-                ArtifactNode(value.value)
-                for value in field_values(id, record, self.edges, store)
-                if isinstance(value.value, str)
-            ]
-            for id, record in zip(ids, memory.records_in_memory(ids), strict=True)
-            if record is not None
-        ]
 
     def select(self, state: WalkState[B], frontier: Frontier) -> Sequence[int] | Awaitable[Sequence[int]]:
         """Commit all admitted artifacts."""

@@ -3,21 +3,33 @@
 Artifacts are identified by the ids of their store. Policies compare ids and look them up, but never take them apart.
 """
 
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from itertools import chain, islice
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.concurrency import map_bounded, offload_if
+from airw._base.concurrency import offload_if
 from airw._base.vectors import exact_scores
-from airw.policies._corpora import Id, embed, require
+from airw.policies._corpora import Id, embed
 from airw.policies.scope import ALLOW_ALL, Permissions, Scope
-from airw.protocols import ArtifactVectors, BestRecords, OpenCorpus, RecordLookup, StepAnswer, StepReader, VectorSearch
-from airw.values import Edge, Record, SearchHit
+from airw.protocols import (
+    ArtifactVectors,
+    Best,
+    Edges,
+    Ends,
+    Fed,
+    OpenCorpus,
+    Rank,
+    Records,
+    RecordsOf,
+    Request,
+    VectorsOf,
+)
+from airw.values import Edge, Ranking, Record, SearchHit
 from airw.walking import CommittedNode
 
 _OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
@@ -34,27 +46,16 @@ A = TypeVar("A", bound="ArtifactMemory")
 Surface: TypeAlias = tuple[str | None, float]
 """The record id and the cosine of a surface; `None` and `-inf` for an artifact without surfaces."""
 
-
-class ReadOptions(NamedTuple):
-    """What to read of the ends of edges; see `StepReader.read_step`.
-
-    Args:
-        max_ends: The most ends to compare with the query.
-        max_records: The most records of ends per artifact.
-        with_vectors: Whether to read vectors.
-    """
-
-    max_ends: int = MAX_ENDS
-    max_records: int = 0
-    with_vectors: bool = False
+Part: TypeAlias = tuple[Request[Any], Callable[[Any], None]]
+"""A request, and what keeps its answer."""
 
 
 @dataclass(slots=True, eq=False)
 class ArtifactMemory:
     """The memory of one walk over artifacts.
 
-    The last five fields have what was read ahead, from a store that reads a whole step in one call. The calls that
-    follow take it from there, and read what is missing.
+    The last three fields have what was read ahead: with the links of a step comes what lies at their ends. What follows
+    takes it from there, and reads what is missing.
 
     Args:
         query: The query of the walk.
@@ -71,8 +72,6 @@ class ArtifactMemory:
         edges: The edges of artifacts that are expanded next.
         surfaces: The best surfaces of artifacts that are scored next.
         vectors: The record ids of artifacts that are scored next, and their vectors.
-        vectors_read: The artifacts whose vectors were read ahead.
-        likely: Artifacts that wait, and are likely to be committed soon.
     """
 
     query: str
@@ -88,27 +87,17 @@ class ArtifactMemory:
     edges: dict[Id, list[Edge]] = field(default_factory=dict)
     surfaces: dict[Id, Surface] = field(default_factory=dict)
     vectors: dict[Id, tuple[list[str], Floats]] = field(default_factory=dict)
-    vectors_read: set[Id] = field(default_factory=set)
-    likely: Sequence[CommittedNode] = ()
 
     # Scores.
 
-    async def embed_query(self, corpus: OpenCorpus[object]) -> Floats:
+    async def embed_query(self, corpus: OpenCorpus) -> Floats:
         """Return the query's vector, `(dim,) float32`; it is embedded once per walk."""
         if self.vector is None:
             self.vector = await embed(corpus, self.query)
         return self.vector
 
-    async def score(self, ids: Sequence[Id], corpus: OpenCorpus[object]) -> None:
-        """Remember the best surface of each artifact; one store call for those that are new."""
-        query = await self.embed_query(corpus)
-        new_ids = self.take_surfaces(ids)
-        if new_ids:
-            store = require(corpus, "best_of", "a policy that scores artifacts")
-            self.best_surfaces.update(zip(new_ids, _to_surfaces(await store.best_of(query, new_ids)), strict=True))
-
     def take_surfaces(self, ids: Sequence[Id]) -> list[Id]:
-        """Take over best surfaces that were read ahead; return the ids of which none is known."""
+        """Take over best surfaces that were read; return the ids of which none is known."""
         if self.surfaces:
             for id in ids:
                 if id in self.surfaces and id not in self.best_surfaces:
@@ -123,13 +112,16 @@ class ArtifactMemory:
         """Return whether an artifact that was scored has a surface."""
         return self.best_surfaces[id][0] is not None
 
-    async def best_vectors(self, ids: Sequence[Id], corpus: OpenCorpus[object], store: VectorSearch) -> Floats:
+    async def take_vectors(self, ids: Sequence[Id]) -> Floats:
         """Return the vector of each artifact's best surface, and remember surface and cosine.
 
-        The result is `(n, dim) float32`. An artifact without surfaces has the zero vector. One store call.
+        The vectors of all their surfaces were read. The result is `(n, dim) float32`. An artifact without surfaces has
+        the zero vector.
         """
-        query = await self.embed_query(corpus)
-        record_ids, rows = self._take_vectors(ids) or await store.vectors_of(ids)
+        query = cast("Floats", self.vector)
+        found = [self.vectors.pop(id) for id in ids]
+        rows = np.concatenate([own for _, own in found if len(own)] or [np.empty((0, len(query)), np.float32)])
+        record_ids = [own for own, _ in found]
         # If the search for the start has chosen the best surface of an artifact, that choice stands.
         chosen = [self.best_surfaces.get(id, (None, 0.0))[0] for id in ids]
         is_long = rows.size > _OFFLOAD_ABOVE
@@ -142,18 +134,9 @@ class ArtifactMemory:
                 vectors[place] = rows[row]
         return vectors
 
-    def _take_vectors(self, ids: Sequence[Id]) -> ArtifactVectors | None:
-        """Remove and return vectors that were read ahead; `None` if not all are known."""
-        if not ids or not self.vectors.keys() >= set(ids):
-            return None
-        found = [self.vectors[id] for id in ids]
-        for id in ids:
-            self.vectors.pop(id, None)
-        return ArtifactVectors([own for own, _ in found], np.concatenate([rows for _, rows in found]))
-
     # Records.
 
-    async def best_records(self, ids: Sequence[Id], corpus: OpenCorpus[RecordLookup]) -> list[Record | None]:
+    async def best_records(self, ids: Sequence[Id], corpus: OpenCorpus) -> list[Record | None]:
         """Return the record of each artifact's best surface.
 
         One store call for the records that are not kept.
@@ -161,37 +144,50 @@ class ArtifactMemory:
         return await self._read_records(ids, [self.best_surfaces[id][0] for id in ids], corpus)
 
     async def _read_records(
-        self, ids: Sequence[Id], record_ids: Sequence[str | None], corpus: OpenCorpus[RecordLookup]
+        self, ids: Sequence[Id], record_ids: Sequence[str | None], corpus: OpenCorpus
     ) -> list[Record | None]:
         """Return records of artifacts; one store call at most."""
-        needed = [*record_ids]
-        if self.keeps_records:  # the fields are those of the best surface, and a hit may show another one
-            needed += [self.best_surfaces[id][0] for id in ids] + [self.passages.get(id) for id in ids]
-        missing_ids = [id for id in dict.fromkeys(needed) if id is not None and id not in self.records]
-        if missing_ids:
-            self.records.update(zip(missing_ids, await corpus.store.get_records(missing_ids), strict=True))
+        missing = [id for id in record_ids if id is not None and id not in self.records]
+        if self.keeps_records:
+            missing += self.find_missing(ids)
+        if missing:
+            await self.read(corpus, [self.ask_records(list(dict.fromkeys(missing)))])
         records = [None if id is None else self.records[id] for id in record_ids]
         if not self.keeps_records:
             for id in record_ids:
                 self.records.pop(id or "", None)
         return records
 
-    def has_record(self, id: Id) -> bool:
-        """Return whether nothing has to be read for the hit of an artifact and for its fields."""
-        best = self.best_surfaces.get(id) or self.surfaces.get(id)
-        if best is None:
-            return False
-        needed = (
-            {self.passages.get(id) or best[0], best[0]} if self.keeps_records else {self.passages.get(id) or best[0]}
+    def find_missing(self, ids: Iterable[Id]) -> list[str]:
+        """Return the known records to read for the hits of artifacts and for their fields."""
+        needed = dict.fromkeys(record_id for id in ids for record_id in self._list_needed(id) if record_id is not None)
+        return [id for id in needed if id not in self.records]
+
+    def find_passages(self) -> list[str]:
+        """Return records to read, as links may lead to what the search for the start has found.
+
+        These are other surfaces than the best ones, at most `MAX_START`.
+        """
+        best, records = self.best_surfaces, self.records
+        passages = (
+            record_id
+            for id, record_id in self.passages.items()
+            if record_id not in records and record_id != best.get(id, (None,))[0]
         )
-        return self.records.keys() >= needed - {None}
+        return list(islice(passages, MAX_START))
+
+    def _list_needed(self, id: Id) -> Sequence[str | None]:
+        best, _ = self.best_surfaces.get(id) or self.surfaces.get(id) or (None, 0.0)
+        passage = self.passages.get(id)
+        # The fields are those of the best surface, and a hit may show another one.
+        return (best, passage) if self.keeps_records else (passage or best,)
 
     def records_in_memory(self, ids: Iterable[Id]) -> list[Record | None]:
         """Return the record of each artifact's best surface; `None` if none was kept."""
         return [self.records.get(self.best_surfaces[id][0] or "") for id in ids]
 
     async def make_hits(
-        self, committed: Sequence[CommittedNode], scores: Sequence[float], corpus: OpenCorpus[RecordLookup]
+        self, committed: Sequence[CommittedNode], scores: Sequence[float], corpus: OpenCorpus
     ) -> list[SearchHit | None]:
         """Return each artifact as a hit, by the surface that a search would show.
 
@@ -212,7 +208,7 @@ class ArtifactMemory:
 
     # The scope.
 
-    async def apply_scope(self, ids: Sequence[Id], corpus: OpenCorpus[RecordLookup]) -> None:
+    async def apply_scope(self, ids: Sequence[Id], corpus: OpenCorpus) -> None:
         """Apply the scope to artifacts that were scored.
 
         One store call at most, and none if the scope allows everything.
@@ -232,80 +228,87 @@ class ArtifactMemory:
             return committed
         return [entry for entry in committed if self.permissions_of(entry.id).cross]
 
-    # Reading ahead.
+    # Reading: what to ask a store for, and what keeps the answers.
 
-    async def read_ahead(
-        self,
-        ids: Sequence[Id],
-        hit_ids: Sequence[Id],
-        corpus: OpenCorpus[RecordLookup],
-        *,
-        query: Floats | None,
-        links: Mapping[str, Any],
-        options: ReadOptions,
-        visited: Container[Id],
-    ) -> None:
-        """Read a step in one call, for the calls that follow.
+    async def read(self, corpus: OpenCorpus, parts: Sequence[Part]) -> None:
+        """Read all parts in one call; none if there are no parts."""
+        if parts:
+            answers = await corpus.store.read(*(request for request, _ in parts))
+            for (_, keep), answer in zip(parts, answers, strict=True):
+                keep(answer)
 
-        Args:
-            ids: The artifacts whose edges to read.
-            hit_ids: The artifacts whose best records to read.
-            corpus: The open corpus; its store reads steps.
-            query: The vector of the query; `None` for first records.
-            links: The options of `neighbors`.
-            options: What to read of the ends.
-            visited: The artifacts that are committed.
+    def ask_best(self, of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
+        """Ask for the best surfaces of artifacts, and for the records of the nearest `limit`.
+
+        The query was embedded.
         """
+        rank = _about(of, partial(Rank, cast("Floats", self.vector)[np.newaxis], per_artifact=True), "among")
+        parts: list[Part] = [(rank, lambda answer: self._keep_ranking(of, *answer))]
+        if limit != 0:
+            parts.append((Fed(Records(()), Best(rank, limit)), self._keep_records))
+        return parts
 
-        def is_known(id: Id) -> bool:
-            if options.with_vectors:  # an artifact that was dropped needs its vectors once more
-                return id in visited
-            return not options.max_records or self.has_record(id)
+    def ask_first(self, of: Sequence[Id] | Ends) -> Part:
+        """Ask for the first surfaces of artifacts and for their records.
 
-        has_ends = bool(ids) and options.max_ends > 0
-        known = list(islice(filter(is_known, reversed(self.best_surfaces)), _MAX_KNOWN)) if has_ends else []
-        read_step = cast("StepReader", corpus.store).read_step
-        calls: list[Callable[[], Awaitable[Any]]] = [
-            partial(read_step, ids, query, **links, hit_ids=hit_ids, known_ids=known, **options._asdict())
-        ]
-        # What the search has found is read meanwhile, as it may be another surface than the best one.
-        passages = self._passages_to_read(hit_ids)
-        if passages:
-            calls.append(partial(corpus.store.get_records, passages))
-        answer, *more = await map_bounded(lambda call: call(), calls, limit=2)
-        for records in more:
-            self.records.update(zip(passages, records, strict=True))
-        self._keep_step(ids, answer)
+        They take the place of the best ones. Their score is 0; that of an unknown artifact is `-inf`.
+        """
+        request = _about(of, partial(RecordsOf, limit=1), "artifact_ids")
+        return request, lambda answer: self._keep_first(self._list_ids(of), answer)
 
-    def _passages_to_read(self, hit_ids: Sequence[Id]) -> list[str]:
-        """Return the records that a search shows of these artifacts, then those of others."""
+    def ask_vectors(self, of: Sequence[Id] | Ends) -> Part:
+        """Ask for the vectors of all surfaces of artifacts."""
+        return _about(of, VectorsOf, "artifact_ids"), lambda answer: self._keep_vectors(self._list_ids(of), answer)
 
-        def is_missing(id: Id) -> bool:
-            passage, (best, _) = self.passages[id], self.best_surfaces.get(id, (None, 0.0))
-            return passage != best and passage not in self.records
+    def ask_records(self, ids: Sequence[str]) -> Part:
+        """Ask for records."""
+        return Records(ids), lambda answer: self.records.update(zip(ids, answer, strict=True))
 
-        needed = [id for id in hit_ids if id in self.passages and is_missing(id)]
-        ids = dict.fromkeys([*needed, *filter(is_missing, self.passages)] if needed else ())
-        return [self.passages[id] for id in islice(ids, MAX_START)]
+    def ask_edges(self, edges: Edges) -> Part:
+        """Ask for the edges of artifacts."""
+        return edges, lambda answer: self.edges.update(zip(edges.ids, answer, strict=True))
 
-    def _keep_step(self, ids: Sequence[Id], answer: StepAnswer) -> None:
-        self.edges.update(zip(ids, answer.edges, strict=True))
-        for id, surface in zip(answer.artifact_ids, _to_surfaces(answer.best), strict=True):
-            if id not in self.best_surfaces:  # what is known stays as it is
-                self.surfaces[id] = surface
-        self.records.update((record.id, record) for record in answer.records if record is not None)
-        if answer.vectors is not None:
-            start = 0
-            for id, own in zip(answer.artifact_ids, answer.vectors.record_ids, strict=True):
-                self.vectors[id] = own, answer.vectors.vectors[start : start + len(own)]
-                start += len(own)
-            self.vectors_read.update(answer.artifact_ids)
+    def ends_of(self, edges: Edges, visited: Container[Id], limit: int) -> Ends:
+        """Return the other ends of edges, without those that were compared.
+
+        Those whose records may still be needed are not left out.
+        """
+        records, latest = self.records, islice(reversed(self.best_surfaces.items()), _MAX_KNOWN)
+        if self.keeps_records:
+            return Ends(edges, limit, [id for id, (best, _) in latest if id in visited or best in records])
+        wanted = {id for id, passage in self.passages.items() if id not in visited and passage not in records}
+        return Ends(edges, limit, [id for id, _ in latest if id not in wanted])
+
+    def _list_ids(self, of: Sequence[Id] | Ends) -> Sequence[Id]:
+        return of.take([self.edges[id] for id in of.of.ids]) if isinstance(of, Ends) else of
+
+    def _keep_ranking(self, of: Sequence[Id] | Ends, ranking: Ranking) -> None:
+        if isinstance(of, Ends) and len(ranking) < MAX_ENDS:  # none was left out, so their order does not matter
+            edges = list(chain.from_iterable(self.edges[id] for id in of.of.ids))
+            ids: Iterable[Id] = {edge.source for edge in edges}.union(edge.target for edge in edges) - {*of.of.ids}
+        else:
+            ids = self._list_ids(of)
+        found = zip(ranking.artifact_ids, zip(ranking.record_ids, ranking.scores.tolist(), strict=True), strict=True)
+        self.surfaces.update(dict.fromkeys(ids, (None, -np.inf)) | dict(found))
+
+    def _keep_records(self, records: Iterable[Record | None]) -> None:
+        self.records.update((record.id, record) for record in records if record is not None)
+
+    def _keep_first(self, ids: Iterable[Id], surfaces: Iterable[Sequence[Record] | None]) -> None:
+        for id, records in zip(ids, surfaces, strict=True):
+            self.surfaces[id] = (records[0].id if records else None, -np.inf if records is None else 0.0)
+            self._keep_records(records or ())
+
+    def _keep_vectors(self, ids: Iterable[Id], answer: ArtifactVectors) -> None:
+        start = 0
+        for id, own in zip(ids, answer.record_ids, strict=True):
+            self.vectors[id] = own, answer.vectors[start : start + len(own)]
+            start += len(own)
 
 
-def _to_surfaces(best: BestRecords) -> list[Surface]:
-    """Return record ids and cosines; NaN means no surface."""
-    record_ids, scores = best
-    return list(zip(record_ids, np.where(np.isnan(scores), -np.inf, scores).tolist(), strict=True))
+def _about(of: Sequence[Id] | Ends, make: Callable[..., Any], field: str) -> Any:
+    """Return a request about artifacts, or about those at the other ends of edges."""
+    return Fed(make(**{field: ()}), of) if isinstance(of, Ends) else make(**{field: of})
 
 
 def _find_best_rows(

@@ -13,13 +13,12 @@ from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.errors import ArgumentError
 from airw.policies._corpora import Id, Walkable, check_nodes, other_ends, require
-from airw.policies._shared_fields import Edges, FieldValue, check_edges, edges_from, field_values, find_artifacts
+from airw.policies._shared_fields import FieldEdges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies._start import Seeding, check_roots, check_seeding, find_start
-from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, ReadOptions
+from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, Part
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import OpenCorpus, RecordLookup
-from airw.stores.steps import reads_steps
-from airw.values import DIRECTIONS, Direction, Edge, NodeIdLike, SearchHit
+from airw.protocols import Edges, Ends, OpenCorpus
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
 from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
 
 _OFFLOAD_ABOVE = 1_000  # links or nodes; handling so many takes one or two milliseconds
@@ -40,12 +39,16 @@ class ArtifactPolicy(Policy[A]):
     and makes the hits. By default an artifact scores by the cosine of its best surface to the query. A hit shows the
     surface that a search would show: the one that the search for the start has found, else the best one.
 
-    A store that reads steps is asked once a step: when hits are made or, if their records are known, for the edges.
+    A step costs one store call: with the links of artifacts come the scores of what lies at their ends, and the records
+    of the nearest, as far as the next hits need them.
     """
 
     scope: Scope
     _compares: bool = True
     """False if the first surface of an artifact counts, and not the best one."""
+
+    _reads_passages: bool = True
+    """Whether to read with links what the search for the start has found: a hit may show it, or a scope need it."""
 
     def value(self, state: WalkState[A], nodes: Sequence[Any]) -> Sequence[float] | NDArray[np.float64]:
         """Return the score of each node, by default its cosine; the surfaces have been read."""
@@ -78,9 +81,21 @@ class ArtifactPolicy(Policy[A]):
 
     async def _read_surfaces(self, state: WalkState[A], ids: Sequence[Id], store: Walkable) -> None:
         """Score artifacts, check the roots among them, and apply the scope."""
-        await state.memory.score(ids, store)
+        await self._read_scores(state, ids, store)
         await check_roots(state.memory, store)
         await state.memory.apply_scope(ids, store)
+
+    async def _read_scores(self, state: WalkState[A], ids: Sequence[Id], store: Walkable) -> None:
+        """Remember the best surface of each artifact; one store call for those that are new."""
+        if self._compares:
+            await state.memory.embed_query(store)
+        new_ids = self._find_new(state.memory, ids)
+        if new_ids:
+            parts = self._ask_surfaces(state, new_ids, self._count_ahead(state))
+            if missing := state.memory.find_missing(ids if state.memory.keeps_records else new_ids):
+                parts.append(state.memory.ask_records(missing))
+            await state.memory.read(store, parts)
+            self._find_new(state.memory, ids)
 
     def select(self, state: WalkState[A], frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all artifacts that are not excluded, best first; ties in order of discovery."""
@@ -142,79 +157,102 @@ class ArtifactPolicy(Policy[A]):
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as its hit; one store call."""
-        await self._read_step(state, committed, store)
+        await self._read_hits(state, committed, store)
         return await state.memory.make_hits(committed, [entry.score for entry in committed], store)
 
-    # Reading ahead.
+    # Reading.
 
-    async def _read_start(self, state: WalkState[A], ids: Sequence[Id], corpus: Walkable) -> None:
-        """Read the records of the start, and what follows it, in one call if the store can."""
-        if 0 < len(ids) <= MAX_START and reads_steps(corpus.store):
-            entries = [CommittedNode(ArtifactNode(id), id, 0, 0.0, None) for id in ids]
-            await self._read_ahead(state, self._filter_followed(state, entries), ids, corpus)
-
-    @property
-    def _links(self) -> dict[str, Any]:
-        """The options of `neighbors`."""
+    def _ask_edges(self, ids: Sequence[Id]) -> Edges:
+        """Return the request for the links of artifacts."""
         raise NotImplementedError
 
-    @property
-    def _read_options(self) -> ReadOptions:
-        """The data to read about the other ends with the edges of a step."""
-        return ReadOptions(max_records=MAX_ENDS if self.scope != ALLOW_ALL else 0)
+    def _ask_ends(self, state: WalkState[A], edges: Edges) -> Ends:
+        """Return the other ends of links about which to ask."""
+        return state.memory.ends_of(edges, state.visited, MAX_ENDS)
 
-    async def _read_ahead(
-        self, state: WalkState[A], followed: Iterable[CommittedNode], hit_ids: Sequence[Id], store: Walkable
+    def _ask_surfaces(self, state: WalkState[A], of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
+        """Return what to ask about artifacts or ends of links: scores, and the nearest records."""
+        return state.memory.ask_best(of, limit)
+
+    def _find_new(self, memory: A, ids: Sequence[Id]) -> list[Id]:
+        """Return the artifacts about which this must be asked."""
+        return memory.take_surfaces(ids)
+
+    def _count_ahead(self, state: WalkState[A]) -> int | None:
+        """Return how many artifacts of a step need records, the nearest first; `None` for all."""
+        return None if self.scope != ALLOW_ALL else self._room(state)
+
+    def _room(self, state: WalkState[A]) -> int:
+        """Return how many artifacts the walk may still commit, at most `MAX_ENDS`."""
+        return max(min(state.node_budget - len(state.visited), MAX_ENDS), 0)
+
+    async def _read(
+        self,
+        state: WalkState[A],
+        store: Walkable,
+        *,
+        hits: Sequence[Id] = (),
+        followed: Sequence[Id] = (),
+        looks_ahead: bool = True,
     ) -> None:
-        """Read the edges of nodes, and the records of hits, in one call."""
-        memory = state.memory
-        await memory.read_ahead(
-            list(dict.fromkeys(entry.node.id for entry in followed if entry.node.id not in memory.edges)),
-            hit_ids,
-            store,
-            query=await memory.embed_query(store) if self._compares else None,
-            links=self._links,
-            options=self._read_options,
-            visited=state.visited,
-        )
+        """Read what hits need, and the links of artifacts with what lies at their ends.
 
-    async def _read_step(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
-        """Read the records of committed nodes and what follows them, if one call can."""
+        One store call at most.
+        """
         memory = state.memory
-        if not reads_steps(store.store):
+        if self._compares:
+            await memory.embed_query(store)
+        if followed and looks_ahead:
+            expected = [id for id in self._list_expected(memory) if id not in memory.edges and id not in followed]
+            hits, followed = [*hits, *expected], [*followed, *expected]
+        new_ids, parts = self._find_new(memory, hits), list[Part]()
+        if new_ids:
+            parts += self._ask_surfaces(state, new_ids, None)
+        missing = memory.find_missing(hits)
+        if followed and looks_ahead and memory.keeps_records and self._reads_passages:
+            missing = list(dict.fromkeys([*missing, *memory.find_passages()]))
+        if missing:
+            parts.append(memory.ask_records(missing))
+        if followed:
+            edges = self._ask_edges(followed)
+            parts.append(memory.ask_edges(edges))
+            if looks_ahead:
+                parts += self._ask_surfaces(state, self._ask_ends(state, edges), self._count_ahead(state))
+        await memory.read(store, parts)
+
+    def _list_expected(self, memory: A) -> Sequence[Id]:
+        """Return artifacts that wait, and are likely to be committed soon."""
+        return ()
+
+    async def _read_start(self, state: WalkState[A], ids: Sequence[Id], corpus: Walkable) -> None:
+        """Read scores and records of the start, and what follows it, in one call."""
+        if not 0 < len(ids) <= MAX_START:
             return
+        followed: list[Id] = []
+        if self.scope.cross is None:  # else it is not known yet which links may be followed
+            entries = [CommittedNode(ArtifactNode(id), id, 0, 0.0, None) for id in ids]
+            followed = [entry.id for entry in self._filter_followed(state, entries)]
+        await self._read(state, corpus, hits=ids, followed=followed)
+
+    async def _read_hits(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
+        """Read the records that hits lack and, if there are any, what follows these hits."""
+        memory = state.memory
         kept = [entry.id for entry in committed if memory.permissions_of(entry.id).keep]
-        hit_ids = [id for id in kept if not memory.has_record(id)]
-        followed = self._filter_followed(state, committed)
-        # What is known needs no call, and records alone have a method of their own.
-        if hit_ids and (followed or not memory.best_surfaces.keys() >= set(hit_ids)):
-            if followed:
-                likely = memory.filter_crossable(memory.likely)
-                followed = [*followed, *likely]
-                hit_ids += [entry.id for entry in likely if not memory.has_record(entry.id)]
-            await self._read_ahead(state, followed, hit_ids, store)
+        if memory.take_surfaces(kept) or memory.find_missing(kept):
+            # Many artifacts are worth a call of their own, and may be the last that the budget allows.
+            followers = self._filter_followed(state, committed) if len(committed) <= MAX_START else ()
+            followed = [entry.node.id for entry in followers]
+            await self._read(state, store, hits=kept, followed=[id for id in followed if id not in memory.edges])
+            memory.take_surfaces(kept)
 
     async def _read_edges(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[Edge]]:
         """Return the edges of each artifact; one store call at most."""
-        edges = state.memory.edges
-        missing = [entry for entry in committed if entry.node.id not in edges]
-        reader = require(store, "neighbors", self._name)
-        if (
-            missing
-            and self._read_options.max_ends
-            and reads_steps(store.store)
-            and not self._is_counting(state, committed)
-        ):
-            await self._read_ahead(state, missing, [], store)
-        elif missing:
-            ids: list[Id] = [entry.node.id for entry in missing]
-            edges.update(zip(ids, await reader.neighbors(ids, **self._links), strict=True))
-        found = [edges[entry.node.id] for entry in committed]
-        for entry in committed:
-            edges.pop(entry.node.id, None)
-        return found
+        edges, ids = state.memory.edges, [entry.node.id for entry in committed]
+        missing = [id for id in ids if id not in edges]
+        await self._read(state, store, followed=missing, looks_ahead=not self._is_counting(state, committed))
+        return [edges.pop(id) for id in ids]
 
     def _filter_followed(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
         """Return the committed nodes that the walk is likely to expand."""
@@ -252,7 +290,7 @@ class SearchParameters:
 
     seeding: Seeding | None = None
     roots: Sequence[NodeIdLike] = ()
-    edges: Edges | None = None
+    edges: FieldEdges | None = None
     direction: Direction = "both"
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL
@@ -263,13 +301,12 @@ class SearchingPolicy(ArtifactPolicy[A]):
     """A policy that starts from a search and follows links or shared fields.
 
     By default a walk starts from a hybrid search, and follows links both ways. A walk that starts from a search needs
-    a query that is not blank. A step costs at most three store calls: for neighbours, scores and records. A subclass
-    has the fields of `SearchParameters`.
+    a query that is not blank. A subclass has the fields of `SearchParameters`.
     """
 
     seeding: Seeding | None
     roots: Sequence[NodeIdLike]
-    edges: Edges | None
+    edges: FieldEdges | None
     direction: Direction
     types: Sequence[str] | None
 
@@ -307,10 +344,14 @@ class SearchingPolicy(ArtifactPolicy[A]):
         await self._read_start(state, ids, corpus)
         return [ArtifactNode(id) for id in ids]
 
-    @property
     @override
-    def _links(self) -> dict[str, Any]:
-        return {"direction": self.direction, "types": self.types}
+    def _ask_edges(self, ids: Sequence[Id]) -> Edges:
+        return Edges(ids, self.direction, LinkFilter(types=self.types))
+
+    @override
+    def _count_ahead(self, state: WalkState[A]) -> int | None:
+        # With fields, records say which artifacts a step finds.
+        return super()._count_ahead(state) if self.edges is None or self.scope != ALLOW_ALL else MAX_START
 
     @override
     def _filter_followed(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
@@ -328,22 +369,17 @@ class SearchingPolicy(ArtifactPolicy[A]):
             is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
             return await offload_if(is_long, _other_nodes, [entry.node.id for entry in committed], edges)
         # The store is asked about each field value once per walk.
-        values_of, artifacts = (
-            await self._field_values(state, committed, store, self.edges),
-            state.memory.artifacts_by_value,
-        )
+        values_of = await self._field_values(state, committed, store, self.edges)
+        artifacts = state.memory.artifacts_by_value
         new_values = {value.key: value for own in values_of.values() for value in own if value.key not in artifacts}
-        matcher = require(store, "matching", self._name, "edges=...")
-        artifacts.update(await find_artifacts(list(new_values.values()), matcher))
-        neighbors = [
+        artifacts.update(await find_artifacts(list(new_values.values()), store.store))
+        return [
             [ArtifactNode(edge.target, edge) for edge in edges_from(entry.id, values_of[entry.id], artifacts)]
             for entry in committed
         ]
-        await self._read_found(state, committed, neighbors, store)
-        return neighbors
 
     async def _field_values(
-        self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus[RecordLookup], edges: Edges
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus, edges: FieldEdges
     ) -> dict[Id, list[FieldValue]]:
         """Return the field values that lead on from each artifact.
 
@@ -352,32 +388,6 @@ class SearchingPolicy(ArtifactPolicy[A]):
         ids = [entry.id for entry in committed]
         records = zip(ids, await state.memory.best_records(ids, store), strict=True)
         return {id: [] if record is None else field_values(id, record, edges, store) for id, record in records}
-
-    async def _read_found(
-        self,
-        state: WalkState[A],
-        committed: Sequence[CommittedNode],
-        neighbors: Sequence[Sequence[ArtifactNode]],
-        store: Walkable,
-    ) -> None:
-        """Read the records of a few new artifacts in one call if the store can."""
-        options, memory = self._read_options, state.memory
-
-        def find_new(neighbors: Iterable[Sequence[ArtifactNode]]) -> list[Id]:
-            ids = dict.fromkeys(node.id for nodes in neighbors for node in nodes)
-            if options.with_vectors:
-                return [id for id in ids if id not in state.visited and id not in memory.vectors_read]
-            return [id for id in ids if not memory.has_record(id)]
-
-        new_ids = find_new(neighbors)
-        is_few = 0 < len(new_ids) <= MAX_START
-        if is_few and reads_steps(store.store) and not self._is_counting(state, committed):
-            more = [id for id in find_new(self._likely_neighbors(state, store)) if id not in new_ids]
-            await self._read_ahead(state, [], [*new_ids, *more][:MAX_START], store)
-
-    def _likely_neighbors(self, state: WalkState[A], store: Walkable) -> list[list[ArtifactNode]]:
-        """Return the neighbours of likely choices that are known without a call."""
-        return []
 
     @override
     def _are_excluded(self, state: WalkState[A], ids: Sequence[Id]) -> list[bool]:

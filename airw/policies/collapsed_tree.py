@@ -9,9 +9,10 @@ import numpy as np
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import MAX_HITS, check_count, check_strings
 from airw._base.overriding import override
-from airw.policies._corpora import Walkable, embed, require
+from airw.policies._corpora import Walkable, embed
 from airw.policies._start import require_query
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
+from airw.protocols import Rank, RecordsOf, ask
 from airw.values import Record, SearchHit
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Policy, WalkState
@@ -84,16 +85,15 @@ class CollapsedTree(Policy[TreeMemory]):
 
     async def seed(self, state: State, store: Walkable) -> list[Record]:
         """Return the best summaries of `seed_k` artifacts, and read their leaves; two store calls."""
-        reader = require(store, "records_of", "CollapsedTree")
-        require(store, "similarities", "CollapsedTree")
         require_query(state.query, "CollapsedTree")
         memory = state.memory
         memory.query = query = await embed(store, state.query)
-        [ranking] = await store.store.search_vectors(
+        start = Rank(
             query[None, :], self.seed_k, filter=self.scope.start_filter, surfaces=self.summary_kinds, per_artifact=True
         )
+        [ranking] = await ask(store.store, start)
         kinds = [*self.summary_kinds, *self.leaf_kinds]
-        surfaces = await reader.records_of(ranking.artifact_ids, kinds=kinds)
+        surfaces = await ask(store.store, RecordsOf(ranking.artifact_ids, kinds=kinds))
         memory.cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
         admitted = []
         for id, records in zip(ranking.record_ids, surfaces, strict=True):
@@ -113,8 +113,9 @@ class CollapsedTree(Policy[TreeMemory]):
         cosines = state.memory.cosines
         new_ids = [node.id for node in nodes if node.id not in cosines]
         if new_ids:
-            scores = await require(store, "similarities", "CollapsedTree").similarities(state.memory.query, new_ids)
-            cosines.update(zip(new_ids, np.nan_to_num(scores.astype(np.float64), nan=-np.inf).tolist(), strict=True))
+            [ranking] = await ask(store.store, Rank(state.memory.query[None, :], records=new_ids))
+            cosines.update(dict.fromkeys(new_ids, -np.inf))
+            cosines.update(zip(ranking.record_ids, ranking.scores.tolist(), strict=True))
         return np.array([cosines[node.id] for node in nodes])
 
     async def expand(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[list[Record]]:

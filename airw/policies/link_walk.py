@@ -1,7 +1,7 @@
 """The policy `LinkWalk`: all links in a fixed order, without a model."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
@@ -24,15 +24,15 @@ from airw.policies._corpora import (
     member_ranks,
     order_key,
     other_ends,
-    require,
     root_ids,
 )
 from airw.policies._start import Seeding, check_seeding, find_start, unknown_root
-from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, ReadOptions
+from airw.policies.artifact_memory import MAX_START, ArtifactMemory, Part
 from airw.policies.artifact_policy import ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL, Scope
+from airw.protocols import Edges, Ends
 from airw.retrieval import check_corpus
-from airw.values import Direction, Edge, LinkFilter, NodeIdLike, SearchHit
+from airw.values import Direction, Edge, LinkFilter, NodeIdLike
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
 
 _START_K = 4
@@ -161,22 +161,20 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         filter = LinkFilter(types=self.types, exclude=self.exclude, origins=self.origins)
         return FollowedLinks(direction=self.direction, filter=filter, inverses=self.inverses)
 
-    @property
     @override
-    def _links(self) -> dict[str, Any]:
-        return {"direction": self.direction, **self._link_choice.store_options()}
+    def _ask_edges(self, ids: Sequence[Id]) -> Edges:
+        return self._link_choice.ask(ids)
 
     @property
     @override
     def _reads_fields(self) -> bool:
         return self.weighted or super()._reads_fields
 
-    @property
     @override
-    def _read_options(self) -> ReadOptions:
-        # Without fields, what lies at the other ends is read when it is committed.
-        most = MAX_ENDS if self._reads_fields else 0
-        return ReadOptions(max_ends=most, max_records=most)
+    def _ask_surfaces(self, state: State, of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
+        if isinstance(of, Ends) and limit is not None:  # without fields, those that are committed next are enough
+            of = replace(of, limit=limit)
+        return [state.memory.ask_first(of)]
 
     @override
     def begin(self, state: State) -> ArtifactMemory:
@@ -188,7 +186,6 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         One store call besides those of the search.
         """
         memory, corpus = state.memory, check_corpus(store)
-        require(corpus, "records_of", "LinkWalk")
         default_k = 0 if self.roots else _START_K
         k = default_k if self.start_k is None else self.start_k
         found_ids = await find_start(
@@ -200,7 +197,8 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         roots = root_ids(self.roots, corpus)
         ids = list(dict.fromkeys([*roots, *found_ids]))
         await self._read_start(state, ids, corpus)
-        missing_ids = await _read_first_surfaces(memory, ids, corpus)
+        await self._read_scores(state, ids, corpus)
+        missing_ids = [id for id, cosine in zip(ids, memory.cosines(ids).tolist(), strict=True) if cosine < 0]
         for id in missing_ids:
             if id in roots and not is_lost(id, corpus):
                 raise await unknown_root(id, corpus)
@@ -213,8 +211,11 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
     @override
     async def _read_surfaces(self, state: State, ids: Sequence[Id], store: Walkable) -> None:
         if self._reads_fields:
-            await _read_first_surfaces(state.memory, ids, store)
-            await state.memory.apply_scope(ids, store)
+            await super()._read_surfaces(state, ids, store)
+
+    @override
+    def _count_ahead(self, state: State) -> int | None:
+        return None if self._reads_fields else min(self._room(state), MAX_START)
 
     def value(self, state: State, nodes: Sequence[LinkStep]) -> NDArray[np.float64]:
         """Return minus the cost of the path to each artifact."""
@@ -264,31 +265,6 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
             # Many steps are created at once, because this then runs in a worker thread.
             steps.append(make(slice(None)) if len(ends) > _OFFLOAD_ABOVE else LazyNeighbors(ends, make))
         return steps
-
-    async def to_hits(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each artifact's first surface; one store call, none if fields were needed before."""
-        await self._read_step(state, committed, store)
-        await _read_first_surfaces(state.memory, [entry.id for entry in committed], store)
-        return await super().to_hits(state, committed, store)
-
-
-async def _read_first_surfaces(memory: ArtifactMemory, ids: Sequence[Id], corpus: Walkable) -> list[Id]:
-    """Read the first surface of each new artifact; return the ids missing from the corpus.
-
-    The first surface takes the place of the best one in memory. One store call.
-    """
-    for id in ids:
-        record_id, _ = memory.surfaces.pop(id, (None, 0.0))
-        if record_id in memory.records:  # else it has no records, or is no artifact, or its record was not read
-            memory.best_surfaces[id] = (record_id, 0.0)
-    new_ids = [id for id in ids if id not in memory.best_surfaces]
-    surfaces = await require(corpus, "records_of", "LinkWalk").records_of(new_ids, limit=1) if new_ids else []
-    for id, records in zip(new_ids, surfaces, strict=True):
-        memory.best_surfaces[id] = (records[0].id if records else None, 0.0)
-        memory.records.update({record.id: record for record in records or ()})
-    return [id for id, records in zip(new_ids, surfaces, strict=True) if records is None]
 
 
 def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -20,9 +20,10 @@ from airw.policies._corpora import Id, Walkable, require
 from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final_rank, is_among_first
 from airw.policies._shared_fields import ID
 from airw.policies._start import artifacts_in_query, find_roots, find_start
-from airw.policies.artifact_memory import ArtifactMemory, ReadOptions, node_of_hit
+from airw.policies.artifact_memory import ArtifactMemory, Part, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
 from airw.policies.scope import ALLOW_ALL
+from airw.protocols import Ends, Referrers, ask
 from airw.values import Direction, SearchHit
 from airw.values.hits import with_facts
 from airw.walking import CommittedNode, Frontier, WalkState
@@ -151,12 +152,12 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
             memory.push = ForwardPush.start(list(masses.values()), self.restart)
         return list(map(ArtifactNode, masses))
 
-    @property
     @override
-    def _read_options(self) -> ReadOptions:
+    def _ask_surfaces(self, state: State, of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
         # Without a scope, an artifact is compared with the query only when it is a hit.
-        options = super()._read_options
-        return options._replace(max_ends=0) if self.scope == ALLOW_ALL else options
+        if isinstance(of, Ends) and self.scope == ALLOW_ALL:
+            return []
+        return super()._ask_surfaces(state, of, limit)
 
     async def _masses(self, state: State, corpus: Walkable) -> dict[Id, float]:
         """Return the mass of each seed, in order of discovery.
@@ -170,18 +171,19 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         await self._read_start(state, list(dict.fromkeys([*found_ids, *roots])), corpus)
         shares = np.ones(len(found_ids))
         if self.weighting == "score" and found_ids:
-            await memory.score(found_ids, corpus)
+            await self._read_scores(state, found_ids, corpus)
             shares = _scale(memory.cosines(found_ids))
         masses = defaultdict[Id, float](float)
         masses.update(zip(found_ids, (self.search_weight * shares).tolist(), strict=True))
         for id in roots:
             masses[id] += 1
         if self.title_weight:
-            links = require(corpus, "resolve", self._name, "title_weight=...")
-            require(corpus, "fan_in", self._name, "title_weight=...")
-            names = await artifacts_in_query(memory.query, links)
+            require(corpus, "names", self._name, "title_weight=...")
+            require(corpus, "links", self._name, "title_weight=...")
+            names = await artifacts_in_query(memory.query, corpus.store)
             ids = list(dict.fromkeys(chain.from_iterable(names)))
-            fan_in = dict(zip(ids, await links.fan_in(ids), strict=True)) if ids else {}
+            referrers = await ask(corpus.store, Referrers(ids)) if ids else []
+            fan_in = {id: len(own) for id, own in zip(ids, referrers, strict=True)}
             for artifacts in names:
                 for id in artifacts:
                     masses[id] += self.title_weight / (len(artifacts) * max(1, fan_in[id]))
@@ -214,7 +216,8 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         memory, neighbors = state.memory, await super().follow(state, committed, store)
         if self.edges is not None:
             # Ids without a record lead nowhere and are no hits.
-            await memory.score(list(dict.fromkeys(node.id for nodes in neighbors for node in nodes)), store)
+            ids = list(dict.fromkeys(node.id for nodes in neighbors for node in nodes))
+            await self._read_scores(state, ids, store)
             neighbors = [[node for node in nodes if memory.has_surface(node.id)] for nodes in neighbors]
         if committed:
             ids = [entry.node.id for entry in committed]
@@ -229,7 +232,7 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
 
         At most two store calls.
         """
-        await self._read_step(state, committed, store)
+        await self._read_hits(state, committed, store)
         await self._read_surfaces(state, [entry.id for entry in committed], store)
         bounds = self.value(state, [entry.node for entry in committed])
         return await state.memory.make_hits(committed, bounds.tolist(), store)

@@ -9,29 +9,30 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import MAX_HITS, check_count, check_weight, find_advice
+from airw._base.checks import MAX_HITS, check_count, check_weight
 from airw._base.concurrency import map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError
-from airw.policies._corpora import Id, Walkable, has_method, require
+from airw.policies._corpora import Id, Walkable, require
 from airw.policies._paths import (
     OFFLOAD_ABOVE,
     READ_PER_LEAD,
+    HeldWords,
     Path,
     QueryWords,
-    Words,
     find_links,
     find_order,
     leave_out,
     read_query_words,
 )
-from airw.policies._start import check_roots, find_roots, find_start
-from airw.policies.artifact_memory import ArtifactMemory, ReadOptions, node_of_hit
+from airw.policies._start import find_roots, find_start
+from airw.policies.artifact_memory import MAX_START, ArtifactMemory, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
-from airw.protocols import OpenCorpus, RecordLookup
+from airw.policies.scope import ALLOW_ALL
+from airw.protocols import Capability, OpenCorpus
 from airw.retrieval import describe_mistaken_corpus
-from airw.stores.steps import reads_steps
+from airw.stores import OwnStore
 from airw.values import SearchHit
 from airw.values.hits import add_facts, with_facts
 from airw.walking import CommittedNode, Frontier, WalkPolicy, WalkState
@@ -58,7 +59,7 @@ class PathMemory(ArtifactMemory):
     """
 
     words: QueryWords = field(default_factory=QueryWords)
-    held: dict[Id, Words] = field(default_factory=dict)
+    held: dict[Id, HeldWords] = field(default_factory=dict)
     paths: list[Path] = field(default_factory=list)
     leads: dict[Id, Path] = field(default_factory=dict)
     ways: dict[Id, list[Path]] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class PathMemory(ArtifactMemory):
                 near.add(path)
         return [path for path in paths if path in near]
 
-    async def read_values(self, paths: Sequence[Path], coverage: float, corpus: OpenCorpus[RecordLookup]) -> None:
+    async def read_values(self, paths: Sequence[Path], coverage: float, corpus: OpenCorpus) -> None:
         """Read the texts at the ends of paths, and value the paths; one store call at most."""
         new = [id for id in dict.fromkeys(path.id for path in paths) if id not in self.held]
         texts = ["" if record is None else record.text for record in await self.best_records(new, corpus)]
@@ -129,9 +130,9 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
 
     Words are those of the store's lexical search, weighted by their squared inverse document frequency (Salton and
     Buckley, 1988). A name is a word that the query writes with a capital inside a sentence. If the store has no
-    `term_statistics`, words do not count, and a path is worth its mean cosine. If no link leads to anything, the walk
-    returns the first hits of a search for 50, in their order. Without a limit, a query compares at most 100 artifacts
-    and reads at most 50 texts.
+    count words, they do not count, and a path is worth its mean cosine. If no link leads to anything, the walk
+    returns the first hits of a search for 50, in their order. Without a limit, at most 100 artifacts
+    compete in a query, and at most 50 texts count.
 
     The stream follows the ranking as far as it is known: after the first hit, all leads are looked at in one step. Only
     a lead comes before the artifacts that it leads to. So if you leave early, you have nearly the best hits. A lead
@@ -185,6 +186,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
     max_depth: int | None = 1
     keeps_frontier = True
     scores_paths = True
+    _reads_passages = False  # few texts are read
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -209,8 +211,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         roots = find_roots(memory, self.roots, store)
         # 2. Compare and read them. An artifact without a cosine cannot be part of a path.
         start = [Path((id,)) for id in dict.fromkeys([*hits, *roots])]
-        if start and reads_steps(store.store):
-            await self._read_ahead(state, [], [path.id for path in start], store)
+        await self._read(state, store, hits=[path.id for path in start[:MAX_START]])
         paths = memory.paths = await self._compare(state, start, store)
         await memory.read_values(paths, self.coverage, store)
         # 3. The hits keep the order of the search. A root may be a hit, too.
@@ -224,12 +225,9 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         memory.leads = {id: memory.best[id] for id in [*leads, *roots] if id in memory.best}
         return paths[:]
 
-    @property
     @override
-    def _read_options(self) -> ReadOptions:
-        options = super()._read_options
-        # The nearest ends are not always those of the best paths, as links have weights.
-        return options._replace(max_records=max(options.max_records, 2 * READ_PER_LEAD))
+    def _count_ahead(self, state: State) -> int | None:
+        return None if self.scope != ALLOW_ALL else max(_MAX_TEXTS - len(state.memory.held), 0)
 
     async def _search(self, memory: PathMemory, corpus: Walkable) -> list[Id]:
         """Return the first hits of the search; count the query's words meanwhile."""
@@ -254,9 +252,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         """
         memory, ids = state.memory, list(dict.fromkeys(path.id for path in paths))
         memory.compared += sum(id not in memory.best_surfaces for id in ids)
-        await memory.score(ids, corpus)
-        await check_roots(memory, corpus)
-        await memory.apply_scope(ids, corpus)
+        await self._read_surfaces(state, ids, corpus)
         excluded = self._are_excluded(state, [path.id for path in paths])
         usable = [path for path, out in zip(paths, excluded, strict=True) if not out and memory.has_surface(path.id)]
         for path in usable:
@@ -317,7 +313,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
     async def follow(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> list[list[ArtifactNode]]:
-        if self.edges is None and not has_method(store, "neighbors"):
+        if self.edges is None and "edges" not in store.store.capabilities:
             return [[] for _ in committed]
         return await super().follow(state, committed, store)
 
@@ -371,7 +367,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
 
 DEFAULT_POLICY: WalkPolicy = PathCoverage()
 """The policy of `airw.traverse` and of `discover(walk=True)`, if their caller passes none."""
-_METHODS = ("best_of", "get_records")
+_NEEDED: Sequence[Capability] = ("scores", "records")
 
 
 def default_policy(corpus: object) -> WalkPolicy:
@@ -400,14 +396,15 @@ def default_policy(corpus: object) -> WalkPolicy:
             f"policy must be given to walk {short_repr(corpus)}: the default, {name}, walks an open corpus; pass a "
             "policy of your own, a subclass of airw.Policy"
         )
-    opened = cast("OpenCorpus[object]", corpus)
-    channel = "search_text" if has_method(opened, "search_text") else "search_vectors"  # it seeds by either
-    missing = [method for method in (channel, *_METHODS) if not has_method(opened, method)]
+    opened = cast("OpenCorpus", corpus)
+    offered = opened.store.capabilities
+    channel: Capability = "lexical" if "lexical" in offered else "dense"  # it seeds by either
+    missing = [capability for capability in (channel, *_NEEDED) if capability not in offered]
     if missing:
-        advice = find_advice(opened.store, missing[0])
+        advice = opened.store.advice.get(missing[0]) if isinstance(opened.store, OwnStore) else None
         raise ArgumentError(
-            f"policy must be given to walk this corpus: its store has no method {missing[0]}, which the default, "
-            f"{name}, needs; {f'{advice}, or ' if advice else ''}pass airw.policies.LinkWalk(roots=[...]), which "
-            "follows links alone, or one of your own"
+            f"policy must be given to walk this corpus: its store lacks the capability {missing[0]!r}, which the "
+            f"default, {name}, needs; {f'{advice}, or ' if advice else ''}pass airw.policies.LinkWalk(roots=[...]), "
+            "which follows links alone, or one of your own"
         )
     return DEFAULT_POLICY

@@ -1,7 +1,7 @@
 """The policy `ReverseDependency`: from libraries to the artifacts that depend on them."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -14,11 +14,12 @@ from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
-from airw.policies._corpora import Id, Walkable, check_nodes, member_names, member_ranks, order_key, require
-from airw.policies.artifact_memory import ArtifactMemory, ReadOptions
+from airw.policies._corpora import Id, Walkable, check_nodes, member_names, member_ranks, order_key
+from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL, Scope
-from airw.stores.steps import reads_steps
+from airw.protocols import MaxFanIn, Names, Referrers, ask
+from airw.retrieval import check_corpus
 from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, LazyNeighbors, WalkState
@@ -123,11 +124,9 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
 
     async def seed(self, state: State, store: Walkable) -> list[_Node]:
         """Return the nodes that the seeds mean, in order; two store calls at most."""
-        memory = state.memory
-        require(store, "referrers", self._name)
+        memory, links = state.memory, check_corpus(store).store
         if self.fan_in_weight:
-            links = require(store, "max_fan_in", self._name, "fan_in_weight=...")
-            memory.max_fan_in = await links.max_fan_in(types=[self.edge_type])
+            memory.max_fan_in = await ask(links, MaxFanIn([self.edge_type]))
         # 1. A pair of the walked corpus is an id in it. One of a corpus that is not walked stays as it is.
         members, seeds = member_names(store), list[Id](self.seeds)
         seeds = [seed.id if isinstance(seed, ArtifactRef) and seed.source == store.name else seed for seed in seeds]
@@ -137,8 +136,7 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
         # 2. All spellings of all other seeds are resolved in one call.
         spellings_of = {seed: self._spellings(seed) for seed in seeds if seed not in memory.outside}
         references = list(dict.fromkeys(chain.from_iterable(spellings_of.values())))
-        resolver = require(store, "resolve", self._name)
-        meanings = dict(zip(references, await resolver.resolve(references), strict=True))
+        meanings = dict(zip(references, await ask(links, Names(references)), strict=True))
         # 3. The first spelling that means something counts. A seed that means nothing stays, under its name.
         inside: set[Id] = set()
         for seed, spellings in spellings_of.items():
@@ -165,38 +163,27 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
 
     @override
     async def _read_surfaces(self, state: State, ids: Sequence[Id], store: Walkable) -> None:
-        """Read the surfaces, records and dependents of nodes; five store calls at most.
+        """Read the surfaces, records and dependents of nodes; one store call.
 
         Dependents are the fan-in of a node now, and its neighbours later.
         """
         memory = state.memory
+        await memory.embed_query(store)
         artifacts = [id for id in ids if id not in memory.outside]
-        # All of them will be committed, unless a limit keeps them out, so one call may read all about them.
-        has_room = len(artifacts) <= state.node_budget - len(state.visited) or self.scope != ALLOW_ALL
-        if artifacts and has_room and reads_steps(store.store):
-            await memory.read_ahead(
-                artifacts,
-                artifacts,
-                store,
-                query=await memory.embed_query(store),
-                links={"direction": "in", "types": [self.edge_type]},
-                options=ReadOptions(max_ends=0),
-                visited=state.visited,
-            )
-            for id in artifacts:
-                # Edges are in the order of the ids at their other ends, but one artifact may link more than once.
-                memory.referrers[id] = list(dict.fromkeys(edge.source for edge in memory.edges.pop(id)))
-        await super()._read_surfaces(state, artifacts, store)
+        new_ids = memory.take_surfaces(artifacts)
+        parts = memory.ask_best(new_ids, self._count_ahead(state)) if new_ids else []
         spellings_of = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
-        if spellings_of:
-            links = require(store, "referrers", self._name)
-            references = list(chain.from_iterable(spellings_of.values()))
-            answers = iter(await links.referrers(references, types=[self.edge_type]))
+        references = list(chain.from_iterable(spellings_of.values()))
+
+        def keep(answer: Iterable[Sequence[Id]]) -> None:
+            answers, order = iter(answer), order_key(member_ranks(store))
             for id, spellings in spellings_of.items():
                 referrers, *more = islice(answers, len(spellings))
-                if more:
-                    referrers = sorted(set(referrers).union(*more), key=order_key(member_ranks(store)))
-                memory.referrers[id] = referrers
+                memory.referrers[id] = sorted(set(referrers).union(*more), key=order) if more else referrers
+
+        parts.append((Referrers(references, [self.edge_type]), keep))
+        await memory.read(store, parts)
+        await super()._read_surfaces(state, artifacts, store)
 
     @override
     def value(self, state: State, nodes: Sequence[_Node]) -> NDArray[np.float64]:

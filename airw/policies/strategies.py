@@ -20,7 +20,7 @@ from airw._base.overriding import override
 from airw._base.vectors import exact_scores
 from airw.errors import ArgumentError, PolicyError
 from airw.policies._corpora import Id, Walkable
-from airw.policies._shared_fields import Edges
+from airw.policies._shared_fields import FieldEdges
 from airw.policies._start import Seeding
 from airw.policies.admitting_policy import (
     AdmittingMemory,
@@ -39,8 +39,8 @@ from airw.walking import CommittedNode, Frontier, WalkState
 
 _OFFLOAD_ABOVE = 5_000  # artifacts; sorting this many takes about a millisecond
 _OFFLOAD_NUMBERS_ABOVE = 1 << 19  # numbers; comparing this many takes about a millisecond
+_MAX_LIKELY = 3  # artifacts whose links are read with those of a choice
 _MAX_PICKS = 64  # choices per step, if they are at the depth cap and nothing new can compete in between
-_MAX_LIKELY = 3  # artifacts that are read ahead with a choice, if the store reads steps
 
 S = TypeVar("S")
 
@@ -279,7 +279,7 @@ class Scored(AdmittingParameters, AdmittingPolicy[ScoredMemory]):
         self, state: WalkState[ScoredMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface, with its score; at most one store call."""
-        await self._read_step(state, committed, store)
+        await self._read_hits(state, committed, store)
         scores = state.memory.selected_scores
         return await state.memory.make_hits(committed, [scores[entry.id] for entry in committed], store)
 
@@ -388,10 +388,11 @@ class Pool:
 
 @dataclass(slots=True, eq=False)
 class MmrMemory(AdmittingMemory):
-    """The memory of one walk of `Mmr`: the candidates, and the choice made for each artifact."""
+    """The memory of one walk of `Mmr`: candidates, the choice for each, and likely next ones."""
 
     pool: Pool = field(kw_only=True)
     picks: dict[Id, Pick] = field(default_factory=dict)
+    likely: Sequence[Id] = ()
 
 
 @dataclass(frozen=True)  # its own parameters may be passed by position, as in graph-retriever
@@ -466,15 +467,19 @@ class Mmr(AdmittingParameters, AdmittingPolicy[MmrMemory]):
                 break
         # A choice lowers the scores of others a little, so the next ones are nearly always among the best of now. The
         # last of all is not expanded.
-        if memory.vectors_read and self.max_traverse is None:
-            likely = pool.find_best(min(_MAX_LIKELY, room - len(chosen) - 1))
-            ids, depths = frontier.ids, frontier.depths
-            memory.likely = [
-                CommittedNode(ArtifactNode(ids[at]), ids[at], depths[at], 0.0, None)
-                for at in likely
-                if state.max_depth is None or depths[at] < state.max_depth
-            ]
+        likely = pool.find_best(min(_MAX_LIKELY, room - len(chosen) - 1)) if self.max_traverse is None else []
+        cap = math.inf if state.max_depth is None else state.max_depth
+        memory.likely = [frontier.ids[at] for at in likely if frontier.depths[at] < cap]
         return chosen or self._select_nothing(state, frontier)
+
+    @override
+    def _list_expected(self, memory: MmrMemory) -> Sequence[Id]:
+        return [id for id in memory.likely if memory.permissions_of(id).cross]
+
+    @override
+    def _count_ahead(self, state: WalkState[MmrMemory]) -> int | None:
+        # With fields, a choice is known to lead on only by its record. With links, its record is read with them.
+        return super()._count_ahead(state) if self._reads_fields else 0
 
     async def to_hits(
         self, state: WalkState[MmrMemory], committed: Sequence[CommittedNode], store: Walkable
@@ -523,7 +528,7 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
     max_depth: int | None = None
     seeding: Seeding | None = None
     roots: Sequence[NodeIdLike] = ()
-    edges: Edges | None = None
+    edges: FieldEdges | None = None
     direction: Direction = "both"
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL

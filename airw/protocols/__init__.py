@@ -1,7 +1,7 @@
-"""The protocols of all replaceable parts: stores, embedders, sources, rerankers.
+"""The protocols of all replaceable parts, such as stores, and what a store can be asked.
 
-There is one protocol per capability. A class need not inherit from a protocol: having its methods is enough. Methods
-that may block are async, and one call serves many ids or texts.
+A class need not inherit from a protocol: having its methods is enough. Methods that may block are async, and one call
+serves many ids or texts.
 """
 
 from typing import TYPE_CHECKING
@@ -10,11 +10,9 @@ from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from airw.protocols.adjacency import (
-        AdjacencyReader as AdjacencyReader,
         EdgeLabel as EdgeLabel,
         NeighborColumns as NeighborColumns,
     )
-    from airw.protocols.capabilities import methods_of as methods_of
     from airw.protocols.contents import ContentReader as ContentReader, StoreContent as StoreContent
     from airw.protocols.finding import (
         Formulator as Formulator,
@@ -34,33 +32,49 @@ if TYPE_CHECKING:
         Survey as Survey,
         Synthesizer as Synthesizer,
     )
-    from airw.protocols.runs import IngestRun as IngestRun, RunKeeper as RunKeeper, RunRows as RunRows
-    from airw.protocols.steps import StepAnswer as StepAnswer, StepReader as StepReader
-    from airw.protocols.stores import (
+    from airw.protocols.requests import (
+        ALL_LINKS as ALL_LINKS,
+        CAPABILITIES as CAPABILITIES,
+        ArtifactIds as ArtifactIds,
         ArtifactVectors as ArtifactVectors,
-        BestRecordFinder as BestRecordFinder,
-        BestRecords as BestRecords,
-        ChangeFinder as ChangeFinder,
-        EdgeReader as EdgeReader,
-        GraphStore as GraphStore,
-        LinkReader as LinkReader,
-        OpenCorpus as OpenCorpus,
-        RecordLookup as RecordLookup,
-        RecordReader as RecordReader,
-        RecordsByArtifact as RecordsByArtifact,
-        RecordWriter as RecordWriter,
-        SchemaReader as SchemaReader,
-        SearchStore as SearchStore,
-        Store as Store,
-        VectorRanker as VectorRanker,
-        VectorSearch as VectorSearch,
-        WalkStore as WalkStore,
+        Best as Best,
+        Calibrations as Calibrations,
+        Capability as Capability,
+        Change as Change,
+        Columns as Columns,
+        Config as Config,
+        Counts as Counts,
+        Edges as Edges,
+        Ends as Ends,
+        Fed as Fed,
+        Ledger as Ledger,
+        LinkCounts as LinkCounts,
+        Matching as Matching,
+        MaxFanIn as MaxFanIn,
+        Names as Names,
+        Rank as Rank,
+        Records as Records,
+        RecordsOf as RecordsOf,
+        Referrers as Referrers,
+        Request as Request,
+        Schema as Schema,
+        Stale as Stale,
+        TextLanguage as TextLanguage,
+        UnresolvedLinks as UnresolvedLinks,
+        Vectors as Vectors,
+        VectorsOf as VectorsOf,
+        Words as Words,
     )
-    from airw.protocols.surfaces import FirstSurfaceReader as FirstSurfaceReader, FirstSurfaces as FirstSurfaces
-    from airw.protocols.texts import (
-        LanguageKeeper as LanguageKeeper,
-        TermStatistics as TermStatistics,
-        TextSearch as TextSearch,
+    from airw.protocols.runs import IngestRun as IngestRun, RunKeeper as RunKeeper, RunRows as RunRows
+    from airw.protocols.stores import (
+        OpenCorpus as OpenCorpus,
+        Store as Store,
+        ask as ask,
+        ask_all as ask_all,
+        check_able as check_able,
+        check_capabilities as check_capabilities,
+        check_store as check_store,
+        fill as fill,
     )
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,14 +1,13 @@
-"""The protocol of stores that return edges as columns of numbers."""
+"""Edges as columns of numbers."""
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw.protocols.stores import EdgeReader
-from airw.values import Direction, Edge, NodeId
+from airw.values import Edge, NodeId
 
 _SLICE = 1 << 12  # entries that one call converts
 
@@ -43,23 +42,6 @@ class NeighborColumns(NamedTuple):
         labels: `(edges,) int32`, the position of the edge's label in `label_table`.
         nodes: The node of each number: an id, or an `ArtifactRef` in another corpus.
         label_table: The labels of edges.
-
-    Example:
-        >>> import anyio
-        >>> from dataclasses import replace
-        >>> from airw.stores import MemoryStore
-        >>> from airw.testing.changes import put
-        >>> from airw.values import Extraction, Link
-        >>> async def main():
-        ...     async with MemoryStore() as store:
-        ...         links = Extraction([Link("b", "REF"), Link("c")])
-        ...         await store.apply([replace(put("a", "x"), extraction=links), put("b", "x"), put("c", "x")])
-        ...         columns = await store.neighbor_columns(await store.artifact_numbers(["a", "b"]))
-        ...         print([columns.nodes[number] for number in columns.ends], columns.offsets)
-        ...         print([columns.label_table[label].type for label in columns.labels], columns.weights())
-        >>> anyio.run(main)
-        ['b', 'c'] [0 2 2]
-        ['REF', 'related'] [1. 1.]
     """
 
     offsets: NDArray[np.int64]
@@ -92,47 +74,3 @@ def _to_list(column: NDArray[Any]) -> list[int]:
     """Return the entries of a column, in calls that do not stop other threads for long."""
     parts = range(0, len(column), _SLICE)
     return [entry for start in parts for entry in column[start : start + _SLICE].tolist()]
-
-
-@runtime_checkable
-class AdjacencyReader(EdgeReader, Protocol):
-    """Reads the edges of artifacts as columns of numbers.
-
-    If a store has this capability, walks look at thousands of edges without an object for each. They ask for names and
-    records only of what they return.
-
-    Numbers are those of one store, and mean the same as long as it is open. A number is never used again for another
-    artifact, so a walk stays right while others write.
-    """
-
-    async def artifact_numbers(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of each artifact, or -1 for an id that the store has never had.
-
-        A walk calls this for the artifacts it starts from. The edges lead to all others. The shape is `(ids,) int64`.
-        """
-        ...
-
-    async def neighbor_columns(
-        self,
-        numbers: Sequence[int] | NDArray[np.int64],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> NeighborColumns:
-        """Return the edges of each artifact, the same and in the same order as `neighbors` does.
-
-        Args:
-            numbers: The artifacts. The number of an artifact of another corpus, or -1, has no edges.
-            direction: `"out"` for the links of the artifact, `"in"` for links to it, `"both"` for both.
-            types: The edge types to include; `None` for all.
-            exclude: The edge types to omit, even if `types` contains them.
-            origins: The origins to include; `None` for all.
-            limit: The largest number of edges per artifact; at least 0.
-
-        Raises:
-            ArgumentError: If the direction or an origin is unknown, or the limit is negative.
-        """
-        ...

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from airw.values import ArtifactChange, Language
 
@@ -28,7 +28,6 @@ class StoreContent:
     read: Callable[[Sequence[str]], Awaitable[list[ArtifactChange]]]
 
 
-@runtime_checkable
 class ContentReader(Protocol):
     """Reads the whole content of a store at one moment, while others write."""
 

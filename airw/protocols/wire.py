@@ -1,37 +1,32 @@
-"""The form in which calls of a store travel: their arguments and their answers, as JSON.
+"""The form in which requests to a store travel, and their answers: as JSON.
 
-Arrays are `{"shape": [2, 3], "dtype": "<f4", "base64": "…"}`, so that each number arrives to the last bit. Objects of
-the library are lists of their fields. All else is plain JSON. Whoever receives a value checks its types: neither side
-trusts the other.
+A request is an object with the name of its class under `ask`, and those values that are not the defaults. A chain names
+an earlier request of the same message by its place. Arrays are `{"shape": [2, 3], "dtype": "<f4", "base64": "…"}`, so
+that each number arrives to the last bit. Other objects of the library are lists of their fields. Whoever receives a
+value checks its types: neither side trusts the other.
 """
 
 import base64
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
-from itertools import repeat
-from typing import Any, Final
+from operator import attrgetter, itemgetter
+from types import NoneType
+from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from airw._base.arrays import NDArray
+from airw._base.arrays import Floats, NDArray
 from airw._base.json import is_deeper, json_clean
 from airw._base.messages import short_repr
-from airw.protocols import ArtifactVectors, BestRecords, FirstSurfaces, StepAnswer
-from airw.values import (
-    ArtifactRef,
-    Edge,
-    LedgerEntry,
-    Link,
-    LinkCount,
-    Ranking,
-    Record,
-    SearchHit,
-    TermCounts,
-    UnresolvedLink,
-)
-from airw.values.filters import parse_filter, to_mapping
+from airw.errors import ArgumentError
+from airw.protocols import requests as forms
+from airw.protocols.requests import ArtifactVectors, Best, Ends, Fed, Rank, Request
+from airw.protocols.stores import fill
+from airw.values import ArtifactRef, LedgerEntry, LinkFilter, NodeId, NodeIdLike, Ranking, SearchHit
+from airw.values.filters import Filter, parse_filter, to_mapping
 
 API_VERSIONS: Final = (1,)
 """The versions of the API that this version of the library speaks."""
@@ -41,6 +36,8 @@ EVENT_STREAM: Final = "text/event-stream"
 """The media types of answers."""
 VERSION_HEADER: Final = "Airw-Api"
 """The header of each answer in which a server names the versions that it speaks."""
+MOST_REQUESTS: Final = 16
+"""The largest number of requests in one message."""
 
 _DTYPES: Mapping[str, "np.dtype[Any]"] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _LARGEST_COUNT = 10**18
@@ -120,29 +117,42 @@ def map_of(form: WireForm) -> WireForm:
     return WireForm(lambda values: {key: form.pack(item) for key, item in values.items()}, unpack)
 
 
-def row_of(make: Callable[..., Any], **forms: WireForm) -> WireForm:
-    """Return the form of objects, as lists of their fields in this order.
+def _one_of(tag: str, forms: Mapping[str, WireForm]) -> WireForm:
+    """Return the form of objects of several classes, each with the name of its class.
 
     Args:
-        make: The class; it is called with the values of the fields.
-        forms: The forms of the fields, by name.
+        tag: The field that has the name.
+        forms: The forms of the classes, by name; see `_object_of`.
     """
-    names, columns = [*forms], [*forms.values()]
 
-    def pack(value: Any) -> list[Any]:
-        return [form.pack(getattr(value, name)) for name, form in zip(names, columns, strict=True)]
+    def pack(value: Any) -> dict[str, Any]:
+        kind = type(value).__name__
+        return {tag: kind, **forms[kind].pack(value)}
 
     def unpack(value: Any) -> Any:
-        items = _require_list(value)
-        if len(items) != len(columns):
-            raise WireFault(f"a list of {len(items)} items is not {', '.join(names)}")
-        fields = [form.unpack(item) for form, item in zip(columns, items, strict=True)]
-        try:
-            return make(*fields)
-        except ValueError as error:  # what a class refuses
-            raise WireFault(str(error)) from error
+        kind = _require_object(value).get(tag)
+        if type(kind) is not str or kind not in forms:
+            raise WireFault(f"{tag} must be one of {', '.join(forms)}, not {short_repr(kind)}")
+        return forms[kind].unpack({name: item for name, item in value.items() if name != tag})
 
     return WireForm(pack, unpack)
+
+
+def _different(form: WireForm) -> WireForm:
+    """Return the form of lists whose items are sent once each.
+
+    An item that is there many times would multiply the answer.
+    """
+    every = list_of(form)
+
+    def unpack(value: Any) -> list[Any]:
+        items: list[Any] = every.unpack(value)
+        if len(set(items)) < len(items):
+            [(double, _)] = Counter(items).most_common(1)
+            raise WireFault(f"{short_repr(double)} is there twice; send it once")
+        return items
+
+    return WireForm(lambda values: every.pack(dict.fromkeys(values)), unpack)
 
 
 def _require_list(value: Any) -> list[Any]:
@@ -151,12 +161,16 @@ def _require_list(value: Any) -> list[Any]:
     return value
 
 
-def _unpack_object(value: Any) -> dict[str, Any]:
+def _require_object(value: Any) -> dict[str, Any]:
     if type(value) is not dict:
         raise WireFault(f"{short_repr(value)} is not an object")
-    if is_deeper(value):
-        raise WireFault("an object nests deeper than 100 levels")
     return value
+
+
+def _unpack_object(value: Any) -> dict[str, Any]:
+    if is_deeper(fields := _require_object(value)):
+        raise WireFault("an object nests deeper than 100 levels")
+    return fields
 
 
 def _pack_node(node: Any) -> Any:
@@ -211,219 +225,340 @@ def unpack_array(value: Any, *, dimensions: int) -> NDArray[Any]:
     return native
 
 
-def _array(dimensions: int) -> WireForm:
-    return WireForm(pack_array, partial(unpack_array, dimensions=dimensions))
+def _pack_queries(queries: Floats | Sequence[str]) -> Any:
+    if isinstance(queries, np.ndarray):
+        return pack_array(np.asarray(queries, np.float32))
+    return TEXTS.pack(queries)
 
 
-def _query_array(dimensions: int) -> WireForm:
-    def unpack(value: Any) -> NDArray[Any]:
-        array = unpack_array(value, dimensions=dimensions).astype(np.float32)
-        if not (np.abs(array) < _LARGEST_NUMBER).all():  # false for NaN, too
-            raise WireFault("a query vector must contain finite numbers, and be of length one")
-        return array
-
-    return WireForm(lambda value: pack_array(np.asarray(value, np.float32)), unpack)
+def _unpack_queries(value: Any) -> Floats | list[str]:
+    if type(value) is list:
+        return TEXTS.unpack(value)  # type: ignore[no-any-return]
+    array = unpack_array(value, dimensions=2).astype(np.float32)
+    if not (np.abs(array) < _LARGEST_NUMBER).all():  # false for NaN, too
+        raise WireFault("a query vector must contain finite numbers, and be of length one")
+    return array
 
 
 TEXT = _plain("a string", str)
 FLAG = _plain("true or false", bool)
-NUMBER = _plain("a number", int, float)
+NUMBER = WireForm(float, _plain("a number", int, float).unpack)
 COUNT = WireForm(_keep, _unpack_count)
 OBJECT = WireForm(json_clean, _unpack_object)
 VALUE = WireForm(json_clean, _keep)
 NODE = WireForm(_pack_node, _unpack_node)
 TEXTS = list_of(TEXT)
-FILTER = WireForm(to_mapping, lambda value: parse_filter(_unpack_object(value)))
-_ROWS, _COLUMN = _array(2), _array(1)
-_RECORD = row_of(Record, id=TEXT, artifact_id=TEXT, surface_kind=TEXT, surface_index=COUNT, text=TEXT, metadata=OBJECT)
-_LEDGER_ENTRY = row_of(
-    lambda *fields: replace(LedgerEntry(*fields), record_ids=tuple(fields[-1])),
-    artifact_id=TEXT,
-    version=TEXT,
-    embedder_id=TEXT,
-    strategy_id=TEXT,
-    extractor_id=TEXT,
-    source=TEXT,
-    record_ids=TEXTS,
-)
-_RANKING = row_of(
-    lambda record_ids, artifact_ids, scores, max_score: Ranking(
-        record_ids, artifact_ids, scores, None if max_score is None else float(max_score)
-    ),
-    record_ids=TEXTS,
-    artifact_ids=TEXTS,
-    scores=_COLUMN,
-    max_score=optional(_array(0)),
-)
-_EDGE = row_of(Edge, source=NODE, target=NODE, type=TEXT, origin=TEXT, weight=NUMBER)
-_LINK = row_of(
-    Link,
-    target_ref=TEXT,
-    type=TEXT,
-    origin=TEXT,
-    target_source=optional(TEXT),
-    file=optional(TEXT),
-    line=optional(COUNT),
-    or_ref=optional(TEXT),
-    weight=NUMBER,
-)
-_UNRESOLVED_LINK = row_of(
-    lambda source, link, candidates: UnresolvedLink(source, link, tuple(candidates)),
-    source=NODE,
-    link=_LINK,
-    candidates=list_of(NODE),
-)
-_LINK_COUNT = row_of(LinkCount, type=TEXT, origin=TEXT, state=TEXT, count=COUNT)
-_TERM_COUNTS = row_of(
-    TermCounts, formula=TEXT, records=COUNT, words=COUNT, frequencies=map_of(COUNT), repeats=map_of(COUNT)
-)
-_BEST_RECORDS = row_of(BestRecords, record_ids=list_of(optional(TEXT)), scores=_COLUMN)
-_ARTIFACT_VECTORS = row_of(ArtifactVectors, record_ids=list_of(TEXTS), vectors=_ROWS)
-_FIRST_SURFACES = row_of(
-    FirstSurfaces,
-    kinds=list_of(optional(TEXT)),
-    indexes=list_of(optional(COUNT)),
-    texts=TEXTS,
-    metadata=list_of(OBJECT),
-)
-_EDGES = list_of(list_of(_EDGE))
-_STEP_ANSWER = row_of(
-    StepAnswer,
-    edges=_EDGES,
-    artifact_ids=TEXTS,
-    best=_BEST_RECORDS,
-    records=list_of(optional(_RECORD)),
-    vectors=optional(_ARTIFACT_VECTORS),
-)
-_PAIR = WireForm(
-    lambda pair: [pair[0], json_clean(pair[1])],
-    lambda value: tuple(row_of(lambda *pair: pair, field=TEXT, value=VALUE).unpack(value)),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreCallForm:
-    """How the calls of one method of a store travel.
-
-    Args:
-        answer: The form of its result.
-        arguments: The forms of its positional arguments, by name.
-        options: The forms of its keyword arguments, by name. One that is `None` or left out is not passed on.
-        each: The argument with one item per item of the answer; `""` if a call cannot be split.
-    """
-
-    answer: WireForm
-    arguments: Mapping[str, WireForm] = field(default_factory=dict)
-    options: Mapping[str, WireForm] = field(default_factory=dict)
-    each: str = ""
-
-
-_LINK_OPTIONS = {"direction": TEXT, "types": TEXTS, "exclude": TEXTS, "origins": TEXTS, "limit": COUNT}
-_SEARCH_OPTIONS = {"filter": FILTER, "surfaces": TEXTS, "per_artifact": FLAG}
-
-STORE_CALLS: Mapping[str, StoreCallForm] = {
-    "get_records": StoreCallForm(list_of(optional(_RECORD)), {"ids": TEXTS}, each="ids"),
-    "records_of": StoreCallForm(
-        list_of(optional(list_of(_RECORD))),
-        {"artifact_ids": TEXTS},
-        {"kinds": TEXTS, "limit": COUNT},
-        each="artifact_ids",
-    ),
-    "ledger": StoreCallForm(list_of(optional(_LEDGER_ENTRY)), {"ids": TEXTS}, each="ids"),
-    "artifact_ids": StoreCallForm(TEXTS),
-    "config": StoreCallForm(OBJECT),
-    "calibration": StoreCallForm(OBJECT, {}, {"key": TEXT}),
-    "counts": StoreCallForm(map_of(COUNT)),
-    "search_vectors": StoreCallForm(
-        list_of(_RANKING), {"queries": _query_array(2), "k": COUNT}, _SEARCH_OPTIONS, each="queries"
-    ),
-    "similarities": StoreCallForm(_COLUMN, {"query": _query_array(1), "record_ids": TEXTS}, each="record_ids"),
-    "best_of": StoreCallForm(
-        _BEST_RECORDS, {"query": _query_array(1), "artifact_ids": TEXTS}, {"surfaces": TEXTS}, each="artifact_ids"
-    ),
-    "vectors": StoreCallForm(_ROWS, {"ids": TEXTS}, each="ids"),
-    "vectors_of": StoreCallForm(_ARTIFACT_VECTORS, {"artifact_ids": TEXTS}, each="artifact_ids"),
-    "search_text": StoreCallForm(
-        list_of(_RANKING),
-        {"queries": TEXTS, "k": COUNT},
-        {**_SEARCH_OPTIONS, "statistics": _TERM_COUNTS},
-        each="queries",
-    ),
-    "term_statistics": StoreCallForm(_TERM_COUNTS, {"queries": TEXTS}),
-    "language": StoreCallForm(optional(TEXT)),
-    "neighbors": StoreCallForm(_EDGES, {"ids": TEXTS}, _LINK_OPTIONS, each="ids"),
-    "resolve": StoreCallForm(list_of(TEXTS), {"refs": TEXTS}, each="refs"),
-    "referrers": StoreCallForm(list_of(TEXTS), {"nodes": list_of(NODE)}, {"types": TEXTS}, each="nodes"),
-    "fan_in": StoreCallForm(list_of(COUNT), {"nodes": list_of(NODE)}, {"types": TEXTS}, each="nodes"),
-    "max_fan_in": StoreCallForm(COUNT, {}, {"types": TEXTS}),
-    "matching": StoreCallForm(list_of(TEXTS), {"wanted": list_of(_PAIR)}, {"limit": COUNT}, each="wanted"),
-    "unresolved_links": StoreCallForm(list_of(_UNRESOLVED_LINK), {}, {"artifact_ids": TEXTS, "limit": COUNT}),
-    "link_counts": StoreCallForm(list_of(_LINK_COUNT)),
-    "surface_kinds": StoreCallForm(TEXTS),
-    "has_fields": StoreCallForm(list_of(FLAG), {"paths": TEXTS}, each="paths"),
-    "field_names": StoreCallForm(TEXTS, {}, {"limit": COUNT}),
-    "first_surfaces": StoreCallForm(_FIRST_SURFACES, {"artifact_ids": TEXTS}, each="artifact_ids"),
-    "find_changed": StoreCallForm(TEXTS, {"versions": map_of(TEXT), "stamp": _LEDGER_ENTRY}),
-    "read_step": StoreCallForm(
-        _STEP_ANSWER,
-        {"ids": TEXTS, "query": optional(_query_array(1))},
-        {
-            **_LINK_OPTIONS,
-            "hit_ids": TEXTS,
-            "known_ids": TEXTS,
-            "max_ends": COUNT,
-            "max_records": COUNT,
-            "with_vectors": FLAG,
-        },
-    ),
+_FORMS: dict[Any, WireForm] = {
+    str: TEXT,
+    bool: FLAG,
+    float: NUMBER,
+    int: COUNT,
+    Any: VALUE,
+    Mapping[str, Any]: OBJECT,
+    dict[str, Any]: OBJECT,
+    NodeId: NODE,
+    NodeIdLike: TEXT,  # an id of this corpus: a server has no others
+    Filter: WireForm(to_mapping, lambda value: parse_filter(_unpack_object(value))),
+    Floats: WireForm(pack_array, partial(unpack_array, dimensions=2)),
+    NDArray[np.float64]: WireForm(pack_array, partial(unpack_array, dimensions=1)),  # the scores of a ranking
+    Floats | Sequence[str]: WireForm(_pack_queries, _unpack_queries),
 }
-"""The methods of a store that can be called from another machine; all of them read."""
-ID_ARGUMENTS: Final = frozenset({"ids", "artifact_ids", "record_ids", "refs", "nodes", "hit_ids", "known_ids"})
-"""The arguments whose items are sent once each: an item that is there many times would multiply the answer."""
+_IDS = ("among", "artifact_ids", "ids", "nodes", "records", "refs")  # fields of requests, whose items are different
+_NODES = ("nodes", "without")  # fields that may name artifacts of other corpora
 
 
-def pack_call(method: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call as JSON; options that are `None` are left out."""
-    form = STORE_CALLS[method]
-    packed = {name: each.pack(arguments[name]) for name, each in form.arguments.items()}
-    options = {name: arguments[name] for name in form.options if arguments.get(name) is not None}
-    return packed | {name: form.options[name].pack(value) for name, value in options.items()}
-
-
-def unpack_call(method: str, body: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Return the positional and the keyword arguments of a call.
-
-    Raises:
-        WireFault: If one is missing, unknown, or of another form; the message names it.
+def form_of(kind: Any) -> WireForm:
+    """Return the form of values of a type: objects of the library are lists of their fields.
 
     Example:
-        >>> unpack_call("records_of", {"artifact_ids": ["a"], "limit": 1})
-        ([['a']], {'limit': 1})
+        >>> from airw.values import Edge
+        >>> form_of(list[Edge]).pack([Edge("a", "b", "see")])
+        [['a', 'b', 'see', 'inline', 1.0]]
     """
-    form = STORE_CALLS[method]
-    known = {**form.arguments, **form.options}
-    values: dict[str, Any] = {}
-    for name, value in body.items():
-        if name not in known:
-            raise WireFault(f"{method} takes {', '.join(known) or 'no arguments'}, not {short_repr(name)}")
-        if value is None and name in form.options:
-            continue
+    if kind in _FORMS:
+        return _FORMS[kind]
+    origin, args = get_origin(kind), get_args(kind)
+    if NoneType in args:
+        return optional(form_of(Union[tuple(arg for arg in args if arg is not NoneType)]))  # noqa: UP007 - built here
+    if origin is Literal:
+        return TEXT
+    if origin is Mapping or origin is dict:
+        return map_of(form_of(args[1]))
+    if origin is tuple and args[1:] == (...,):
+        every = form_of(list[args[0]])  # type: ignore[valid-type]
+        return WireForm(every.pack, lambda value: tuple(every.unpack(value)))
+    if origin is tuple:
+        return _row_of(lambda *items: items, [(itemgetter(at), form_of(arg)) for at, arg in enumerate(args)])
+    if origin is not None:
+        return list_of(form_of(args[0]))
+    return _row_of(kind, [(attrgetter(name), form_of(hint)) for name, hint in get_type_hints(kind).items()])
+
+
+def _row_of(make: Callable[..., Any], columns: Sequence[tuple[Callable[[Any], Any], WireForm]]) -> WireForm:
+    """Return the form of objects as lists.
+
+    A column is a function that reads a field, and the form of the field.
+    """
+
+    def pack(value: Any) -> list[Any]:
+        return [form.pack(read(value)) for read, form in columns]
+
+    def unpack(value: Any) -> Any:
+        if len(_require_list(value)) != len(columns):
+            raise WireFault(f"{short_repr(value)} does not have {len(columns)} items")
+        items = [form.unpack(item) for (_, form), item in zip(columns, value, strict=True)]
         try:
-            values[name] = known[name].unpack(value)
-        except WireFault as fault:
-            raise WireFault(f"{name} of {method} cannot be used: {fault}") from None
-    if missing := [name for name in form.arguments if name not in values]:
-        raise WireFault(f"{method} needs {missing[0]}")
-    return [values.pop(name) for name in form.arguments], values
+            return make(*items)
+        except ValueError as error:  # what a class refuses
+            raise WireFault(str(error)) from error
+
+    return WireForm(pack, unpack)
 
 
-def unpack_answer(method: str, value: Any, count: int | None, *, dim: int) -> Any:
-    """Return the answer to a call.
+def _object_of(make: Any, **own: WireForm) -> WireForm:
+    """Return the form of requests and their parts: JSON objects without defaults.
 
     Args:
-        method: The method.
+        make: The class, a dataclass.
+        own: The forms of fields that are not those of their types.
+    """
+    kind = make.__name__
+    defaults = {item.name: item.default for item in fields(make)}
+    hints = get_type_hints(make)
+    forms = {name: own.get(name) or _field_form(name, hints[name]) for name in defaults}
+
+    def pack(value: Any) -> dict[str, Any]:
+        changed = {name: item for name in forms if (item := getattr(value, name)) is not defaults[name]}
+        try:
+            return {name: forms[name].pack(item) for name, item in changed.items()}
+        except TypeError as error:
+            raise ArgumentError(f"{short_repr(value)} cannot be sent: {error}") from error
+
+    def unpack(value: Any) -> Any:
+        given = {}
+        for name, item in _require_object(value).items():
+            if name not in forms:
+                raise WireFault(f"{kind} takes {', '.join(forms) or 'nothing'}, not {short_repr(name)}")
+            try:
+                given[name] = forms[name].unpack(item)
+            except WireFault as fault:
+                raise WireFault(f"{name} of {kind} cannot be used: {fault}") from None
+        for name in forms:
+            if name not in given and defaults[name] is MISSING:
+                raise WireFault(f"{kind} needs {name}")
+        return make(**given)
+
+    return WireForm(pack, unpack)
+
+
+def _field_form(name: str, hint: Any) -> WireForm:
+    """Return the form of a field of a request."""
+    item = NODE if name in _NODES else TEXT
+    if name in _IDS:
+        every = _different(item)
+        return optional(every) if NoneType in get_args(hint) else every
+    return list_of(item) if name in _NODES else form_of(hint)
+
+
+_FORMS[LinkFilter] = _object_of(LinkFilter)
+_ENTRY = form_of(LedgerEntry)
+_FORMS[LedgerEntry] = WireForm(  # in a tuple, as everywhere: entries are compared
+    _ENTRY.pack, lambda value: replace(entry := _ENTRY.unpack(value), record_ids=tuple(entry.record_ids))
+)
+
+_KINDS: Final[Mapping[str, type]] = {
+    name: kind
+    for name, kind in vars(forms).items()
+    if isinstance(kind, type) and issubclass(kind, Request) and kind not in (Request, Fed)
+}
+_ANSWERS = {name: form_of(kind.__orig_bases__[0].__args__[0]) for name, kind in _KINDS.items()}  # type: ignore[attr-defined]
+_REQUESTS = {name: _object_of(kind) for name, kind in _KINDS.items()}
+_OF = WireForm(_keep, _keep)  # a request: `pack_requests` and `unpack_requests` put its place there
+_FEEDER = _one_of("take", {kind.__name__: _object_of(kind, of=_OF) for kind in (Ends, Best)})
+_FED = _object_of(Fed, request=_one_of("ask", _REQUESTS), by=_FEEDER)
+_ANY_REQUEST = _one_of("ask", _REQUESTS | {"Fed": _FED})
+REQUEST_NAMES: Final = (*_KINDS, "Fed")
+"""The names of all kinds of requests."""
+_EACH: Final = {
+    "Edges": "ids",
+    "Ledger": "ids",
+    "Matching": "wanted",
+    "Names": "refs",
+    "Rank": "queries",
+    "Records": "ids",
+    "RecordsOf": "artifact_ids",
+    "Referrers": "nodes",
+    "Vectors": "ids",
+    "VectorsOf": "artifact_ids",
+}
+"""The fields with one item per entry of the answer."""
+
+
+def pack_answer(request: Request[Any], answer: Any) -> Any:
+    """Return the answer of a request as JSON."""
+    return _ANSWERS[type(request).__name__].pack(answer)
+
+
+def pack_requests(requests: Sequence[Request[Any]]) -> list[dict[str, Any]]:
+    """Return the requests of a message as JSON.
+
+    Raises:
+        ArgumentError: If a value cannot be sent, or a request is fed by one that does not stand before it.
+
+    Example:
+        >>> edges = forms.Edges(["a"], limit=9)
+        >>> pack_requests([edges, Fed(forms.RecordsOf(()), Ends(edges))])[1]
+        {'ask': 'Fed', 'request': {'ask': 'RecordsOf', 'artifact_ids': []}, 'by': {'take': 'Ends', 'of': 0}}
+    """
+    packed = []
+    for place, request in enumerate(requests):
+        item = _ANY_REQUEST.pack(request)
+        if isinstance(request, Fed):
+            places = [at for at in range(place) if requests[at] is request.by.of]
+            if not places:
+                raise ArgumentError("a request is fed by one that does not stand before it in the same call")
+            item["by"]["of"] = places[0]
+        packed.append(item)
+    return packed
+
+
+def unpack_requests(value: Any, guard: Callable[[Request[Any]], Request[Any]]) -> list[Request[Any]]:
+    """Return the requests of a message.
+
+    Args:
         value: The JSON that was received.
-        count: The number of items that the call asked about; `None` if the answer may have any length.
+        guard: Checks a request, and returns the one to answer in its place.
+
+    Raises:
+        WireFault: If it is of another form.
+        AirwError: If a request cannot be made of these values, or `guard` refuses it.
+    """
+    requests: list[Request[Any]] = []
+    for item in _require_list(value):
+        given = _require_object(item)
+        by = given.get("by")
+        if isinstance(by, dict):
+            place = by.get("of")
+            if type(place) is not int or not 0 <= place < len(requests):
+                raise WireFault(f"{short_repr(place)} is not the place of an earlier request")
+            given = {**given, "by": {**by, "of": requests[place]}}
+        requests.append(guard(_ANY_REQUEST.unpack(given)))
+    return requests
+
+
+class MessageSize(NamedTuple):
+    """How much a message asks for, or may ask for.
+
+    Args:
+        requests: The requests in it.
+        items: The ids, queries and other items in their lists.
+        rows: The rows of their rankings.
+        fields: The different fields of records; each may cost a scan of all records.
+    """
+
+    requests: int
+    items: int
+    rows: int
+    fields: int
+
+
+def measure_requests(requests: Sequence[Request[Any]], *, all_rows: int) -> MessageSize:
+    """Return how much a message asks for.
+
+    Args:
+        requests: The requests of the message.
+        all_rows: The rows of a ranking of all records.
+
+    Example:
+        >>> measure_requests([Rank(["keys", "doors"], 5), forms.Records(["a"])], all_rows=100)
+        MessageSize(requests=2, items=3, rows=10, fields=0)
+    """
+    plain = [request.request if isinstance(request, Fed) else request for request in requests]
+    feeders = [request.by for request in requests if isinstance(request, Fed)]
+    rows, paths = 0, set[str]()
+    for request in plain:
+        if isinstance(request, Rank):
+            is_bounded = request.k is not None or request.among is not None or request.records is not None
+            rows += len(request.queries) * ((request.k or 0) if is_bounded else all_rows)
+        elif isinstance(request, forms.Matching):
+            paths.update(field for field, _ in request.wanted)
+        elif isinstance(request, forms.Schema):
+            paths.update(request.paths)
+    return MessageSize(len(plain), sum(map(_count_items, [*plain, *feeders])), rows, len(paths))
+
+
+def _count_items(value: Any) -> int:
+    """Return the number of items in the lists of a request, of what feeds it, or of its links."""
+    if is_dataclass(value):
+        return sum(_count_items(getattr(value, item.name)) for item in fields(value) if item.name not in _UNCOUNTED)
+    return len(value) if hasattr(value, "__len__") and not isinstance(value, str) else 0
+
+
+_UNCOUNTED = ("filter", "of", "statistics")
+
+
+def items_of(request: Request[Any]) -> tuple[str, Sequence[Any]]:
+    """Return the name and the items of the list that can be split; none if there is none.
+
+    A ranking of one query is split by the artifacts or records that it ranks.
+
+    Example:
+        >>> items_of(Rank(["keys"], among=["a", "b"]))
+        ('among', ['a', 'b'])
+    """
+    name = _EACH.get(type(request).__name__, "")
+    if isinstance(request, Rank) and len(request.queries) == 1:
+        for listed, ids in (("among", request.among), ("records", request.records)):
+            if ids is not None:
+                return listed, [*dict.fromkeys(ids)]  # each is ranked once
+    return name, getattr(request, name) if name else ()
+
+
+def split_request(request: Request[Any], size: int) -> list[Request[Any]]:
+    """Return requests about at most `size` items each, which together ask the same."""
+    name, items = items_of(request)
+    if len(items) <= size:
+        return [request]
+    part: Any = request
+    return [replace(part, **{name: items[start : start + size]}) for start in range(0, len(items), size)]
+
+
+def join_answers(request: Request[Any], parts: Sequence[Any]) -> Any:
+    """Return the answers to the parts of a request that was split as one answer."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(request, Rank) and items_of(request)[0] != "queries":
+        return [_merge_rankings([ranking for [ranking] in parts], request.k)]
+    if isinstance(request, forms.VectorsOf):
+        return ArtifactVectors(
+            [ids for part in parts for ids in part.record_ids], _stack([each.vectors for each in parts])
+        )
+    return _stack(parts) if isinstance(request, forms.Vectors) else [item for part in parts for item in part]
+
+
+def _stack(parts: Sequence[Floats]) -> Floats:
+    """Return rows of vectors as one array; a part without rows may have no width."""
+    return np.concatenate([part for part in parts if len(part)] or parts[:1])
+
+
+def _merge_rankings(rankings: Sequence[Ranking], k: int | None) -> Ranking:
+    """Return the best of several rankings of one query."""
+    scores = np.concatenate([ranking.scores for ranking in rankings])
+    record_ids, artifact_ids = [
+        [id for ranking in rankings for id in getattr(ranking, name)] for name in ("record_ids", "artifact_ids")
+    ]
+    order = sorted(range(len(scores)), key=lambda at: (-scores[at], artifact_ids[at]))[:k]
+    return Ranking(
+        [record_ids[at] for at in order], [artifact_ids[at] for at in order], scores[order], rankings[0].max_score
+    )
+
+
+def unpack_answers(requests: Sequence[Request[Any]], value: Any, *, dim: int) -> list[Any]:
+    """Return the answers to the requests of a message.
+
+    Args:
+        requests: The requests.
+        value: The JSON that was received.
         dim: The width of the vectors of the corpus.
 
     Raises:
@@ -431,67 +566,79 @@ def unpack_answer(method: str, value: Any, count: int | None, *, dim: int) -> An
             finite.
 
     Example:
-        >>> unpack_answer("resolve", [["a"]], 2, dim=8)
+        >>> unpack_answers([forms.Names(["keys", "doors"])], [[["a"]]], dim=8)
         Traceback (most recent call last):
             ...
-        airw.protocols.wire.WireFault: resolve answered about 1 of 2
+        airw.protocols.wire.WireFault: Names was answered about 1 of 2
     """
-    answer = STORE_CALLS[method].answer.unpack(value)
-    if method == "read_step":
-        _check_step(answer, count, dim)
-    elif isinstance(answer, ArtifactVectors):
-        _check_vectors(answer, count, dim)
-    elif isinstance(answer, BestRecords | FirstSurfaces):
-        _check_lengths(method, count, *answer)
-    elif count is not None:
-        _check_lengths(method, count, answer)
-    _check_numbers(method, answer, dim)
-    return answer
+    _check_lengths("the message", len(requests), _require_list(value))
+    answers: dict[int, Any] = {}
+    for request, item in zip(requests, value, strict=True):
+        answers[id(request)] = _unpack_answer(fill(request, answers), item, dim)
+    return [answers[id(request)] for request in requests]
 
 
-def _check_numbers(method: str, answer: Any, dim: int) -> None:
-    # NaN stands for a record that does not exist, but never in a ranking.
-    if method == "vectors":
-        _check_rows(method, answer[~np.isnan(answer).all(axis=1)], dim)
-    elif method == "similarities":
-        _check_scores(method, answer[~np.isnan(answer)])
-    elif method == "best_of":
-        _check_scores(method, answer.scores[~np.isnan(answer.scores)])
-    elif method.startswith("search"):
+def _unpack_answer(request: Request[Any], value: Any, dim: int) -> Any:
+    kind = type(request).__name__
+    answer = _ANSWERS[kind].unpack(value)
+    if kind not in _EACH:
+        if isinstance(request, forms.Schema):
+            _check_lengths(kind, len(request.paths), answer.has_fields)
+        return answer
+    items = getattr(request, _EACH[kind])
+    # Ids were sent once each.
+    places = None if isinstance(request, Rank | forms.Matching) else places_of(items)
+    count = len(items) if places is None else max(places) + 1
+    if isinstance(request, forms.VectorsOf):
+        _check_lengths(kind, count, answer.record_ids)
+        _check_lengths(kind, sum(map(len, answer.record_ids)), answer.vectors)
+        _check_vectors(kind, answer.vectors, dim)
+    else:
+        _check_lengths(kind, count, answer)
+    if isinstance(request, forms.Vectors):  # NaN stands for a record that does not exist
+        _check_vectors(kind, answer[~np.isnan(answer).all(axis=1)], dim)
+    if isinstance(request, Rank):
         for ranking in answer:
-            _check_lengths(method, len(ranking), ranking.artifact_ids, ranking.scores)
-            _check_scores(method, ranking.scores)
+            _check_lengths(kind, len(ranking), ranking.artifact_ids, ranking.scores)
+            _check_finite(kind, ranking.scores)
+    return answer if places is None else _scatter(answer, places)
 
 
-def _check_step(answer: StepAnswer, count: int | None, dim: int) -> None:
-    _check_lengths("read_step", count, answer.edges)
-    _check_lengths("read_step", len(answer.artifact_ids), *answer.best, answer.records)
-    _check_numbers("best_of", answer.best, dim)
-    if answer.vectors is not None:
-        _check_vectors(answer.vectors, len(answer.artifact_ids), dim)
-
-
-def _check_vectors(answer: ArtifactVectors, count: int | None, dim: int) -> None:
-    _check_lengths("vectors_of", count, answer.record_ids)
-    _check_lengths("vectors_of", sum(map(len, answer.record_ids)), answer.vectors)
-    _check_rows("vectors_of", answer.vectors, dim)
-
-
-def _check_rows(method: str, rows: NDArray[Any], dim: int) -> None:
+def _check_vectors(kind: str, rows: NDArray[Any], dim: int) -> None:
     if len(rows) and rows.shape[1] != dim:
-        raise WireFault(f"{method} answered with vectors of {rows.shape[1]:,} numbers, and those here have {dim:,}")
-    _check_scores(method, rows)
+        raise WireFault(f"{kind} was answered with vectors of {rows.shape[1]:,} numbers, and those here have {dim:,}")
+    _check_finite(kind, rows)
 
 
-def _check_scores(method: str, scores: NDArray[Any]) -> None:
-    if not np.isfinite(scores).all():
-        raise WireFault(f"{method} answered with a number that is not finite")
+def _check_finite(kind: str, numbers: NDArray[Any]) -> None:
+    if not np.isfinite(numbers).all():
+        raise WireFault(f"{kind} was answered with a number that is not finite")
 
 
-def _check_lengths(method: str, count: int | None, *columns: Any) -> None:
+def _check_lengths(kind: str, count: int, *columns: Any) -> None:
     for column in columns:
         if len(column) != count:
-            raise WireFault(f"{method} answered about {len(column):,} of {count:,}")
+            raise WireFault(f"{kind} was answered about {len(column):,} of {count:,}")
+
+
+def places_of(ids: Sequence[Hashable]) -> list[int] | None:
+    """Return for each id its place among the different ones; `None` if all are different.
+
+    Example:
+        >>> places_of(["b", "a", "b"])
+        [0, 1, 0]
+    """
+    places = {id: place for place, id in enumerate(dict.fromkeys(ids))}
+    return None if len(places) == len(ids) else [places[id] for id in ids]
+
+
+def _scatter(answer: Any, places: Sequence[int]) -> Any:
+    """Return the answer about ids of which some are equal, from that about the different ones."""
+    if isinstance(answer, ArtifactVectors):
+        starts = np.cumsum([0, *map(len, answer.record_ids)])
+        rows = [row for place in places for row in range(starts[place], starts[place + 1])]
+        return ArtifactVectors([answer.record_ids[place] for place in places], answer.vectors[rows])
+    return answer[[*places]] if isinstance(answer, np.ndarray) else [answer[place] for place in places]
 
 
 def unpack_hit(value: Any, *, source: str) -> SearchHit:
@@ -511,60 +658,3 @@ def unpack_hit(value: Any, *, source: str) -> SearchHit:
         source=None if fields.get("source") is None else source,
         surface_index=optional(COUNT).unpack(fields.get("surface_index")),
     )
-
-
-def join_answers(method: str, parts: list[Any]) -> Any:
-    """Return the answers to the parts of a call that was split as one answer."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    if isinstance(first, np.ndarray):
-        return np.concatenate(parts)
-    if isinstance(first, tuple):  # column by column
-        columns = [[*column] for column in zip(*parts, strict=True)]
-        return type(first)(*[*map(join_answers, repeat(method), columns)])
-    return [item for part in parts for item in part]
-
-
-def scatter_answer(answer: Any, places: Sequence[int]) -> Any:
-    """Return the answer to a call with duplicates, from that to a call without them.
-
-    Args:
-        answer: An answer with one item for each different item of the call.
-        places: For each item of the call, its place among the different ones.
-
-    Example:
-        >>> scatter_answer([["x"], []], [1, 0, 1])
-        [[], ['x'], []]
-    """
-    if isinstance(answer, ArtifactVectors):
-        starts = np.cumsum([0, *map(len, answer.record_ids)])
-        rows = [row for place in places for row in range(starts[place], starts[place + 1])]
-        return ArtifactVectors([answer.record_ids[place] for place in places], answer.vectors[rows])
-    if isinstance(answer, np.ndarray):
-        return answer[[*places]]
-    if isinstance(answer, tuple):
-        return type(answer)(*[scatter_answer(column, places) for column in answer])
-    return [answer[place] for place in places]
-
-
-def measure_answer(answer: Any) -> int:
-    """Return about how many bytes an answer takes, without making its JSON.
-
-    Example:
-        >>> measure_answer([["a" * 100], None]) > 100
-        True
-    """
-    if isinstance(answer, str):
-        return len(answer) + 3
-    if isinstance(answer, np.ndarray):
-        return answer.nbytes * 4 // 3
-    if isinstance(answer, dict):
-        return sum(len(str(key)) + measure_answer(value) for key, value in answer.items())
-    if isinstance(answer, list | tuple):
-        return sum(map(measure_answer, answer))
-    if isinstance(answer, Record):
-        return len(answer.text) + measure_answer([answer.id, answer.artifact_id, answer.metadata])
-    if isinstance(answer, Edge):
-        return measure_answer([answer.source, answer.target, answer.type])
-    return 3

@@ -357,7 +357,7 @@ async def leave_stream(pieces: AsyncIterator[bytes]) -> None:
 
 async def encode_json(value: Any) -> bytes:
     """Return a JSON value as bytes; ids that no text can contain travel as escapes."""
-    return await offload_if(_is_long(value), _dump, value)
+    return await offload_if(_is_long(value), dump_body, value)
 
 
 def _is_long(value: Any) -> bool:
@@ -366,7 +366,12 @@ def _is_long(value: Any) -> bool:
     )
 
 
-def _dump(value: Any) -> bytes:
+def dump_body(value: Any) -> bytes:
+    """Return a JSON value as bytes; see `encode_json`.
+
+    Raises:
+        ArgumentError: If it has a number that JSON has not.
+    """
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
     except ValueError as error:

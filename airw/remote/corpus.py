@@ -22,11 +22,11 @@ from airw._base.signatures import check_option_names, shows_options
 from airw.corpora import BuildReport, OnError, Opening
 from airw.errors import ArgumentError, EmbedderMismatch, RemoteError, SourceError, StoreBusy
 from airw.policies.specs import policy_spec
-from airw.protocols import Embedder
-from airw.protocols.wire import COUNT, TEXT, TEXTS, VALUE, WireFault, list_of, map_of, unpack_hit
+from airw.protocols import CAPABILITIES, Capability, Embedder
+from airw.protocols.wire import COUNT, TEXT, TEXTS, VALUE, MessageSize, WireFault, list_of, map_of, unpack_hit
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
-from airw.remote.store import CallLimits, RemoteStore, make_store
+from airw.remote.store import MessageLimits, RemoteStore
 from airw.remote.walk import RemoteWalk
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
 from airw.traversal import traverse
@@ -41,7 +41,8 @@ _LIMITS_OF_WALK = asdict(Limits())
 _LOCAL_OPTIONS = frozenset({"boost", "formulate"})
 _COUNTS = ("added", "updated", "unchanged", "deleted")
 _PAUSE = 0.25  # seconds between two attempts to change a corpus that others change
-_LIMITS = ("max_ids", "max_rows", "max_body", "max_texts")
+_SIZES = ("max_together", "max_ids", "max_rows", "max_fields")  # of a message, in the order of `MessageSize`
+_LIMITS = (*_SIZES, "max_body", "max_texts")
 
 
 class RemoteCorpus:
@@ -323,9 +324,11 @@ class RemoteCorpus:
             raise EmbedderMismatch(
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
-        limits = CallLimits(*(found.limits[name] for name in ("max_ids", "max_rows", "max_body")))
+        limits = MessageLimits(MessageSize(*(found.limits[name] for name in _SIZES)), found.limits["max_body"])
         self._policies, self._holds_walks = found.policies, found.holds_walks
-        store = make_store(self._server, self.name, limits, found.methods, dim=found.dim, durability=found.durability)
+        store = RemoteStore(
+            self._server, self.name, found.capabilities, limits, dim=found.dim, durability=found.durability
+        )
         return store, embedder
 
 
@@ -335,7 +338,7 @@ class _Description:
 
     embedder_id: str
     dim: int
-    methods: list[str]
+    capabilities: Collection[Capability]
     policies: Mapping[str, list[str]]
     durability: str
     limits: Mapping[str, int]
@@ -368,7 +371,7 @@ def _read_description(answer: Any) -> _Description:
     return _Description(
         TEXT.unpack(embedder.get("id")),
         COUNT.unpack(embedder.get("dim")),
-        TEXTS.unpack(answer.get("methods")),
+        (CAPABILITIES - {"writing"}).intersection(TEXTS.unpack(answer.get("capabilities"))),
         map_of(TEXTS).unpack(answer.get("policies")),
         TEXT.unpack(answer.get("durability")),
         limits,

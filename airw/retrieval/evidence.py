@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from airw.protocols import OpenCorpus, SearchStore, TermStatistics
+from airw.protocols import OpenCorpus, Words, ask
 from airw.retrieval.query import Mode, channels_of, default_alpha
 from airw.retrieval.searching import QueryVectors, embed_text, query_rankings
 from airw.values import Ranking, TermCounts
@@ -187,7 +187,7 @@ def _best_scores(ranking: Ranking | None) -> dict[str, float]:
 
 
 async def find_evidence(
-    corpus: OpenCorpus[SearchStore],
+    corpus: OpenCorpus,
     text: str,
     mode: Mode = "hybrid",
     *,
@@ -203,7 +203,7 @@ async def find_evidence(
         text: The question.
         mode: The mode, which decides on the channels.
         vector: An async function that returns the vector of the question; by default the corpus's embedder makes it.
-        store_options: `filter` and `surfaces`, as for `search_vectors` of a store.
+        store_options: `filter` and `surfaces`, as in `Rank`.
 
     Example:
         >>> import anyio
@@ -227,6 +227,6 @@ async def find_evidence(
     found = await query_rankings(corpus, channels, [text], vector or embed, _CANDIDATES, **options)
     rankings = dict(zip(channels, (ranking for (ranking,) in found), strict=True))
     counts = None
-    if "lexical" in rankings and isinstance(corpus.store, TermStatistics):
-        counts = await corpus.store.term_statistics([text])
+    if "lexical" in rankings and "words" in corpus.store.capabilities:
+        counts = await ask(corpus.store, Words([text]))
     return evidence_of(rankings.get("dense"), rankings.get("lexical"), counts)

@@ -2,12 +2,11 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from airw._base.concurrency import map_bounded
 from airw._base.messages import one_line, short_repr
 from airw.errors import ArgumentError, UnknownFieldWarning
-from airw.protocols import OpenCorpus, SchemaReader
+from airw.protocols import Columns, OpenCorpus, Schema, ask
 from airw.retrieval.query import SearchQuery
 from airw.values.filters import And, Compare, Filter, Or
 
@@ -19,11 +18,11 @@ _MOST_REMEMBERED = 100  # warnings
 _MATCH_ABSENT = ("$exists", "$ne", "$nin")  # operators that mean something for a field that no record has
 
 
-async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus[Any]]) -> None:
+async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus]) -> None:
     """Raise or warn if a search found nothing because no record has a name in it.
 
-    Call it only after a search of these corpora found no hit: it may read all records. A corpus whose store is no
-    `SchemaReader` may contain any name, so nothing is reported then.
+    Call it only after a search of these corpora found no hit: it may read all records. A corpus whose store has no
+    schema may contain any name, so nothing is reported then.
 
     Args:
         query: The search.
@@ -47,32 +46,30 @@ async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus[Any]]
         airw.errors.ArgumentError: surfaces: no record of 'notes' is of the kind 'chunks'; there are: 'document'
     """
     stores = [corpus.store for corpus in corpora]
-    if not query.k or not all(isinstance(store, SchemaReader) for store in stores):
+    if not query.k or not all("schema" in store.capabilities for store in stores):
         return
     if not query.surfaces and query.filter is None:
         return
     names = _join(sorted(corpus.name for corpus in corpora))
-    lists = await map_bounded(lambda store: store.surface_kinds(), stores, limit=_MAX_STORES)
-    kinds = sorted({kind for kinds in lists for kind in kinds})
+    paths = [] if query.filter is None else sorted(set(_find_required(query.filter)))
+    columns = await map_bounded(lambda store: ask(store, Schema(paths)), stores, limit=_MAX_STORES)
+    kinds = sorted({kind for each in columns for kind in each.kinds})
     if query.surfaces and kinds and set(query.surfaces).isdisjoint(kinds):
         wanted = _join(query.surfaces, " or ")
         message = f"surfaces: no record of {names} is of the kind {wanted}; there are: {_join(kinds)}"
         raise ArgumentError(one_line(message, longest=_MAX_MESSAGE))
     # Without kinds there are no records, and no field of an empty corpus is unknown.
     if query.filter is not None and kinds:
-        await _check_fields(query.filter, stores, names)
+        _check_fields(paths, columns, names)
 
 
-async def _check_fields(filter: Filter, stores: Sequence[SchemaReader], names: str) -> None:
+def _check_fields(paths: Sequence[str], columns: Sequence[Columns], names: str) -> None:
     from difflib import get_close_matches
 
-    paths = sorted(set(_find_required(filter)))
-    answers = await map_bounded(lambda store: store.has_fields(paths), stores, limit=_MAX_STORES)
-    unknown = [path for path, *found in zip(paths, *answers, strict=True) if not any(found)]
+    unknown = [path for place, path in enumerate(paths) if not any(each.has_fields[place] for each in columns)]
     if not unknown:
         return
-    lists = await map_bounded(lambda store: store.field_names(), stores, limit=_MAX_STORES)
-    known = sorted({name for fields in lists for name in fields})
+    known = sorted({name for each in columns for name in each.fields})
     similar = get_close_matches(one_line(unknown[0]), known, n=3)
     hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
     message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"

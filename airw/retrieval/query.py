@@ -19,12 +19,11 @@ from airw._base.checks import (
     check_strings,
     check_text_query,
     check_weight,
-    offers,
 )
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.protocols import Formulator, OpenCorpus, Reranker
+from airw.protocols import Formulator, OpenCorpus, Reranker, Store
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, parse_filter
@@ -33,12 +32,11 @@ from airw.values.hits import get_fact
 Mode: TypeAlias = Literal["dense", "lexical", "hybrid"]
 Fusion: TypeAlias = Literal["scores", "ranks", "blend", "rrf"]
 Boost: TypeAlias = Callable[[SearchHit], float]
-PassageReader: TypeAlias = Callable[[OpenCorpus[Any], Record], str | Awaitable[str]]
+PassageReader: TypeAlias = Callable[[OpenCorpus, Record], str | Awaitable[str]]
 
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 """The search modes: rank by cosine, by BM25, or by both fused."""
 
-_METHODS: Mapping[Mode, str] = {"dense": "search_vectors", "lexical": "search_text"}
 
 FUSIONS: tuple[Fusion, ...] = ("scores", "ranks", "blend", "rrf")
 """The fusions of a hybrid search.
@@ -162,7 +160,7 @@ class SearchQuery:
         """
         return self if self.alpha is not None else replace(self, alpha=default_alpha(embedder_id))
 
-    def for_store(self, store: object) -> Self:
+    def for_store(self, store: Store) -> Self:
         """Return the query with a mode that a store can answer.
 
         Without one of the channels, a hybrid search is one in the other channel.
@@ -333,9 +331,9 @@ def channels_of(mode: object) -> tuple[Mode, ...]:
     return ("dense", "lexical") if checked == "hybrid" else (checked,)
 
 
-def can_rank(store: object, channel: Mode) -> bool:
-    """Return whether a store has the method that ranks in a channel, `"dense"` or `"lexical"`."""
-    return offers(store, _METHODS[channel])
+def can_rank(store: Store, channel: Mode) -> bool:
+    """Return whether a store ranks in a channel, `"dense"` or `"lexical"`."""
+    return channel in store.capabilities
 
 
 def hybrid_depth(k: int) -> int:

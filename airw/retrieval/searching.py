@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, Unpack, cast
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_number, name_missing_method
+from airw._base.checks import check_number
 from airw._base.concurrency import call_user_function, in_thread, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.signatures import shows_options
@@ -17,8 +17,7 @@ from airw._base.slices import consume_in_slices
 from airw._base.telemetry import record_span
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, ArgumentKindError
-from airw.protocols import OpenCorpus, Reranker, SearchStore
-from airw.protocols.stores import StoreT_co
+from airw.protocols import OpenCorpus, Rank, Records, RecordsOf, Reranker, ask
 from airw.reranking import score_texts
 from airw.retrieval.merging import (
     ArtifactWeight,
@@ -60,7 +59,7 @@ _OFFLOAD_ABOVE = 1_000  # candidates: merging more of them takes longer than abo
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
-async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
+async def retrieve(corpus: OpenCorpus, query: str, **options: Unpack[SearchOptions]) -> list[SearchHit]:
     """Rank the surfaces of an open corpus against a query, as `airw.search` does.
 
     Args:
@@ -95,11 +94,11 @@ async def retrieve(corpus: OpenCorpus[SearchStore], query: str, **options: Unpac
     return await answer_query(check_corpus(corpus), SearchQuery.parse("retrieve", query, options))
 
 
-async def answer_query(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> list[SearchHit]:
+async def answer_query(corpus: OpenCorpus, query: SearchQuery) -> list[SearchHit]:
     """Search an open corpus; if nothing is found, report names that no record has.
 
     Raises:
-        ArgumentError: If the store lacks a method that the search calls, or no record is of the surface kinds.
+        ArgumentError: If the store cannot answer what the search asks, or no record is of the surface kinds.
     """
     hits = await run_search(corpus, query)
     if not hits:
@@ -129,11 +128,11 @@ class Channel:
     """
 
     kind: Mode
-    corpus: OpenCorpus[SearchStore]
+    corpus: OpenCorpus
     weight: float
 
 
-def channels_in(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> list[Channel]:
+def channels_in(corpus: OpenCorpus, query: SearchQuery) -> list[Channel]:
     """Return the channels of a search in one corpus."""
     alpha = default_alpha(corpus.embedder.id) if query.alpha is None else query.alpha
     weights = rank_weights(query.channels, alpha)
@@ -141,7 +140,7 @@ def channels_in(corpus: OpenCorpus[SearchStore], query: SearchQuery) -> list[Cha
 
 
 async def run_search(
-    corpus: OpenCorpus[SearchStore],
+    corpus: OpenCorpus,
     query: SearchQuery,
     queries: Sequence[str] | None = None,
     *,
@@ -161,7 +160,7 @@ async def run_search(
         weigh: The factor of the score of each artifact; by default none.
 
     Raises:
-        ArgumentError: If the store lacks a method that the search calls.
+        ArgumentError: If the store cannot answer what the search asks.
     """
     if not query.k:
         return []
@@ -181,20 +180,19 @@ def _describe_search(query: SearchQuery) -> Mapping[str, Any]:
 
 
 async def _rank(
-    corpus: OpenCorpus[SearchStore],
+    corpus: OpenCorpus,
     query: SearchQuery,
     queries: Sequence[str] | None,
     channels: Sequence[Channel] | None,
     weigh: ArtifactWeight | None,
 ) -> list[SearchHit]:
-    with name_missing_method(query.verb, corpus.store):
-        if queries is None:
-            queries = await formulate_queries(query)
-        query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
-        channels = channels_in(corpus, query) if channels is None else channels
-        candidates = await _FirstStage(corpus, query, queries, channels, weigh).run()
-        if query.rerank is not None:
-            candidates = await _rerank(corpus, query, candidates, query.rerank)
+    if queries is None:
+        queries = await formulate_queries(query)
+    query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
+    channels = channels_in(corpus, query) if channels is None else channels
+    candidates = await _FirstStage(corpus, query, queries, channels, weigh).run()
+    if query.rerank is not None:
+        candidates = await _rerank(corpus, query, candidates, query.rerank)
     if query.boost is not None:
         hits = await offload_if(len(candidates) > _OFFLOAD_ABOVE, _to_hits, corpus.name, candidates)
         return (await _apply_boost(hits, query.boost))[: query.k]
@@ -225,7 +223,7 @@ def _pair_with_records(records: Sequence[Record | None], candidates: Sequence[Ca
 class _FirstStage:
     """The first stage of one search: rank in each channel, merge, read the records."""
 
-    corpus: OpenCorpus[SearchStore]
+    corpus: OpenCorpus
     query: SearchQuery
     queries: Sequence[str]
     channels: Sequence[Channel]
@@ -244,7 +242,7 @@ class _FirstStage:
         for _ in range(2):
             candidates = await self._find_candidates(limit)
             is_long = len(candidates) > _OFFLOAD_ABOVE
-            records = await self.corpus.store.get_records(await offload_if(is_long, _list_record_ids, candidates))
+            records = await ask(self.corpus.store, Records(await offload_if(is_long, _list_record_ids, candidates)))
             ranked = await offload_if(is_long, _pair_with_records, records, candidates)
             if len(ranked) == len(candidates):
                 break
@@ -297,7 +295,7 @@ class _FirstStage:
 
         return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
 
-    async def _embed_once(self, corpus: OpenCorpus[SearchStore]) -> Floats:
+    async def _embed_once(self, corpus: OpenCorpus) -> Floats:
         """Embed the queries, once for each embedder id."""
         embedder_id = corpus.embedder.id
         if embedder_id not in self.vectors:
@@ -306,7 +304,7 @@ class _FirstStage:
 
 
 async def _rerank(
-    corpus: OpenCorpus[SearchStore], query: SearchQuery, candidates: Sequence[RankedRecord], reranker: Reranker
+    corpus: OpenCorpus, query: SearchQuery, candidates: Sequence[RankedRecord], reranker: Reranker
 ) -> list[RankedRecord]:
     """Return the candidates with the reranker's scores, best first.
 
@@ -330,9 +328,7 @@ def _sort_key(score: float) -> tuple[bool, float]:
     return (True, 0.0) if math.isnan(score) else (False, -score)
 
 
-async def _read_passages(
-    corpus: OpenCorpus[SearchStore], query: SearchQuery, candidates: Sequence[RankedRecord]
-) -> list[str]:
+async def _read_passages(corpus: OpenCorpus, query: SearchQuery, candidates: Sequence[RankedRecord]) -> list[str]:
     """Return, for each candidate, the text that the reranker reads."""
     records = [record for record, _ in candidates]
     if callable(query.rerank_text):
@@ -341,7 +337,7 @@ async def _read_passages(
         return [record.text for record in records]
     # The id in the ranking also names the corpus, if there are several.
     ids = list(dict.fromkeys(candidate.artifact_id for _, candidate in candidates))
-    siblings = await corpus.store.records_of(ids)
+    siblings = await ask(corpus.store, RecordsOf(ids))
     texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
     # An artifact that was removed meanwhile has no text: score the surface that was found.
     return [texts[candidate.artifact_id] or record.text for record, candidate in candidates]
@@ -352,9 +348,9 @@ def _join_records(artifacts: Sequence[Sequence[Record] | None], max_chars: int) 
     return [stitch([record for record in records or () if record.text])[:max_chars] for records in artifacts]
 
 
-async def _call_reader(corpus: OpenCorpus[SearchStore], reader: PassageReader, records: Sequence[Record]) -> list[str]:
+async def _call_reader(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Record]) -> list[str]:
     async def read(record: Record) -> str:
-        text: Any = await call_user_function(cast("Callable[[OpenCorpus[Any], Record], Any]", reader), corpus, record)
+        text: Any = await call_user_function(cast("Callable[[OpenCorpus, Record], Any]", reader), corpus, record)
         if not isinstance(text, str):
             raise ArgumentKindError(
                 f"rerank_text must return a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
@@ -380,7 +376,7 @@ def _call_boost(boost: Boost, hit: SearchHit) -> float:
     return check_number(f"boost of {short_repr(hit.artifact_id)}", boost(hit))
 
 
-def check_corpus(corpus: OpenCorpus[StoreT_co]) -> OpenCorpus[StoreT_co]:
+def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
     """Return the corpus, or raise if it has no name, store or embedder.
 
     Raises:
@@ -411,7 +407,7 @@ def describe_mistaken_corpus(corpus: object) -> str | None:
 
 
 async def channel_rankings(
-    corpus: OpenCorpus[Any], channels: Sequence[Mode], text: str, vector: QueryVectors, depth: int, **store_options: Any
+    corpus: OpenCorpus, channels: Sequence[Mode], text: str, vector: QueryVectors, depth: int, **store_options: Any
 ) -> list[Ranking]:
     """Rank one query in several channels at once, `depth` deep.
 
@@ -422,7 +418,7 @@ async def channel_rankings(
         vector: An async function that returns the query's vector, a `(dim,)` or `(1, dim)` row. It is only called if a
             channel needs the vector.
         depth: The length of each ranking.
-        store_options: The keyword arguments that `search_vectors` and `search_text` of a store share.
+        store_options: Other arguments of `Rank`.
 
     Returns:
         One ranking a channel, in the order of `channels`.
@@ -431,30 +427,26 @@ async def channel_rankings(
 
 
 async def query_rankings(
-    corpus: OpenCorpus[Any],
+    corpus: OpenCorpus,
     channels: Sequence[Mode],
     texts: Sequence[str],
     vectors: QueryVectors,
     depth: int,
     **store_options: Any,
 ) -> list[list[Ranking]]:
-    """Rank several queries in several channels at once, with one store call a channel.
+    """Rank several queries in several channels at once, with one store call.
 
     Returns:
         For each channel, one ranking a query.
     """
-
-    async def dense() -> Any:
-        return await corpus.store.search_vectors(np.atleast_2d(await vectors()), depth, **store_options)
-
-    async def lexical() -> Any:
-        return await corpus.store.search_text(texts, depth, **store_options)
-
-    searches: dict[Mode, Callable[[], Awaitable[list[Ranking]]]] = {"dense": dense, "lexical": lexical}
-    return await map_bounded(lambda channel: searches[channel](), channels, limit=2)
+    requests = [
+        Rank(np.atleast_2d(await vectors()) if channel == "dense" else texts, depth, **store_options)
+        for channel in channels
+    ]
+    return await corpus.store.read(*requests)
 
 
-async def embed_text(corpus: OpenCorpus[object], text: str) -> Floats:
+async def embed_text(corpus: OpenCorpus, text: str) -> Floats:
     """Embed a query with the embedder of a corpus.
 
     Returns:
@@ -467,7 +459,7 @@ async def embed_text(corpus: OpenCorpus[object], text: str) -> Floats:
     return unit_rows(vector[np.newaxis], count=1, of=_embedder_label(corpus))
 
 
-async def embed_texts(corpus: OpenCorpus[object], texts: Sequence[str]) -> Floats:
+async def embed_texts(corpus: OpenCorpus, texts: Sequence[str]) -> Floats:
     """Embed several queries at once.
 
     Returns:
@@ -482,5 +474,5 @@ async def embed_texts(corpus: OpenCorpus[object], texts: Sequence[str]) -> Float
     return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_label(corpus))
 
 
-def _embedder_label(corpus: OpenCorpus[object]) -> str:
+def _embedder_label(corpus: OpenCorpus) -> str:
     return f"the embedder of corpus {corpus.name!r}"

@@ -10,7 +10,7 @@ from airw import errors
 from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import STRATEGIES
 from airw.policies.specs import list_policies
-from airw.protocols.wire import JSON_TYPE
+from airw.protocols.wire import JSON_TYPE, MOST_REQUESTS, REQUEST_NAMES
 from airw.retrieval import Fusion, Mode
 from airw.serving.limits import ServingLimits
 from airw.values import Limits, StopReason
@@ -54,6 +54,11 @@ def _describe_corpora(limits: ServingLimits) -> Mapping[str, ApiSchema]:
             "minItems": 1,
             "maxItems": limits.max_corpora,
             "uniqueItems": True,
+        },
+        "requests": {
+            "description": "Requests by the name of their class; one in `Fed` may name an earlier one by its place.",
+            "items": {"type": "object", "properties": {"ask": {"enum": [*REQUEST_NAMES]}}, "required": ["ask"]},
+            "maxItems": MOST_REQUESTS,
         },
         "timeout": {"description": f"Seconds; at most {limits.max_timeout:g} count.", "minimum": 0},
     }
@@ -304,7 +309,7 @@ _ANSWERS: Mapping[str, ApiSchema] = {
     "StoreDescription": _object(
         {
             "embedder": _object({"id": _TEXT, "dim": _COUNT}),
-            "methods": _list(_TEXT),
+            "capabilities": _list(_TEXT),
             "policies": {"type": "object", "additionalProperties": _list(_TEXT)},
             "durability": _TEXT,
             "holds_walks": {"description": "Whether `/traverse` takes `hold`.", **_FLAG},
@@ -312,7 +317,9 @@ _ANSWERS: Mapping[str, ApiSchema] = {
         },
         additionalProperties=True,
     ),
-    "StoreAnswer": _object({"answer": {"description": "As `airw.remote` reads it."}}),
+    "StoreAnswers": _object(
+        {"answers": {"type": "array", "description": "One for each request, as `airw.remote` reads it."}}
+    ),
     "Embedding": _object({"embedder_id": _TEXT, "vectors": refer_to("NumberArray")}),
     "NumberArray": _object(
         {

@@ -167,7 +167,7 @@ _ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("GET", "/corpora"): catalogue.list_corpora,
     ("POST", "/embed"): store_calls.embed,
     ("POST", "/store/describe"): store_calls.describe_corpus,
-    ("POST", "/store/{method}"): store_calls.call_store,
+    ("POST", "/store/read"): store_calls.read_store,
 }
 """The endpoints by method and path."""
 

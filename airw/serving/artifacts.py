@@ -5,7 +5,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from airw._base.checks import name_missing_method
 from airw._base.concurrency import offload_if
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
@@ -14,14 +13,14 @@ from airw.discovery import disclose
 from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, NoLedgerEntry
-from airw.protocols import OpenCorpus
+from airw.protocols import Edges, Ledger, OpenCorpus, RecordsOf, ask
 from airw.serving.bodies import FieldKinds, check_texts_of
 from airw.serving.corpora import LONGEST_WAIT
 from airw.serving.queries import check_disclosure, check_ids, take_text
 from airw.serving.readable_files import open_roots
 from airw.serving.service import ApiCall
 from airw.stores import MemoryStore, SqliteStore
-from airw.values import Edge, LedgerEntry, Record
+from airw.values import LedgerEntry, Record
 from airw.views import edge_dict
 
 READ_FIELDS: FieldKinds = {"corpus": str, "id": str, "level": str, "timeout": float}
@@ -64,25 +63,23 @@ async def read_artifact(call: ApiCall) -> Response:
     return await call.answer(await offload_if(is_long, call.hide_paths, answer), is_long=is_long)
 
 
-async def _read_records(corpus: OpenCorpus[Any], id: str) -> Sequence[Record]:
+async def _read_records(corpus: OpenCorpus, id: str) -> Sequence[Record]:
     """Return the first records of an artifact.
 
     Raises:
         NoLedgerEntry: If there is no such artifact.
     """
-    records: Sequence[Record] | None
-    with name_missing_method("/artifact", corpus.store):
-        [records] = await corpus.store.records_of([id], limit=_MOST)
+    [records] = await ask(corpus.store, RecordsOf([id], limit=_MOST))
     if records is None:
         raise NoLedgerEntry(f"corpus {corpus.name!r} contains no artifact {short_repr(id)}")
     return records
 
 
-async def _read_ledger(corpus: OpenCorpus[Any], id: str) -> dict[str, Any] | None:
+async def _read_ledger(corpus: OpenCorpus, id: str) -> dict[str, Any] | None:
     """Return what the ledger says of an artifact; `None` if the store has no ledger."""
-    if not hasattr(corpus.store, "ledger"):
+    if "ledger" not in corpus.store.capabilities:
         return None
-    [entry] = await corpus.store.ledger([id])
+    [entry] = await ask(corpus.store, Ledger([id]))
     return None if entry is None else _ledger_dict(entry)
 
 
@@ -97,12 +94,11 @@ def _ledger_dict(entry: LedgerEntry) -> dict[str, Any]:
     }
 
 
-async def _read_links(corpus: OpenCorpus[Any], id: str) -> dict[str, Any] | None:
+async def _read_links(corpus: OpenCorpus, id: str) -> dict[str, Any] | None:
     """Return the links from and to an artifact; `None` if the store has no links."""
-    if not hasattr(corpus.store, "neighbors"):
+    if "edges" not in corpus.store.capabilities:
         return None
-    edges: Sequence[Edge]
-    [edges] = await corpus.store.neighbors([id], direction="both", limit=_MOST + 1)
+    [edges] = await ask(corpus.store, Edges([id], "both", limit=_MOST + 1))
     return {"edges": [edge_dict(edge) for edge in edges[:_MOST]], "truncated": len(edges) > _MOST}
 
 
@@ -117,7 +113,7 @@ def _record_dict(record: Record) -> dict[str, Any]:
     }
 
 
-async def _disclose(call: ApiCall, corpus: OpenCorpus[Any], records: Sequence[Record], level: Any) -> Any:
+async def _disclose(call: ApiCall, corpus: OpenCorpus, records: Sequence[Record], level: Any) -> Any:
     """Return the disclosure of an artifact; `None` if it has no record."""
     if not records:
         return None
@@ -167,7 +163,7 @@ async def delete_artifact(call: ApiCall) -> Response:
     return await call.answer({"corpus": name, "id": id, "deleted": deleted, "durability": durability_of(corpus)})
 
 
-async def _open_writable(call: ApiCall, name: str) -> Corpus[Any]:
+async def _open_writable(call: ApiCall, name: str) -> Corpus:
     """Return an open corpus that can be changed.
 
     Raises:
@@ -179,7 +175,7 @@ async def _open_writable(call: ApiCall, name: str) -> Corpus[Any]:
     return corpus
 
 
-def durability_of(corpus: OpenCorpus[Any]) -> str:
+def durability_of(corpus: OpenCorpus) -> str:
     """Return what a change of the corpus survives, once it is acknowledged."""
     if isinstance(corpus.store, SqliteStore):
         return corpus.store.durability

@@ -9,20 +9,7 @@ from starlette.responses import Response
 from airw._base.concurrency import map_bounded
 from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.policies.specs import list_policies, name_of
-from airw.protocols import (
-    ChangeFinder,
-    EdgeReader,
-    FirstSurfaceReader,
-    LinkReader,
-    OpenCorpus,
-    RecordReader,
-    SchemaReader,
-    StepReader,
-    TermStatistics,
-    TextSearch,
-    VectorSearch,
-    methods_of,
-)
+from airw.protocols import Counts, OpenCorpus, ask
 from airw.protocols.wire import API_VERSIONS
 from airw.serving.bodies import FieldKinds
 from airw.serving.problems import describe_problem
@@ -33,11 +20,6 @@ CORPORA_FIELDS: FieldKinds = {"timeout": float}
 _TOLD = ("max_node_budget", "max_hops", "max_timeout", "max_corpora", "max_query_chars", "max_k", "heartbeat")
 _LONGEST = 3.0  # seconds for one corpus; others are listed all the same
 _AT_ONCE = 8  # corpora that are opened at the same time
-
-_PROTOCOLS: tuple[type, ...] = (
-    *(RecordReader, VectorSearch, TextSearch, TermStatistics, EdgeReader, LinkReader),
-    *(StepReader, SchemaReader, FirstSurfaceReader, ChangeFinder),
-)
 
 
 async def list_corpora(call: ApiCall) -> Response:
@@ -67,7 +49,7 @@ async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
     try:
         with anyio.move_on_after(_LONGEST) as scope:
             corpus = await call.open(name)
-            counts = await corpus.store.counts() if hasattr(corpus.store, "counts") else None
+            counts = await ask(corpus.store, Counts()) if "counts" in corpus.store.capabilities else None
     except Exception as error:  # noqa: BLE001 - a store of anyone may raise anything, and this is one corpus of many
         log_failure(error)
         return {"name": name, "error": describe_problem(error)["error"], "detail": describe_problem(error)["detail"]}
@@ -83,10 +65,6 @@ async def _describe(call: ApiCall, name: str) -> dict[str, Any]:
     }
 
 
-def list_capabilities(corpus: OpenCorpus[Any]) -> list[str]:
-    """Return the names of the protocols that the store of a corpus has."""
-    return [
-        protocol.__name__
-        for protocol in _PROTOCOLS
-        if all(callable(getattr(corpus.store, method, None)) for method in methods_of(protocol))
-    ]
+def list_capabilities(corpus: OpenCorpus) -> list[str]:
+    """Return what the store of a corpus can do for a client, which does not write to it."""
+    return sorted({*corpus.store.capabilities} - {"writing"})

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -15,19 +15,21 @@ from anyio.abc import TaskGroup
 from airw._base.checks import NAME_RULE, is_valid_name
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw._base.sharing import SharedLock
 from airw.corpora import Corpus, open_corpus
 from airw.corpora.naming import list_similar_first
 from airw.corpora.places import locate
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, StoreBusy, StoreError
-from airw.protocols import Embedder, OpenCorpus
+from airw.protocols import CAPABILITIES, Capability, Embedder, OpenCorpus, Request
 from airw.retrieval import check_corpus
 from airw.serving.problems import ServerStopping
+from airw.stores import OwnStore
 
 LONGEST_WAIT = 1.0
 """The seconds that a change waits for others, before it is refused."""
 
-Servable: TypeAlias = "OpenCorpus[Any] | str | os.PathLike[str]"
+Servable: TypeAlias = "OpenCorpus | str | os.PathLike[str]"
 """An open corpus, or the name, path or address of one."""
 
 ServableCorpora: TypeAlias = "Sequence[Servable] | Mapping[str, Servable]"
@@ -49,7 +51,7 @@ class ServedCorpora:
 
     def __init__(self, corpora: ServableCorpora) -> None:
         self._places = _name_corpora(corpora)
-        self._opened: dict[str, OpenCorpus[Any]] = {}
+        self._opened: dict[str, OpenCorpus] = {}
         self._openings: dict[str, _Opening] = {}
         self._tasks: TaskGroup | None = None
         # An application may be asked in several event loops, each in its thread.
@@ -73,7 +75,7 @@ class ServedCorpora:
             self._tasks = None
             await self._close_all()
 
-    async def get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus[Any]:
+    async def get(self, name: str, *, visible: Iterable[str]) -> OpenCorpus:
         """Return the corpus of a name, open; its `name` is this name.
 
         Args:
@@ -121,7 +123,7 @@ class ServedCorpora:
 
     async def get_all(
         self, names: Sequence[str], *, visible: Iterable[str], seconds: float = math.inf
-    ) -> dict[str, OpenCorpus[Any]]:
+    ) -> dict[str, OpenCorpus]:
         """Return corpora by name, open.
 
         If one cannot be opened, each call of its store raises the reason.
@@ -148,7 +150,7 @@ class ServedCorpora:
             for name, answer in zip(names, answers, strict=True)
         }
 
-    async def _try_get(self, name: str, *, visible: Iterable[str], seconds: float) -> OpenCorpus[Any] | AirwError:
+    async def _try_get(self, name: str, *, visible: Iterable[str], seconds: float) -> OpenCorpus | AirwError:
         try:
             with anyio.move_on_after(seconds):
                 return await self.get(name, visible=visible)
@@ -203,21 +205,19 @@ class _Opening:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnopenedStore:
-    """The store of a corpus that cannot be opened: each call raises the reason.
+class UnopenedStore(OwnStore):
+    """The store of a corpus that cannot be opened: each read raises the reason.
 
     Args:
         reason: The error of the opening.
     """
 
     reason: AirwError
+    capabilities: Collection[Capability] = CAPABILITIES
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._fail
-
-    async def _fail(self, *_: object, **__: object) -> NoReturn:
+    @override
+    async def read(self, *requests: Request[Any]) -> NoReturn:
+        """Raise the reason."""
         # A new error, as one must not be raised in several tasks.
         raise type(self.reason)(*self.reason.args)
 
@@ -254,7 +254,7 @@ async def _open(name: str, place: str | os.PathLike[str]) -> Corpus:
         raise CorpusNotFound(f"corpus {name!r} is not there, though it is served; build it again") from error
 
 
-def _rename(corpus: OpenCorpus[Any], name: str) -> OpenCorpus[Any]:
+def _rename(corpus: OpenCorpus, name: str) -> OpenCorpus:
     """Return a corpus with the name that clients use, which its hits carry as their source."""
     if corpus.name == name:
         return corpus

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from airw._base.concurrency import map_bounded
 from airw._base.sharing import SharedLock
+from airw.protocols import Counts, Records, ask
 from airw.serving.problems import AccessDenied, describe_problem
 from airw.serving.service import Service, log_failure
 
@@ -79,9 +80,9 @@ async def _check(service: Service, name: str) -> dict[str, Any] | None:
         with anyio.move_on_after(_LONGEST_CHECK):
             corpus = await service.corpora.get(name, visible=[name])
             # Reads of the tables of records and links, which opening does not read.
-            if hasattr(corpus.store, "counts"):
-                await corpus.store.counts()
-            await corpus.store.get_records(["-"])
+            if "counts" in corpus.store.capabilities:
+                await ask(corpus.store, Counts())
+            await ask(corpus.store, Records(["-"]))
             return None
     except Exception as error:  # noqa: BLE001 - a store of anyone may raise anything, and this is one corpus of many
         log_failure(error)

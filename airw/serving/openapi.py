@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from airw._base.json import dump_json
-from airw.protocols.wire import EVENT_STREAM, JSON_TYPE, STORE_CALLS
+from airw.protocols.wire import EVENT_STREAM, JSON_TYPE
 from airw.serving import artifacts, catalogue, finding, links, store_calls, walks
 from airw.serving.api_schemas import ApiSchema, describe_answers, describe_fields, refer_to
 from airw.serving.bodies import FieldKinds
@@ -68,7 +68,7 @@ class ApiOperation:
         method: The method.
         path: The path.
         summary: What it does, on one line.
-        fields: The fields and their types; `None` if it takes any object as body.
+        fields: The fields and their types.
         required: The fields that must be there.
         answers: The names of schemas of the answer, by media type. `""` is no schema.
         example: The fields of an example.
@@ -83,7 +83,7 @@ class ApiOperation:
     method: str
     path: str
     summary: str
-    fields: FieldKinds | None = None
+    fields: FieldKinds
     required: tuple[str, ...] = ()
     answers: Mapping[str, str]
     example: Mapping[str, Any] | None = None
@@ -217,11 +217,12 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ),
     ApiOperation(
         method="post",
-        path="/store/{method}",
-        summary="Call a reading method of the store of a corpus, as `airw.remote` does.",
-        required=("corpus",),
-        answers={JSON_TYPE: "StoreAnswer"},
-        example={**_CORPUS, "ids": ["keys.md"]},
+        path="/store/read",
+        summary="Ask the store of a corpus several requests at once, as `airw.remote` does.",
+        fields=store_calls.READ_FIELDS,
+        required=("corpus", "requests"),
+        answers={JSON_TYPE: "StoreAnswers"},
+        example={**_CORPUS, "requests": [{"ask": "RecordsOf", "artifact_ids": ["keys.md"]}]},
     ),
     ApiOperation(
         method="post",
@@ -320,11 +321,8 @@ def _describe_operation(operation: ApiOperation, fields: Mapping[str, ApiSchema]
 
 def _describe_parameters(operation: ApiOperation, fields: Mapping[str, ApiSchema]) -> list[ApiSchema]:
     parameters = [_LAST_EVENT] if operation.is_stream else []
-    if "{method}" in operation.path:
-        methods = {"type": "string", "enum": sorted(STORE_CALLS)}
-        parameters.append({"name": "method", "in": "path", "required": True, "schema": methods})
     if operation.method in ("get", "delete"):
-        for name, kinds in (operation.fields or {}).items():
+        for name, kinds in operation.fields.items():
             schema = _schema_of(kinds, fields.get(name, {}), is_text=True)
             parameters.append(_describe_parameter(operation, name, schema))
     return parameters
@@ -337,12 +335,11 @@ def _name_operation(operation: ApiOperation) -> str:
 
 
 def _describe_body(operation: ApiOperation, fields: Mapping[str, ApiSchema]) -> ApiSchema:
-    known = operation.fields if operation.fields is not None else {"corpus": str}
     schema: ApiSchema = {
         "type": "object",
-        "properties": {name: _schema_of(kinds, fields.get(name, {})) for name, kinds in known.items()},
+        "properties": {name: _schema_of(kinds, fields.get(name, {})) for name, kinds in operation.fields.items()},
         "required": list(operation.required),
-        "additionalProperties": operation.fields is None,
+        "additionalProperties": False,
     }
     if operation.one_of:
         schema["oneOf"] = [{"required": [name]} for name in operation.one_of]

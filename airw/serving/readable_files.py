@@ -6,6 +6,7 @@ from pathlib import Path
 from airw._base.concurrency import in_thread, map_bounded
 from airw.discovery.open_folders import OpenFolder
 from airw.errors import AirwError
+from airw.protocols import Config, ask
 from airw.serving.service import ClientCall
 
 
@@ -41,7 +42,7 @@ async def _find_folders(call: ClientCall, name: str) -> list[Path]:
     """
     try:
         corpus = await call.service.corpora.get(name, visible=[name])
-        settings = await corpus.store.config() if hasattr(corpus.store, "config") else {}
+        settings = await ask(corpus.store, Config()) if "settings" in corpus.store.capabilities else {}
     except AirwError:
         return []
     folders = [Path(origin) for origin in settings.get("origins", {}).values()]

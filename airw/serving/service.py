@@ -93,7 +93,7 @@ class ClientCall:
     caller: Caller
     body: dict[str, Any]
 
-    async def open(self, name: str) -> OpenCorpus[Any]:
+    async def open(self, name: str) -> OpenCorpus:
         """Return an open corpus that the caller may read.
 
         Raises:
@@ -102,7 +102,7 @@ class ClientCall:
         """
         return await self.service.corpora.get(name, visible=self.caller.readable)
 
-    async def open_all(self, names: Sequence[str], *, seconds: float = math.inf) -> dict[str, OpenCorpus[Any]]:
+    async def open_all(self, names: Sequence[str], *, seconds: float = math.inf) -> dict[str, OpenCorpus]:
         """Return several open corpora by name, after the caller's right to each is checked.
 
         If one cannot be opened within the seconds, each call of its store raises the reason: a search or walk of

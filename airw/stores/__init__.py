@@ -7,6 +7,7 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.stores.function_store import FunctionStore as FunctionStore
     from airw.stores.memory.store import MemoryStore as MemoryStore
+    from airw.stores.own_store import OwnStore as OwnStore, Wrapper as Wrapper
     from airw.stores.postgres.addresses import (
         check_corpus_address as check_corpus_address,
         has_password as has_password,

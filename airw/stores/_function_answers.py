@@ -161,14 +161,14 @@ def _check_id(function: Name, id: str, own: object) -> None:
 
 
 def read_neighbors(ids: Sequence[str], answer: object) -> list[list[Edge]]:
-    """Return the edges of each id that `neighbors` was called with, by type and target.
+    """Return the edges of each id that `neighbors` was called with.
 
     Raises:
         StoreError: If the answer has not one list for each id, or an item is not a neighbour.
 
     Example:
         >>> [[(edge.type, edge.target) for edge in edges] for edges in read_neighbors(["a"], [["c", ("b", "cites")]])]
-        [[('cites', 'b'), ('related', 'c')]]
+        [[('related', 'c'), ('cites', 'b')]]
     """
     return [_read_edges(id, own) for id, own in zip(ids, _align("neighbors", ids, answer), strict=True)]
 
@@ -178,11 +178,7 @@ def _read_edges(id: str, own: object) -> list[Edge]:
         return []
     if not isinstance(own, list | tuple | set | frozenset):
         _refuse("neighbors", f"returned {short_repr(own)} for {short_repr(id)}")
-    edges = {(edge.type, edge.target, edge.origin): edge for edge in (_read_edge(id, item) for item in own)}
-    return sorted(
-        (edge for edge in edges.values() if edge.target != id),
-        key=lambda edge: (edge.type, isinstance(edge.target, tuple), edge.target, edge.origin),
-    )
+    return [_read_edge(id, item) for item in own]
 
 
 def _read_edge(id: str, item: object) -> Edge:

@@ -1,24 +1,34 @@
 """A read-only store whose content is what functions of the user return."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import call_user_function, map_bounded, offload_if
 from airw._base.lru import LruCache
 from airw._base.messages import error_text
+from airw._base.overriding import override
 from airw._base.vectors import exact_scores, unit_rows
 from airw.errors import AirwError, ArgumentError, StoreError
-from airw.protocols import ArtifactVectors, BestRecords, Embedder
+from airw.protocols import (
+    ArtifactVectors,
+    Capability,
+    Edges,
+    Embedder,
+    Rank,
+    Records,
+    RecordsOf,
+    Vectors,
+    VectorsOf,
+)
 from airw.stores._function_answers import KIND, read_found, read_items, read_neighbors
-from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, Ranking, Record
-from airw.values.filters import Filter
+from airw.stores.own_store import OwnStore
+from airw.values import Edge, Ranking, Record
 
 UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -29,11 +39,11 @@ _CALLS = {"search": "search(query, k)", "get": "get(ids), with a list", "neighbo
 _FEW = 200  # items; reading more takes longer than about a millisecond
 
 
-class FunctionStore:
+class FunctionStore(OwnStore):
     """A store that asks functions: `airw.adapt` returns a corpus over one.
 
-    It has the methods that its functions allow: `search_text` with `search`, `neighbors` with `neighbors`. It is
-    read-only and keeps nothing, but without `get` the records that `search` has found last: at least 10,000.
+    It ranks texts with `search`, and has edges with `neighbors`. It is read-only and keeps nothing, but without `get`
+    the records that `search` has found last: at least 10,000.
 
     Args:
         search: The ranking of a query.
@@ -42,10 +52,10 @@ class FunctionStore:
         embedder: Compares the texts of artifacts with a query.
     """
 
-    ADVICE: ClassVar[Mapping[str, str]] = {
-        "neighbors": "pass neighbors=... to airw.adapt",
-        "search_text": "pass search=... to airw.adapt",
-        "search_vectors": "pass search=... to airw.adapt, and search without a mode",
+    advice: Mapping[Capability, str] = {
+        "edges": "pass neighbors=... to airw.adapt",
+        "lexical": "pass search=... to airw.adapt",
+        "dense": "pass search=... to airw.adapt, and search without a mode",
     }
 
     def __init__(
@@ -54,25 +64,27 @@ class FunctionStore:
         self._search, self._get, self._find_neighbors = search, get, neighbors
         self._embedder = embedder
         self._found, self._numbers = LruCache[str | tuple[bytes, str], Record](_MAX_FOUND), count()
-        # Other code asks whether there is a method: it must not exist without its function.
-        if search is not None:
-            self.search_text: Callable[..., Awaitable[list[Ranking]]] = self._search_text
-        if neighbors is not None:
-            self.neighbors: Callable[..., Awaitable[list[list[Edge]]]] = self._neighbors
+        offered: dict[Capability, bool] = {"lexical": search is not None, "edges": neighbors is not None}
+        self.capabilities: Collection[Capability] = {
+            "records",
+            "scores",
+            "vectors",
+            *(name for name, is_on in offered.items() if is_on),
+        }
 
-    async def _search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        if filter is not None:
+    async def rank(self, request: Rank) -> list[Ranking]:
+        """Return the ids that `search` finds; or the named artifacts, by cosine of their texts."""
+        if not isinstance(request.queries, np.ndarray):
+            return await self._rank_texts(request)
+        ids = request.among if request.records is None else request.records
+        return [await self._compare(query, ids or (), request) for query in request.queries]
+
+    async def _rank_texts(self, request: Rank) -> list[Ranking]:
+        if request.filter is not None:
             raise ArgumentError("filter cannot be used: search of airw.adapt takes none; filter the hits instead")
-        if surfaces is not None and KIND not in surfaces:
-            return [Ranking([], [], np.zeros(0)) for _ in queries]
+        k = _MAX_FOUND if request.k is None else request.k
+        if request.surfaces is not None and KIND not in request.surfaces:
+            return [Ranking([], [], np.zeros(0)) for _ in request.queries]
 
         async def rank(query: str) -> Ranking:
             if not k:
@@ -86,7 +98,7 @@ class FunctionStore:
                 record_ids = [self._remember(record, key) for record, _ in found]
             return Ranking(record_ids, ids, np.array([score for _, score in found], np.float64))
 
-        return await map_bounded(rank, queries, limit=_MAX_CALLS)
+        return await map_bounded(rank, cast("Sequence[str]", request.queries), limit=_MAX_CALLS)
 
     @staticmethod
     def _key_of(query: Floats) -> bytes:
@@ -109,28 +121,20 @@ class FunctionStore:
             self._found.get_or_create(key, lambda _, record=last: record)  # type: ignore[misc]
         return last.id
 
-    async def _neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        check_limit(limit)
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        if check_choice("direction", direction, DIRECTIONS) == "in":
+    async def edges(self, request: Edges) -> list[list[Edge]]:
+        """Return the edges that `neighbors` finds."""
+        if request.direction == "in":
             raise ArgumentError("direction must be 'out' or 'both': neighbors of airw.adapt only leads out, not 'in'")
+        ids = cast("Sequence[str]", request.ids)
         if not ids:
             return []
         answer = await self._call("neighbors", self._find_neighbors, list(ids))
         rows = await offload_if(len(ids) > _FEW, read_neighbors, ids, answer)
-        return [[edge for edge in row if links.accepts(edge)][:limit] for row in rows]
+        return [self.arrange(id, row, request) for id, row in zip(ids, rows, strict=True)]
 
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        """Return the record of each id of a record or an artifact."""
+    @override
+    async def records(self, request: Records) -> list[Record | None]:
+        ids = request.ids
         if self._get is None:
             return [self._found.get(id) or Record(id, id.partition(_MARK)[0], KIND, 0, "") for id in ids]
         distinct = list(dict.fromkeys(ids))
@@ -140,34 +144,30 @@ class FunctionStore:
         records = dict(zip(distinct, await offload_if(len(ids) > _FEW, read_items, distinct, answer), strict=True))
         return [records[id] for id in ids]
 
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        """Return the one record of each artifact in a list, or `None`."""
-        check_limit(limit)
-
-        def select(record: Record) -> list[Record]:
-            return [record][:limit] if kinds is None or record.surface_kind in kinds else []
-
-        return [None if record is None else select(record) for record in await self.get_records(artifact_ids)]
-
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        """Return the record of each artifact, with the cosine of its text."""
-        found = await self.records_of(artifact_ids, kinds=surfaces)
+    async def _compare(self, query: Floats, ids: Sequence[Any], request: Rank) -> Ranking:
+        """Rank named artifacts by the cosines of their texts to a query."""
+        distinct = list(dict.fromkeys(ids))
+        found = await self.records_of(RecordsOf(distinct, kinds=request.surfaces))
         if self._get is None:
             key = self._key_of(query)
             found = [rows and [self._found.get((key, rows[0].artifact_id), rows[0])] for rows in found]
-        texts = [records[0].text if records else None for records in found]
-        rows = await self._embed([text for text in texts if text is not None], len(query))
-        scores = np.full(len(texts), np.nan, np.float32)
-        scores[[place for place, text in enumerate(texts) if text is not None]] = exact_scores(rows, query)
-        return BestRecords([records[0].id if records else None for records in found], scores)
+        records = [rows[0] for rows in found if rows]
+        scores = exact_scores(await self._embed([record.text for record in records], len(query)), query)
+        order = sorted(range(len(records)), key=lambda at: (-scores[at], records[at].artifact_id))[: request.k]
+        ranked = [records[at] for at in order]
+        ids = [record.artifact_id for record in ranked]
+        return Ranking([record.id for record in ranked], ids, scores[order].astype(np.float64))
 
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
+    async def vectors(self, request: Vectors) -> Floats:
+        """Return the vector of the text of each record; a row of NaN for an unknown one."""
+        records = await self.records(Records(request.ids))
+        rows = await self._embed([record.text if record else "" for record in records])
+        rows[[place for place, record in enumerate(records) if record is None]] = np.nan
+        return rows
+
+    async def vectors_of(self, request: VectorsOf) -> ArtifactVectors:
         """Return the vector of each artifact's text."""
-        records = await self.get_records(artifact_ids)
+        records = await self.records(Records(cast("Sequence[str]", request.artifact_ids)))
         rows = await self._embed([record.text for record in records if record is not None])
         return ArtifactVectors([[] if record is None else [record.id] for record in records], rows)
 

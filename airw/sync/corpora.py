@@ -17,7 +17,7 @@ from airw.sync._wrapping import blocking, check_process
 from airw.values import SearchHit
 
 
-class ClosableCorpus(OpenCorpus[Any], Closable, Protocol):
+class ClosableCorpus(OpenCorpus, Closable, Protocol):
     """An open corpus that its opener closes, such as a `Corpus` or a `RemoteCorpus`."""
 
 
@@ -26,16 +26,17 @@ class SyncCorpus:
 
     `airw.sync.build` and `airw.sync.open_corpus` return one; for a `RemoteCorpus` or `from_vector_store(...)` make it
     yourself. Every function that takes an open corpus takes it, too. The store is async as always:
-    `airw.sync.run(corpus.store.counts)`. A corpus that you forget is closed when it is garbage-collected, or at the end
-    of the program. Any thread may use it. A forked process must open its own.
+    `airw.sync.run(ask, corpus.store, Counts())`. A corpus that you forget is closed when it is garbage-collected, or at
+    the end of the program. Any thread may use it. A forked process must open its own.
 
     Example:
         >>> from airw import from_mapping, sync
+        >>> from airw.protocols import Counts, ask
         >>> from airw.stores import MemoryStore
         >>> source = from_mapping({"a": "signing keys"}, name="notes", embedder="light")
         >>> with sync.build(source, store=MemoryStore()) as corpus:
-        ...     print([hit.artifact_id for hit in corpus.search("keys")], sync.run(corpus.store.counts)["records"])
-        ['a'] 1
+        ...     print(corpus.search("keys")[0].artifact_id, sync.run(ask, corpus.store, Counts())["records"])
+        a 1
     """
 
     def __init__(self, corpus: ClosableCorpus) -> None:

@@ -2,29 +2,34 @@
 
 import runpy
 import sys
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError
+from airw.protocols import check_store
 from airw.testing.stores import StoreSuite
 
 
 @contextmanager
-def open_suite(target: str, capabilities: Collection[str], *, read_only: bool) -> Iterator[StoreSuite]:
+def open_suite(target: str, promises: Collection[str], *, read_only: bool) -> Iterator[StoreSuite]:
     """Yield the suite of the store that a function in a file opens.
 
     Within the block, imports find the modules beside the file, as they do when it is run as a program.
 
     Args:
         target: The path of the file, a colon, and the name of the function.
-        capabilities: What the store offers.
+        promises: What the store promises besides its capabilities.
         read_only: Whether the function is called with the artifacts, too.
 
     Raises:
-        ArgumentError: If the file cannot be run, or has no such function.
+        ArgumentError: If the file cannot be run, or has no such function; or if the store is written to although
+            `read_only` says that it is not, or the other way round.
     """
     file, _, name = target.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
@@ -32,7 +37,11 @@ def open_suite(target: str, capabilities: Collection[str], *, read_only: bool) -
     folder = str(Path(file).resolve().parent)
     sys.path.insert(0, folder)
     try:
-        yield StoreSuite(_read_function(file, name), capabilities=capabilities, read_only=read_only)
+        make = _read_function(file, name)
+        offered = anyio.run(_read_capabilities, (lambda folder: make(folder, [])) if read_only else make)
+        if read_only == ("writing" in offered):
+            raise ArgumentError(f"--read-only is for stores without the capability 'writing'; {name} opens another one")
+        yield StoreSuite(make, capabilities={*offered, *promises})
     finally:
         sys.path.remove(folder)
 
@@ -46,3 +55,10 @@ def _read_function(file: str, name: str) -> Callable[..., AbstractAsyncContextMa
     if not callable(make):
         raise ArgumentError(f"{file} has no function {name}")
     return make
+
+
+async def _read_capabilities(make: Callable[[Path], AbstractAsyncContextManager[Any]]) -> Collection[str]:
+    with tempfile.TemporaryDirectory(prefix="airw-", ignore_cleanup_errors=True) as folder:
+        async with make(Path(folder)) as store:
+            check_store(store)
+            return frozenset(store.capabilities)

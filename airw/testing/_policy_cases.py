@@ -30,6 +30,7 @@ from airw.testing._policy_tools import (
     track_generators,
 )
 from airw.testing.exam import case, expect, expect_equal
+from airw.testing.scripted import Asked
 from airw.values import Edge, Limits, SearchHit
 from airw.values.hits import get_fact
 from airw.walking import Walk, WalkPolicy, WalkSummary
@@ -458,20 +459,20 @@ async def _a_walk_is_the_same_however_long_the_store_takes_to_answer(fixture: Po
         expect_equal(walked.hit_dicts, expected.hit_dicts, "the walk over a store that answers slowly")
 
 
-async def _first_and_last_calls(fixture: PolicyFixture) -> list[tuple[str, int]]:
-    """Return the method and number of the first and last call of each store method."""
+async def _first_and_last_requests(fixture: PolicyFixture) -> list[tuple[type[Asked], int]]:
+    """Return the kind and number of the first and last request of each kind."""
     corpus, store = fixture.with_scripted_store()
     await fixture.run_walk(store=corpus)
-    return [(method, number) for method, total in store.calls.items() for number in sorted({1, total})]
+    return [(kind, number) for kind, total in store.calls.items() for number in sorted({1, total})]
 
 
 @case(CASES, "corpus", promise="An error of the store ends the walk and reaches the caller unchanged.")
 async def _an_error_of_the_store_ends_the_walk_as_itself(fixture: PolicyFixture) -> None:
     whole = (await fixture.run_walk()).hit_dicts
-    for method, number in await _first_and_last_calls(fixture):
+    for kind, number in await _first_and_last_requests(fixture):
         error = StoreError("a scripted failure")
-        corpus, _ = fixture.with_scripted_store(failures={method: [*[None] * (number - 1), error]})
-        description = f"the error of call {number} of {method}"
+        corpus, _ = fixture.with_scripted_store(failures={kind: [*[None] * (number - 1), error]})
+        description = f"the error of {kind.__name__} {number}"
         walk, hits = fixture.start(store=corpus), []
         got: Exception | None = None
         try:
@@ -485,10 +486,10 @@ async def _an_error_of_the_store_ends_the_walk_as_itself(fixture: PolicyFixture)
 
 @case(CASES, "corpus", promise="A cancelled walk ends at once, even while a call of the store hangs.")
 async def _a_cancelled_walk_ends_at_once_though_the_store_hangs(fixture: PolicyFixture) -> None:
-    for method, number in await _first_and_last_calls(fixture):
+    for kind, number in await _first_and_last_requests(fixture):
         hanging = anyio.Event()
-        corpus, store = fixture.with_scripted_store(delays={method: _hang_in_call(number, hanging)})
-        walk, description = fixture.start(store=corpus), f"a walk cancelled in call {number} of {method}"
+        corpus, store = fixture.with_scripted_store(delays={kind: _hang_in_call(number, hanging)})
+        walk, description = fixture.start(store=corpus), f"a walk cancelled in {kind.__name__} {number}"
         was_caught, seconds = await _cancel_walk(walk, hanging)
         expect(was_caught, f"expected {description} to raise the cancellation, got it swallowed")
         expect(seconds < _MAX_DELAY, f"expected {description} to end within {_MAX_DELAY:g} s, got {seconds:.2f} s")
@@ -531,22 +532,23 @@ async def _cancel_walk(walk: Walk, hanging: anyio.Event) -> tuple[bool, float]:
     return scope.cancelled_caught, anyio.current_time() - times[-1]
 
 
-@case(CASES, "corpus", "max_calls", promise="A step calls each method of the store at most `max_calls` times.")
+@case(CASES, "corpus", "max_calls", promise="A step asks for each kind of request in at most `max_calls` calls.")
 async def _a_step_takes_few_calls_of_the_store(fixture: PolicyFixture) -> None:
     _, policy_calls = await fixture.record_walk()
     steps: list[Counter[str]] = [Counter()]
     for call in policy_calls:
-        if call.method == "expand":
+        # A call that lacks something for hits may read ahead what `expand` needs, so both are of one step.
+        if call.method == "to_hits":
             steps.append(Counter())
         if call.method != "seed":
             steps[-1] += call.calls
-    # Methods of a store take many nodes at once. So a step that needs several kinds of data may call several methods,
-    # but a second call of one method is a call per node, or asks again.
+    # A request takes many nodes at once. So a step that needs several kinds of data may make several calls, but a
+    # second one with the same kind of request is a call per node, or asks again.
     worst = max(steps, key=lambda calls: max(calls.values(), default=0))
     most = fixture.max_calls or 0
     expect(
         all(number <= most for number in worst.values()),
-        f"expected at most {most} calls of each method of the store in a step, got {dict(worst)}",
+        f"expected at most {most} calls of the store with each kind of request in a step, got {dict(worst)}",
     )
 
 
@@ -555,19 +557,18 @@ async def _more_nodes_in_a_step_take_no_more_calls_of_the_store(fixture: PolicyF
     narrow, wide = [
         _most_calls((await fixture.record_walk(limits=limits))[1]) for limits in (Limits(max_frontier=2), None)
     ]
-    for (policy_method, store_method), number in wide.items():
-        most = max(narrow[policy_method, store_method], 1)
+    for (method, kind), number in wide.items():
+        most = max(narrow[method, kind], 1)
         expect(
             number <= most,
-            f"expected {policy_method} to call {store_method} at most {most} times for any number of nodes, "
-            f"got {number}",
+            f"expected {method} to ask for {kind} at most {most} times for any number of nodes, got {number}",
         )
 
 
 def _most_calls(policy_calls: list[PolicyCall]) -> Counter[tuple[str, str]]:
-    """Return the most calls of a store method in one call of a policy method, by both methods."""
+    """Return the most calls with a kind of request in one call of a policy method, by both."""
     most: Counter[tuple[str, str]] = Counter()
     for call in policy_calls:
-        for store_method, number in call.calls.items():
-            most[call.method, store_method] = max(most[call.method, store_method], number)
+        for kind, number in call.calls.items():
+            most[call.method, kind] = max(most[call.method, kind], number)
     return most

@@ -16,8 +16,10 @@ from inspect import isawaitable
 from itertools import islice
 from typing import Any, TypeAlias, cast
 
+from airw.protocols import Fed, Request, Store
+from airw.stores import Wrapper
 from airw.testing.exam import Case
-from airw.testing.scripted import Delays, Failures, ScriptedStore
+from airw.testing.scripted import Asked, Delays, Failures, ScriptedStore
 from airw.values import Limits, SearchHit
 from airw.walking import Frontier, Walk, WalkPolicy, WalkState, WalkSummary, start_walk
 
@@ -36,7 +38,7 @@ class PolicyCall:
         state: The state of the walk.
         items: The nodes, committed nodes or positions passed to it; empty for `seed` and `stop`.
         answer: The value it returned.
-        calls: The calls of the store that it made, by method; empty if the store cannot be observed.
+        calls: Its calls of the store, by each kind of request that is in them; empty if the store cannot be observed.
         changed: The names of the fields of the state that it changed, except the policy's own memory.
     """
 
@@ -72,7 +74,7 @@ class PolicyFixture:
         store: An open corpus, or other data that the policy walks.
         query: The query of the walks.
         is_corpus: Whether `store` is a dataclass with a field `store`, such as a `Corpus`.
-        max_calls: Maximum calls of one method of the store in one step; `None` for any number.
+        max_calls: Maximum calls of the store in one step with requests of one kind; `None` for any number.
     """
 
     policy: WalkPolicy
@@ -83,7 +85,7 @@ class PolicyFixture:
     max_calls: int | None
 
     def with_scripted_store(
-        self, delays: Delays | dict[str, Delays] = 0.0, failures: dict[str, Failures] | None = None
+        self, delays: Delays | dict[type[Asked], Delays] = 0.0, failures: dict[type[Asked], Failures] | None = None
     ) -> tuple[Any, ScriptedStore]:
         """Return the corpus with its store wrapped in a `ScriptedStore`, and that store."""
         store = ScriptedStore(self.store.store, delays=delays, failures=failures)
@@ -120,10 +122,11 @@ class PolicyFixture:
         self, report: Callable[[PolicyCall], None], *, store: Any = None, **options: Any
     ) -> FinishedWalk:
         """Run a walk; call `report` after each call of the policy. `report` may raise."""
-        scripted_store: ScriptedStore | None = None
+        counting_store: _CountingStore | None = None
         if self.is_corpus and store is None:
-            store, scripted_store = self.with_scripted_store()
-        policy = cast("WalkPolicy", _ObservedPolicy(self.policy, report, scripted_store))
+            counting_store = _CountingStore(self.store.store)
+            store = replace(self.store, store=counting_store)
+        policy = cast("WalkPolicy", _ObservedPolicy(self.policy, report, counting_store))
         return await self.run_walk(policy=policy, store=store, **options)
 
 
@@ -166,10 +169,24 @@ def track_generators() -> Iterator[list[AsyncGenerator[Any, Any]]]:
         sys.set_asyncgen_hooks(*hooks)
 
 
+class _CountingStore(Wrapper):
+    """A store that counts its calls by each kind of request that is in them."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.calls: Counter[str] = Counter()
+
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        """Return the answer of each request."""
+        plain = [request.request if isinstance(request, Fed) else request for request in requests]
+        self.calls.update({type(request).__name__ for request in plain})
+        return await super().read(*requests)
+
+
 class _ObservedPolicy:
     """A policy that passes all calls on and reports those that take the state."""
 
-    def __init__(self, policy: WalkPolicy, report: Callable[[PolicyCall], None], store: ScriptedStore | None) -> None:
+    def __init__(self, policy: WalkPolicy, report: Callable[[PolicyCall], None], store: _CountingStore | None) -> None:
         self._policy, self._report, self._store = policy, report, store
 
     def __getattr__(self, name: str) -> Any:
@@ -194,7 +211,7 @@ class _ObservedPolicy:
         return call
 
     def _store_calls(self) -> Counter[str]:
-        return Counter() if self._store is None else Counter(self._store.calls)
+        return Counter() if self._store is None else self._store.calls.copy()
 
 
 def _snapshot(state: WalkState) -> dict[str, Any]:

@@ -21,11 +21,9 @@ from airw.sources import from_mapping
 from airw.stores import MemoryStore, PostgresStore, refuse_password
 from airw.testing._own_exam import open_suite
 from airw.testing.exam import Case, Exam, Report, expect_equal
-from airw.testing.stores import CAPABILITIES, STORE, StoreSuite
+from airw.testing.stores import CAPABILITIES, StoreSuite
 from airw.walking import WalkPolicy, start_walk
 
-# PostgresStore reads whole steps instead of numbers of artifacts.
-_OFFERED = CAPABILITIES.keys() - {"adjacency"}
 _QUERY = "rotate the signing keys of the vault"
 _ABOUT = """Run the exam of stores, and walks of all policies, on a PostgreSQL server that you have.
 
@@ -35,7 +33,7 @@ Each case works in a schema of its own, named airw_exam-…, which is dropped ag
 role needs CREATE on the database, and the database the extension vector."""
 _EXAMPLES = """examples:
   python -m airw.testing.exam postgresql://ada@db.example/scratch
-  python -m airw.testing.exam own_store.py:open_store --capabilities graph --read-only
+  python -m airw.testing.exam own_store.py:open_store --read-only
   python -m airw.testing.exam 'postgresql://ada:$PASSWORD@db.example/scratch' --only walk
 
 The exit code is 0 if no case failed, 1 if one failed, and 2 if nothing could be examined."""
@@ -55,15 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user of the program never sees a traceback
         return _print_error(error_text(error), 2)
     if all(outcome.status == "left out" for report in reports for outcome in report.outcomes):
-        return _print_error("no case was run: choose other words for --only, or other --capabilities", 2)
+        return _print_error("no case was run: choose other words for --only", 2)
     _print_reports(reports)
     return int(any(not report.passed for report in reports))
 
 
 def _examine_file(arguments: argparse.Namespace) -> list[Report]:
-    given = arguments.capabilities
-    capabilities = STORE if given is None else [name.strip() for name in given.split(",")]
-    with open_suite(arguments.address, capabilities, read_only=arguments.read_only) as suite:
+    promises = [name.strip() for name in arguments.promises.split(",") if name.strip()]
+    with open_suite(arguments.address, promises, read_only=arguments.read_only) as suite:
         return [anyio.run(_choose(suite, arguments.only).run)]
 
 
@@ -94,7 +91,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if "://" in arguments.address:
-        for name in ("capabilities", "read_only"):
+        for name in ("promises", "read_only"):
             if getattr(arguments, name):
                 parser.error(f"--{name.replace('_', '-')} is for a store in FILE.py, not for a server")
     return arguments
@@ -112,8 +109,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="postgresql://USER:$VARIABLE@HOST/DATABASE, in single quotes; or FILE.py:FUNCTION, which opens a store",
     )
-    parser.add_argument("--capabilities", metavar="LIST", help="what the store in FILE.py offers, with commas; or all")
-    parser.add_argument("--read-only", action="store_true", help="the store in FILE.py has no method apply")
+    parser.add_argument(
+        "--promises",
+        metavar="LIST",
+        default="",
+        help="what the store in FILE.py promises besides its capabilities, with commas: "
+        "closing, persistent, runs or shared",
+    )
+    parser.add_argument("--read-only", action="store_true", help="the store in FILE.py is not written to")
     parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")
     return parser
 
@@ -127,7 +130,7 @@ async def _run(address: str, make: Callable[[str], PostgresStore], only: str) ->
     """Run all cases and return a report of the stores and one of the walks."""
     schemas = _Schemas(address, make)
     await schemas.check()
-    stores = StoreSuite(lambda folder: schemas.open(Path(folder).name), capabilities=_OFFERED)
+    stores = StoreSuite(lambda folder: schemas.open(Path(folder).name), capabilities=CAPABILITIES)
     walks = _WalkExam(schemas.open)
     try:
         return [await _choose(suite, only).run() for suite in (stores, walks)]

@@ -1,14 +1,15 @@
 """Cases of filters: a search keeps the records that `airw.values.filters` matches."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from airw._base.json import json_clean
-from airw.testing._store_tools import FullStore, StoreCase, StoreFixture
+from airw.protocols import Rank, ask
+from airw.testing._store_tools import StoreCase, StoreFixture
 from airw.testing.changes import EAST, axes, put
 from airw.testing.exam import Case, expect_equal
-from airw.values import Ranking
 from airw.values.filters import matches, parse_filter
 
 VALUES: list[Any] = [
@@ -56,30 +57,16 @@ FAMILIES: Mapping[str, Sequence[Mapping[str, Any]]] = {
 }  # fmt: skip
 
 
-async def _by_vector(store: FullStore, **options: Any) -> Ranking:
-    [ranking] = await store.search_vectors(EAST, 1_000, **options)
-    return ranking
-
-
-async def _by_words(store: FullStore, **options: Any) -> Ranking:
-    [ranking] = await store.search_text(["word"], 1_000, **options)
-    return ranking
-
-
-async def _filters_keep_what_they_match(
-    family: str, search: Callable[..., Awaitable[Ranking]], fixture: StoreFixture
-) -> None:
-    names = [f"a{number:02}" for number in range(len(ROWS))]
-    store = await fixture.open_store(
-        [put(name, "word", metadata=row, vectors=axes(0)) for name, row in zip(names, ROWS, strict=True)]
-    )
+async def _filters_keep_what_they_match(family: str, search: Rank, fixture: StoreFixture) -> None:
+    rows = {f"a{number:02}": row for number, row in enumerate(ROWS)}
+    store = await fixture.open_store([put(name, "word", metadata=row, vectors=axes(0)) for name, row in rows.items()])
     for condition in FAMILIES[family]:
         parsed = parse_filter(condition)
-        matching_ids = set((await search(store, filter=parsed)).artifact_ids)
-        for name, row in zip(names, ROWS, strict=True):
-            result = {True: "kept", False: "dropped"}
-            expected = result[matches(parsed, json_clean(row))]
-            expect_equal(result[name in matching_ids], expected, f"{row} with the filter {condition}")
+        [ranking] = await ask(store, replace(search, filter=parsed))
+        for name, row in rows.items():
+            expected = "kept" if matches(parsed, json_clean(row)) else "dropped"
+            got = "kept" if name in ranking.artifact_ids else "dropped"
+            expect_equal(got, expected, f"{row} with the filter {condition}")
 
 
 CASES: list[StoreCase] = [
@@ -87,8 +74,8 @@ CASES: list[StoreCase] = [
         f"filters_{family}_keep_what_they_match_in_search_by_{how}",
         f"In a search by {how}, filters {family.replace('_', ' ')} keep exactly the artifacts that match.",
         partial(_filters_keep_what_they_match, family, search),
-        frozenset([method]),
+        frozenset([search.needs]),
     )
-    for how, method, search in (("vector", "search_vectors", _by_vector), ("words", "search_text", _by_words))
+    for how, search in {"vector": Rank(EAST), "words": Rank(["word"])}.items()
     for family in FAMILIES
 ]

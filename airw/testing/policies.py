@@ -28,9 +28,9 @@ class PolicySuite(Exam[PolicyFixture]):
         is_corpus: Whether `open` returns a `Corpus`, or another dataclass with a field `store`. The suite then wraps
             the store in a `ScriptedStore`, to delay, fail, hang and count its calls. Otherwise these cases are left
             out.
-        max_calls: How often a step may call one method of the store, without the calls for the seeds. The methods take
-            many nodes at once, so once is enough, however many nodes there are. `None` leaves these cases out, for
-            policies that work one node at a time.
+        max_calls: In how many calls of the store a step may ask for one kind of request, without those for the seeds.
+            A request takes many nodes at once, so one is enough, however many nodes there are. `None` leaves these
+            cases out, for policies that work one node at a time.
 
     Raises:
         ArgumentError: If `policy` is neither, `open` is not callable, or `max_calls` is not a whole number.

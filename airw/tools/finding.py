@@ -11,7 +11,7 @@ from airw._base.messages import escape_controls, one_line, short_repr
 from airw.corpora import CorpusLike, locate, use_corpus
 from airw.discovery import Corpora, FederatedCorpus, WholeArtifact, check_corpora, discover, expand, members_of
 from airw.errors import ArgumentKindError
-from airw.protocols import OpenCorpus, RecordsByArtifact, WalkStore
+from airw.protocols import OpenCorpus
 from airw.retrieval import check_corpus
 from airw.tools.definition import Tool
 from airw.traversal import traverse
@@ -65,7 +65,7 @@ def discover_tool(corpus: Corpora, *, name: str = "discover", k: int = 5, max_ch
 
 
 def walk_tool(
-    corpus: CorpusLike[WalkStore],
+    corpus: CorpusLike,
     *,
     name: str = "walk",
     k: int = 10,
@@ -155,12 +155,12 @@ def read_tool(corpus: Corpora, *, name: str = "read", max_chars: int = 8_000) ->
 
     async def read(id: str, offset: int = 0) -> str:
         """Read a document by its id; the answer says at which offset a long one goes on."""
-        return await _read_part(cast("CorpusLike[RecordsByArtifact]", corpus), id, offset, max_chars)
+        return await _read_part(cast("CorpusLike", corpus), id, offset, max_chars)
 
     return _make_tool(name, read, {"id": _ID, "offset": _OFFSET})
 
 
-def _make_member_reader(members: Mapping[str, CorpusLike[RecordsByArtifact]], name: str, max_chars: int) -> Tool:
+def _make_member_reader(members: Mapping[str, CorpusLike], name: str, max_chars: int) -> Tool:
     """Return the tool that reads the documents of several corpora."""
 
     async def read(id: str, corpus: str, offset: int = 0) -> str:
@@ -172,7 +172,7 @@ def _make_member_reader(members: Mapping[str, CorpusLike[RecordsByArtifact]], na
     return _make_tool(name, read, {"id": _ID, "corpus": where, "offset": _OFFSET})
 
 
-async def _read_part(corpus: CorpusLike[RecordsByArtifact], id: object, offset: int, max_chars: int) -> str:
+async def _read_part(corpus: CorpusLike, id: object, offset: int, max_chars: int) -> str:
     """Return the text of a document from an offset on, as much as an answer may have."""
     if not isinstance(id, str):
         raise ArgumentKindError(f"id must be a string, not {short_repr(id)}")
@@ -197,7 +197,7 @@ def _check_single(corpus: object) -> None:
     if isinstance(corpus, str | os.PathLike):
         locate(corpus)
     else:
-        check_corpus(cast("OpenCorpus[object]", corpus))
+        check_corpus(cast("OpenCorpus", corpus))
 
 
 def _check_sizes(k: int, max_chars: int) -> None:

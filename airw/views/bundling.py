@@ -13,10 +13,10 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
 from airw.links import FollowedLinks
 from airw.policies.collapsed_tree import LEAF_KINDS
-from airw.protocols import OpenCorpus
+from airw.protocols import Edges, Ledger, OpenCorpus, RecordsOf, ask
 from airw.retrieval import Mode, check_corpus, retrieve
 from airw.retrieval.stitching import stitch
-from airw.values import ArtifactRef, Edge, NodeId, Record, SearchHit
+from airw.values import ArtifactRef, Edge, LinkFilter, NodeId, Record, SearchHit
 from airw.views._budget import Budget, WaitingNote, choose_last_notes, complete_bundle
 from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLinks
 from airw.views.model import id_text, node_view
@@ -235,14 +235,14 @@ class BundleStream(AsyncIterator[BundledNote]):
             await self._finish(batch)
         else:
             ids: list[Any] = [candidate.id for candidate in batch]
-            records = await self._corpus.store.records_of(ids)
-            edges = await self._corpus.store.neighbors(ids, direction="out", origins=self._origins)
+            records = await ask(self._corpus.store, RecordsOf(ids))
+            edges = await ask(self._corpus.store, Edges(ids, "out", links=LinkFilter(origins=self._origins)))
             self._ready.extend(await in_thread(self._add_roomy, batch, records, edges))
 
     async def _check_names(self) -> None:
         ids: list[Any] = [candidate.id for candidate in self._unchecked]
         self._unchecked = []
-        entries = await self._corpus.store.ledger(ids) if ids else []
+        entries = await ask(self._corpus.store, Ledger(ids)) if ids else []
         missing = [id for id, entry in zip(ids, entries, strict=True) if entry is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

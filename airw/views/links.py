@@ -11,7 +11,7 @@ from airw.links import INVERSES, Inverses
 from airw.policies import LinkWalk
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.link_walk import LinkStep, LinkSteps
-from airw.protocols import OpenCorpus, WalkStore
+from airw.protocols import OpenCorpus
 from airw.values import Direction, Limits, NodeId
 from airw.walking import CommittedNode, Walk, WalkState, start_walk
 
@@ -38,7 +38,7 @@ class _EdgesOnce(LinkWalk):
         return _EdgeMemory(state.query, self.scope, keeps_records=self._reads_fields)
 
     async def follow(
-        self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus[WalkStore]
+        self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus
     ) -> list[LinkSteps]:
         """Return the steps from each committed node along edges that were not met before."""
         steps = await super().follow(state, committed, store)

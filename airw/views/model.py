@@ -10,7 +10,7 @@ from typing import Any
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw._base.messages import escape_controls
-from airw.protocols import OpenCorpus
+from airw.protocols import OpenCorpus, RecordsOf, ask
 from airw.retrieval import check_corpus
 from airw.values import Direction, Edge, NodeId, Record, SearchHit
 
@@ -95,7 +95,7 @@ async def describe(corpus: OpenCorpus, ids: Sequence[NodeId]) -> list[NodeView]:
         [('a', 'Keys'), ('b', None)]
     """
     store: Any = check_corpus(corpus).store  # Any, because ids are pairs if there are several corpora
-    records = await store.records_of(list(ids), limit=1) if ids else []
+    records = await ask(store, RecordsOf(list(ids), limit=1)) if ids else []
     return await in_thread(_views, ids, records) if len(ids) > _MANY else _views(ids, records)
 
 

@@ -12,6 +12,7 @@ import anyio.lowlevel
 import numpy as np
 import pytest
 
+from airw.protocols import Change, Ledger, Rank, RecordsOf, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.benchmarks.results import run_in_turn
@@ -28,9 +29,9 @@ KEPT, WORST = 0.7, 3  # goals beside a long call: part of the rate, factor of th
 NAMES = [f"{at:06}" for at in range(ROWS)]
 
 LONG = {
-    "ledger()": lambda store, query: store.ledger(),
-    "records_of(50,000)": lambda store, query: store.records_of(NAMES[:50_000]),
-    "search_vectors(k=20,000)": lambda store, query: store.search_vectors(query, 20_000),
+    "ledger()": lambda store, query: ask(store, Ledger()),
+    "records_of(50,000)": lambda store, query: ask(store, RecordsOf(NAMES[:50_000])),
+    "search_vectors(k=20,000)": lambda store, query: ask(store, Rank(query, 20_000)),
 }
 
 
@@ -48,7 +49,7 @@ def change(at, text, vector):
 
 async def fill(store, texts, matrix):
     for start in range(0, ROWS, PAGE):
-        await store.apply([change(at, texts[at], matrix[at]) for at in range(start, min(ROWS, start + PAGE))])
+        await store.apply(Change([change(at, texts[at], matrix[at]) for at in range(start, min(ROWS, start + PAGE))]))
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +131,7 @@ def test_dense_searches_at_once(open_filled, matrix, results, width, goal):
             answers = {}
 
             async def search(at):
-                [ranking] = await store.search_vectors(queries[at : at + 1], K)
+                [ranking] = await ask(store, Rank(queries[at : at + 1], K))
                 answers[at] = ranking
 
             await search(0)
@@ -139,7 +140,7 @@ def test_dense_searches_at_once(open_filled, matrix, results, width, goal):
                 rounds["airw"].append((await share(width, range(SEARCHES), search))[1] * 1e3 / SEARCHES)
                 bare = run_in_turn({"threads": lambda: search_in_threads(matrix, queries)}, rounds=1)
                 rounds["threads of numpy"].append(bare["threads"][0] / SEARCHES)
-            together = await store.search_vectors(queries, K)
+            together = await ask(store, Rank(queries, K))
             assert [answers[at].record_ids for at in range(SEARCHES)] == [each.record_ids for each in together]
         name = type(store).__name__
         work = f"{name}, dense, {ROWS:,} x {DIM}, {width} at once, ms a search"
@@ -155,7 +156,7 @@ class Searchers:
         self._store, self._words = store, words
 
     async def search(self, word):
-        assert (await self._store.search_text([word], K))[0].record_ids
+        assert (await ask(self._store, Rank([word], K)))[0].record_ids
 
     async def run(self, is_over):
         """Return the milliseconds a search and the longest search."""

@@ -11,6 +11,7 @@ import anyio
 import numpy as np
 import pytest
 
+from airw.protocols import Change, Rank, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.benchmarks.results import run_in_turn
@@ -42,12 +43,12 @@ def search_by_hand(matrix, queries):
 
 
 async def search(store, queries):
-    return [[int(name) for name in each.artifact_ids] for each in await store.search_vectors(queries, K)]
+    return [[int(name) for name in each.artifact_ids] for each in await ask(store, Rank(queries, K))]
 
 
 async def fill(store, matrix):
     for start in range(0, len(matrix), PAGE):
-        await store.apply([change(at, matrix[at]) for at in range(start, start + PAGE)])
+        await store.apply(Change([change(at, matrix[at]) for at in range(start, start + PAGE)]))
 
 
 @pytest.mark.parametrize("rows", SIZES)
@@ -95,12 +96,13 @@ file, queries = sys.argv[1], json.load(open(sys.argv[2]))
 """
 AIRW = """
 import anyio, numpy as np
+from airw.protocols import Rank, ask
 from airw.stores import SqliteStore
 async def main():
     report(imported=True)
     async with await SqliteStore.open(file) as store:
         for query in queries[:int(sys.argv[3])]:
-            [ranking] = await store.search_vectors(np.array([query], np.float32), 10)
+            [ranking] = await ask(store, Rank(np.array([query], np.float32), 10))
             report(found=[int(name) for name in ranking.artifact_ids])
         while sys.stdin.readline():
             report(memory=memory())

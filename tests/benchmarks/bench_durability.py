@@ -8,6 +8,7 @@ import time
 import anyio
 import numpy as np
 
+from airw.protocols import Change
 from airw.stores import DURABILITIES, SqliteStore, check_file
 from airw.values import ArtifactChange, LedgerEntry, Record
 
@@ -31,9 +32,9 @@ def test_small_writes_and_checks(make_texts, times, tmp_path):
             async with SqliteStore(path, durability=durability) as store:
                 for change in changes[:WRITES]:
                     start = time.perf_counter()
-                    await store.apply([change])
+                    await store.apply(Change([change]))
                     times.note(durability, "ms", start)
-                await store.apply(changes[WRITES:])
+                await store.apply(Change(changes[WRITES:]))
             start = time.perf_counter()
             assert await check_file(path) == []
             times.note("check", "ms", start)

@@ -19,6 +19,7 @@ import pytest
 import airw
 from airw.embedders import HashingEmbedder
 from airw.policies import LinkWalk
+from airw.protocols import ArtifactIds, Edges, Rank, Referrers, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Limits, SearchHit
 from airw.values.filters import parse_filter
@@ -37,21 +38,21 @@ def search(mode):
 
 
 CALLS = {
-    "search_vectors(k=10**6)": lambda store, at: store.search_vectors(QUERY, 10**6),
-    "search_vectors, per artifact": lambda store, at: store.search_vectors(QUERY, 10**6, per_artifact=True),
-    "search_text(k=10**6)": lambda store, at: store.search_text(["word many"], 10**6),
-    "search_text, per artifact": lambda store, at: store.search_text(["word many"], 10**6, per_artifact=True),
+    "search_vectors(k=10**6)": lambda store, at: ask(store, Rank(QUERY, 10**6)),
+    "search_vectors, per artifact": lambda store, at: ask(store, Rank(QUERY, 10**6, per_artifact=True)),
+    "search_text(k=10**6)": lambda store, at: ask(store, Rank(["word many"], 10**6)),
+    "search_text, per artifact": lambda store, at: ask(store, Rank(["word many"], 10**6, per_artifact=True)),
     "search(k=10**6), dense": search("dense"),
     "search(k=10**6), lexical": search("lexical"),
     "search(k=10**6), hybrid": search("hybrid"),
-    "first filter on a field": lambda store, at: store.search_vectors(QUERY, 10, filter=parse_filter({"group": at})),
-    "filters by order": lambda store, at: store.search_text(["word"], 10, filter=parse_filter({"n": {"$gt": at}})),
-    "neighbors of the hub, out": lambda store, at: store.neighbors([HUB]),
-    "neighbors of the hub, in": lambda store, at: store.neighbors([HUB], direction="in"),
-    "neighbors of the hub, both": lambda store, at: store.neighbors([HUB], direction="both"),
-    "neighbors of the hub, limit=10": lambda store, at: store.neighbors([HUB], direction="both", limit=10),
-    "referrers of the hub": lambda store, at: store.referrers([HUB]),
-    "artifact_ids": lambda store, at: store.artifact_ids(),
+    "first filter on a field": lambda store, at: ask(store, Rank(QUERY, 10, filter=parse_filter({"group": at}))),
+    "filters by order": lambda store, at: ask(store, Rank(["word"], 10, filter=parse_filter({"n": {"$gt": at}}))),
+    "neighbors of the hub, out": lambda store, at: ask(store, Edges([HUB])),
+    "neighbors of the hub, in": lambda store, at: ask(store, Edges([HUB], "in")),
+    "neighbors of the hub, both": lambda store, at: ask(store, Edges([HUB], "both")),
+    "neighbors of the hub, limit=10": lambda store, at: ask(store, Edges([HUB], "both", limit=10)),
+    "referrers of the hub": lambda store, at: ask(store, Referrers([HUB])),
+    "artifact_ids": lambda store, at: ask(store, ArtifactIds()),
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 
+from airw.protocols import Change, Rank, ask
 from airw.stores import SqliteStore, copy_file
 from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.filters import parse_filter
@@ -69,7 +70,7 @@ async def fill(path: Path) -> None:
     start, used = time.perf_counter(), time.process_time()
     async with SqliteStore(path) as store:
         for first in range(0, ROWS, PAGE):
-            await store.apply(list(page(first)))
+            await store.apply(Change(list(page(first))))
     seconds, used = time.perf_counter() - start, time.process_time() - used
     sizes = [sum(file.stat().st_size for file in path.parent.glob(each)) / 1e6 for each in ("*.airw", "*-ann/*")]
     print(
@@ -107,17 +108,17 @@ class Peer:
         return [f"a{at:07}" for at in self._index.search(query, K, threads=1).keys.tolist()]
 
 
-async def ask(path: Path, results) -> None:
+async def compare_answers(path: Path, results) -> None:
     start = time.perf_counter()
     store = await SqliteStore.open(path)
     opened = time.perf_counter()
     queries = near_topics(QUERIES, ROWS + 1)
-    await store.search_vectors(queries[:1], K)
+    await ask(store, Rank(queries[:1], K))
     print(f"opened                        {(opened - start) * 1e3:8.1f} ms")
     print(f"first search                  {(time.perf_counter() - opened) * 1e3:8.1f} ms")
 
     async def search(query, **options):
-        return (await store.search_vectors(query[None], K, **options))[0].artifact_ids
+        return (await ask(store, Rank(query[None], K, **options)))[0].artifact_ids
 
     group = parse_filter({"group": 3})
     start = time.perf_counter()
@@ -164,10 +165,10 @@ async def ask_after_writes(path: Path, results) -> None:
         queries = near_topics(QUERIES, ROWS + 1)
 
         async def search(query):
-            return await store.search_vectors(query[None], K)
+            return await ask(store, Rank(query[None], K))
 
         for count in (1, 2_000):
-            await store.apply(list(page(7_000, seed=ROWS + count))[:count])
+            await store.apply(Change(list(page(7_000, seed=ROWS + count))[:count]))
             await search(queries[0])
             rounds = [await median_ms(search, queries) for _ in range(3)]
             results.amount(QUESTION, f"ten nearest of {ROWS:,} after {count:,} new ones", rounds, goal=None, unit="ms")
@@ -179,5 +180,5 @@ def test_a_large_corpus(tmp_path, results):
     path = Path(os.environ.get("AIRW_BENCH_FOLDER", tmp_path)) / f"large-{ROWS}.airw"
     if not path.exists():
         anyio.run(fill, path)
-    anyio.run(ask, path, results)
+    anyio.run(compare_answers, path, results)
     anyio.run(ask_after_writes, path, results)

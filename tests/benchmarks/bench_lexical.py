@@ -16,6 +16,7 @@ import anyio
 import numpy as np
 import pytest
 
+from airw.protocols import Change, Rank, ask
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 
@@ -35,7 +36,7 @@ def change(number, text):
 async def fill(path, texts):
     async with SqliteStore(path) as store:
         for start in range(0, len(texts), PAGE):
-            await store.apply([change(at, texts[at]) for at in range(start, min(start + PAGE, len(texts)))])
+            await store.apply(Change([change(at, texts[at]) for at in range(start, min(start + PAGE, len(texts)))]))
 
 
 def fill_tantivy(texts, *, stored):
@@ -110,19 +111,19 @@ def test_search_beside_tantivy(corpus, results, kind):
     async def main():
         async with SqliteStore(path) as store:
 
-            async def ask(text):
-                [ranking] = await store.search_text([text], K, per_artifact=True)
+            async def find(text):
+                [ranking] = await ask(store, Rank([text], K, per_artifact=True))
                 return ranking.artifact_ids
 
             async def ask_all():
                 for text in asked:
-                    await ask(text)
+                    await find(text)
 
             async def ask_peer(search):
                 for text in asked:
                     search(text)
 
-            shared = [len({*await ask(text)} & {*peers["tantivy"](text)}) for text in asked]
+            shared = [len({*await find(text)} & {*peers["tantivy"](text)}) for text in asked]
             assert sum(shared) >= 0.9 * K * len(asked)
             ways = {name: partial(ask_peer, search) for name, search in peers.items()}
             return await time_in_turn(ways | {"airw": ask_all})
@@ -143,11 +144,11 @@ def test_searches_together_beside_one_after_the_other(corpus, results, kind):
 
             async def one_by_one():
                 answers["one by one"] = [
-                    (await store.search_text([text], K, per_artifact=True))[0].artifact_ids for text in asked
+                    (await ask(store, Rank([text], K, per_artifact=True)))[0].artifact_ids for text in asked
                 ]
 
             async def together():
-                found = await store.search_text(asked, K, per_artifact=True)
+                found = await ask(store, Rank(asked, K, per_artifact=True))
                 answers["airw"] = [ranking.artifact_ids for ranking in found]
 
             await one_by_one()
@@ -162,13 +163,14 @@ def test_searches_together_beside_one_after_the_other(corpus, results, kind):
 START_AIRW = """
 import sys, time
 import asyncio
+from airw.protocols import Rank, ask
 from airw.stores import SqliteStore
 
 imported = time.perf_counter()
 
 async def main():
     async with SqliteStore(sys.argv[1]) as store:
-        [ranking] = await store.search_text([sys.argv[2]], 10, per_artifact=True)
+        [ranking] = await ask(store, Rank([sys.argv[2]], 10, per_artifact=True))
         return [*ranking.artifact_ids], time.perf_counter()
 
 found, done = asyncio.run(main())

@@ -26,6 +26,7 @@ from airw import Artifact, Corpus, traverse
 from airw.embedders import HashingEmbedder
 from airw.links import CorpusGraph, MarkdownLinks
 from airw.policies import LinkWalk
+from airw.protocols import Change, Edges, ask
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from airw.views import read_tree, walk_links
@@ -69,7 +70,7 @@ async def fill(file: Path, count: int) -> None:
     draw = random.Random(7)
     async with SqliteStore(file) as store:
         for start in range(0, count, PAGE):
-            await store.apply([note(number, count, draw) for number in range(start, min(count, start + PAGE))])
+            await store.apply(Change([note(number, count, draw) for number in range(start, min(count, start + PAGE))]))
 
 
 @contextmanager
@@ -210,18 +211,18 @@ def steps_from(plain: sqlite3.Connection, root: str) -> list[list[str]]:
     """Return the ids whose links each hop follows."""
     steps, reached = [[root]], {root}
     while len(steps) < HOPS:
-        found = dict.fromkeys(row[-1] for row in ask(plain, steps[-1:])[0])
+        found = dict.fromkeys(row[-1] for row in read_plain(plain, steps[-1:])[0])
         steps.append([id for id in found if id not in reached])
         reached.update(steps[-1])
     return steps
 
 
-def ask(plain: sqlite3.Connection, steps: list[list[str]]) -> list[list[tuple[str, ...]]]:
+def read_plain(plain: sqlite3.Connection, steps: list[list[str]]) -> list[list[tuple[str, ...]]]:
     return [plain.execute(BARE, [json.dumps(ids)]).fetchall() for ids in steps]
 
 
 async def read_edges(corpus: Corpus, steps: list[list[str]]) -> list[list[list[object]]]:
-    return [await corpus.store.neighbors(ids) for ids in steps]
+    return [await ask(corpus.store, Edges(ids)) for ids in steps]
 
 
 async def read_columns(corpus: Corpus, steps: list[object]) -> list[object]:
@@ -243,13 +244,13 @@ def test_neighbors_beside_one_query_a_hop(count, tmp_path, results):
         timed(partial(number_steps, corpus, steps), numbers)
         figures = run_in_turn(
             {
-                "sqlite3": partial(ask, plain, steps),
+                "sqlite3": partial(read_plain, plain, steps),
                 "airw": partial(timed, partial(read_edges, corpus, steps), edges),
                 "columns": lambda: timed(partial(read_columns, corpus, numbers[0]), columns),
             },
             rounds=NEIGHBOR_ROUNDS,
         )
-        bare = [{(row[0], row[-1]) for row in rows if row[0] != row[-1]} for rows in ask(plain, steps)]
+        bare = [{(row[0], row[-1]) for row in rows if row[0] != row[-1]} for rows in read_plain(plain, steps)]
         assert pairs_in(edges[0]) == bare
         assert [[step.nodes[end] for end in step.ends] for step in columns[0]] == [
             [edge.target for row in step for edge in row] for step in edges[0]
@@ -275,7 +276,7 @@ def time_new_roots(
         for way, figure in run_in_turn(
             {
                 "airw": partial(timed, partial(read_edges, corpus, steps), edges),
-                "sqlite3": partial(ask, plain, steps),
+                "sqlite3": partial(read_plain, plain, steps),
             },
             rounds=1,
         ).items():

@@ -15,26 +15,29 @@ from scipy import sparse
 
 from airw.embedders import HashingEmbedder
 from airw.policies import PersonalizedPageRank
+from airw.stores import OwnStore
 from airw.traversal import traverse
-from airw.values import Edge, Record
+from airw.values import Edge, Ranking, Record
 
 COUNT, DEGREE, BUDGET, RESTART, RUNS = 1_000_000, 10, 200, 0.5, 5
 
 
-class Arrays:
-    """A digraph with the store methods that the walk calls; all surfaces are equal."""
+class Arrays(OwnStore):
+    """A digraph that answers what the walk asks; all surfaces are equal."""
+
+    capabilities = frozenset({"edges", "records", "scores"})
 
     def __init__(self, targets):
         self.targets = targets
 
-    async def neighbors(self, ids, **_options):
-        return [[Edge(id, str(end), "links") for end in self.targets[int(id)].tolist()] for id in ids]
+    async def edges(self, request):
+        return [[Edge(id, str(end), "links") for end in self.targets[int(id)].tolist()] for id in request.ids]
 
-    async def best_of(self, query, ids):
-        return list(ids), np.zeros(len(ids), np.float32)
+    async def rank(self, request):
+        return [Ranking(request.among, request.among, np.zeros(len(request.among)))]
 
-    async def get_records(self, ids):
-        return [Record(id, id, "document", 0, "") for id in ids]
+    async def records(self, request):
+        return [Record(id, id, "document", 0, "") for id in request.ids]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import asyncpg
 import numpy as np
 import pytest
 
+from airw.protocols import Change, Edges, Ledger, Matching, Rank, Records, RecordsOf, Referrers, Vectors, ask
 from airw.stores import PostgresStore, SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from airw.values.filters import parse_filter
@@ -56,24 +57,22 @@ def list_calls(store, ids, record_ids, query, words) -> dict[str, Call]:
     """Return each operation that reads."""
     rare, common = words
     return {
-        "get_records, 1 id": lambda: store.get_records(record_ids[:1]),
-        "get_records, 1,000 ids": lambda: store.get_records(record_ids),
-        "records_of, 1,000 artifacts": lambda: store.records_of(ids),
-        "ledger, 1,000 artifacts": lambda: store.ledger(ids),
-        "neighbors, 1 artifact": lambda: store.neighbors(ids[:1]),
-        "neighbors, 1,000 artifacts": lambda: store.neighbors(ids),
-        "referrers, 1,000 artifacts": lambda: store.referrers(ids),
+        "get_records, 1 id": lambda: ask(store, Records(record_ids[:1])),
+        "get_records, 1,000 ids": lambda: ask(store, Records(record_ids)),
+        "records_of, 1,000 artifacts": lambda: ask(store, RecordsOf(ids)),
+        "ledger, 1,000 artifacts": lambda: ask(store, Ledger(ids)),
+        "neighbors, 1 artifact": lambda: ask(store, Edges(ids[:1])),
+        "neighbors, 1,000 artifacts": lambda: ask(store, Edges(ids)),
+        "referrers, 1,000 artifacts": lambda: ask(store, Referrers(ids)),
         "fan_in, 1,000 artifacts": lambda: store.fan_in(ids),
-        "matching, one field": lambda: store.matching([("group", 7)]),
-        "best_of, 1,000 artifacts": lambda: store.best_of(query[0], ids),
-        "similarities, 1,000 records": lambda: store.similarities(query[0], record_ids),
-        "vectors, 1,000 records": lambda: store.vectors(record_ids),
-        "search_vectors, k = 10": lambda: store.search_vectors(query, 10),
-        "search_vectors, k = 10, a filter": lambda: store.search_vectors(
-            query, 10, filter=parse_filter({"topic": "t3"})
-        ),
-        "search_text, rarer words": lambda: store.search_text([rare], 10),
-        "search_text, a common word": lambda: store.search_text([common], 10),
+        "matching, one field": lambda: ask(store, Matching([("group", 7)])),
+        "best_of, 1,000 artifacts": lambda: ask(store, Rank(query, per_artifact=True, among=ids)),
+        "similarities, 1,000 records": lambda: ask(store, Rank(query, records=record_ids)),
+        "vectors, 1,000 records": lambda: ask(store, Vectors(record_ids)),
+        "search_vectors, k = 10": lambda: ask(store, Rank(query, 10)),
+        "search_vectors, k = 10, a filter": lambda: ask(store, Rank(query, 10, filter=parse_filter({"topic": "t3"}))),
+        "search_text, rarer words": lambda: ask(store, Rank([rare], 10)),
+        "search_text, a common word": lambda: ask(store, Rank([common], 10)),
     }
 
 
@@ -183,7 +182,7 @@ async def open_all(stack, server, folder):
     file = await stack.enter_async_context(SqliteStore(folder / "bench.airw"))
     for start in range(0, COUNT, 2_000):
         for each in (store, file):
-            await each.apply(changes[start : start + 2_000])
+            await each.apply(Change(changes[start : start + 2_000]))
     connection = await asyncpg.connect(
         server.dsn(), server_settings={"search_path": "airw_bench, public", "jit": "off"}
     )
@@ -237,7 +236,7 @@ def test_writes(server, results, tmp_path):
                 since = await connection.fetchval("SELECT coalesce(max(number), 0) FROM record")
                 for name, each in (("airw", store), ("SqliteStore", file)):
                     start = time.perf_counter()
-                    await each.apply(page)
+                    await each.apply(Change(page))
                     rounds[name].append((time.perf_counter() - start) * 1e3)
                 rows = {table: await connection.fetch(*select_new(table, since, page)) for table in TABLES}
                 start = time.perf_counter()
@@ -250,7 +249,7 @@ def test_writes(server, results, tmp_path):
             results.compare(BESIDE_A_FILE, work, rounds, {"SqliteStore": None})
             one = [page[0]]
             for name, each in (("airw", store), ("SqliteStore", file)):
-                rounds[name] = (await time_in_turn({name: lambda each=each: each.apply(one)}))[name]
+                rounds[name] = (await time_in_turn({name: lambda each=each: each.apply(Change(one))}))[name]
             results.compare(BESIDE_A_FILE, "apply, 1 artifact again", rounds, {"SqliteStore": None})
 
     anyio.run(main)

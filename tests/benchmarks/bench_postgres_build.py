@@ -17,6 +17,7 @@ import anyio
 import numpy as np
 import pytest
 
+from airw.protocols import Change
 from airw.stores import SqliteStore
 from airw.testing.changes import put
 from airw.values import Analyser, Link
@@ -52,7 +53,7 @@ async def write(store, pages):
     start = time.perf_counter()
     async with store.writing():
         for page in pages:
-            await store.apply(page)
+            await store.apply(Change(page))
     return time.perf_counter() - start
 
 

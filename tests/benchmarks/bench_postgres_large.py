@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import numpy as np
 
+from airw.protocols import Change, Rank, Records, VectorsOf, ask
 from airw.stores import PostgresStore, SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.filters import parse_filter
@@ -61,7 +62,7 @@ async def fill(store, size: int) -> None:
     async with store.writing():
         start = time.perf_counter()
         for first in range(0, size, PAGE):
-            await store.apply(await anyio.to_thread.run_sync(lambda first=first: list(page(first, masks))))
+            await store.apply(Change(await anyio.to_thread.run_sync(lambda first=first: list(page(first, masks)))))
         written = time.perf_counter()
     print(
         f"{size:,}: written in {written - start:,.1f} s ({size / (written - start):,.0f} records/s), "
@@ -85,7 +86,7 @@ async def times_together(work, items) -> tuple[list[float], float]:
     """Return the times of calls by many clients at once, and the answers in a second."""
     times: list[float] = []
 
-    async def ask(own):
+    async def rank_own(own):
         for item in own:
             begun = time.perf_counter()
             await work(item)
@@ -94,7 +95,7 @@ async def times_together(work, items) -> tuple[list[float], float]:
     start = time.perf_counter()
     async with anyio.create_task_group() as group:
         for client in range(CLIENTS):
-            group.start_soon(ask, [items[(client + step) % len(items)] for step in range(8)])
+            group.start_soon(rank_own, [items[(client + step) % len(items)] for step in range(8)])
     return times, len(times) / (time.perf_counter() - start)
 
 
@@ -114,14 +115,14 @@ def best_of_all(size: int, queries, masks):
     return best
 
 
-async def ask(store, size: int, results, kind: str) -> None:
+async def compare_answers(store, size: int, results, kind: str) -> None:
     queries = near_topics(QUERIES, 10**7)
     masks = {"": np.ones(size, np.bool_), **matches(size)}
     truth = best_of_all(size, queries, masks)
     filters = {"": None, **{field: parse_filter({field: True}) for field in SHARES}}
 
     async def search(query, **options):
-        return (await store.search_vectors(query[None], K, **options))[0].artifact_ids
+        return (await ask(store, Rank(query[None], K, **options)))[0].artifact_ids
 
     start = time.perf_counter()
     await search(queries[0])
@@ -142,11 +143,11 @@ async def ask(store, size: int, results, kind: str) -> None:
     records = [[Record.make_id(name, "chunk", 0) for name in each] for each in names]
     texts = [" ".join(WORDS[random.integers(50, 5_000, 3)]) for _ in range(QUERIES)]
     for text, work, items in (
-        ("best records of 1,000 artifacts", lambda ids: store.best_of(queries[0], ids), names),
-        ("cosines of 1,000 records", lambda ids: store.similarities(queries[0], ids), records),
-        ("vectors of 1,000 artifacts", store.vectors_of, names),
-        ("1,000 records", store.get_records, records),
-        ("ten best texts of three words", lambda query: store.search_text([query], K), texts),
+        ("best records of 1,000 artifacts", lambda ids: ask(store, Rank(queries[:1], among=ids)), names),
+        ("cosines of 1,000 records", lambda ids: ask(store, Rank(queries[:1], records=ids)), records),
+        ("vectors of 1,000 artifacts", lambda ids: ask(store, VectorsOf(ids)), names),
+        ("1,000 records", lambda ids: ask(store, Records(ids)), records),
+        ("ten best texts of three words", lambda query: ask(store, Rank([query], K)), texts),
     ):
         times = await times_of(work, items)
         show(text, times)
@@ -160,13 +161,13 @@ async def run_on_server(dsn: str, size: int, results) -> None:
         if is_new:
             await fill(store, size)
         print(await store.describe_index(), flush=True)
-        await ask(store, size, results, "PostgreSQL")
+        await compare_answers(store, size, results, "PostgreSQL")
 
 
 async def run_in_file(path: Path, size: int, results) -> None:
     async with SqliteStore(path) as store:
         await fill(store, size)
-        await ask(store, size, results, "SQLite")
+        await compare_answers(store, size, results, "SQLite")
 
 
 def test_a_corpus_that_grows(tmp_path, results):

@@ -19,6 +19,7 @@ import psutil
 from ir.store import CorpusStore
 
 from airw.corpora import build
+from airw.protocols import Change
 from airw.sources import from_mapping
 from airw.values import ArtifactChange, LedgerEntry, Record
 
@@ -93,7 +94,7 @@ class Airw:
         vectors = await self.corpus.embedder.embed_documents([text])
         record = Record(Record.make_id("0", "document", 0), "0", "document", 0, text)
         entry = LedgerEntry("0", text, self.corpus.embedder_id, "written")
-        await self.corpus.store.apply([ArtifactChange(entry, [record], vectors)])
+        await self.corpus.store.apply(Change([ArtifactChange(entry, [record], vectors)]))
 
     async def close(self):
         if self.corpus is not None:

@@ -10,8 +10,9 @@ import pytest
 import airw
 from airw.errors import AirwError, ArgumentError, NoLedgerEntry, StoreError
 from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scored
+from airw.protocols import Edges, ask
 from airw.stores import MemoryStore
-from airw.values import Artifact, Edge, Record, SearchHit
+from airw.values import Artifact, Edge, LinkFilter, Record, SearchHit
 
 PAGES = {
     "rota": "Rotate the signing keys.",
@@ -244,7 +245,7 @@ async def test_neighbours_may_have_types():
         "a",
         "b",
     ]
-    [own] = await corpus.store.neighbors(["a"], origins=["typed"])
+    [own] = await ask(corpus.store, Edges(["a"], links=LinkFilter(origins=["typed"])))
     assert own == [Edge("a", "b", "cites", "typed", 0.5)]
 
 

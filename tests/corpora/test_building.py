@@ -15,12 +15,15 @@ from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, SourceError, StoreError
 from airw.indexing import Chunked, WholeText
 from airw.links import TitleMentions, extractor_from
+from airw.protocols import ArtifactIds, Change, Config, Counts, Edges, Ledger, RecordsOf, Vectors, ask
 from airw.sources import CorpusSource, content_hash, from_files, from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemProblem, Link, Record, Surface
+from tests.support.asked import Asked
 from tests.support.corpora import at_each_page
 from tests.support.drawing import examples
 from tests.support.waiting import wait_for
+from tests.support.watched import Watched
 
 TEXTS = {"a": "alpha", "b": "beta", "c": "gamma", "d": "delta", "e": "epsilon"}
 
@@ -71,11 +74,18 @@ def notes(items, **options):
 
 async def content(store):
     """Return the whole content of a store in a form that can be compared."""
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
-    edges = await store.neighbors(ids, direction="both")
-    return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    edges = await ask(store, Edges(ids, "both"))
+    return (
+        await ask(store, Ledger()),
+        records,
+        vectors.tolist(),
+        edges,
+        await ask(store, Counts()),
+        await ask(store, Config()),
+    )
 
 
 async def outcome(source, store, **options):
@@ -140,7 +150,7 @@ async def test_a_build_processes_only_new_and_changed_items():
     del changed["a"]
     assert await outcome(notes(changed, **options), store) == (1, 1, 3, 1)
     assert sorted(counting.texts) == ["beta, again", "zeta"]
-    assert await store.artifact_ids() == ["b", "c", "d", "e", "f"]
+    assert await ask(store, ArtifactIds()) == ["b", "c", "d", "e", "f"]
 
 
 async def test_without_full_nothing_is_removed():
@@ -148,7 +158,7 @@ async def test_without_full_nothing_is_removed():
     await build(notes(TEXTS), store=store)
     assert await outcome(notes({"b": "new"}), store, full=False) == (0, 1, 0, 0)
     assert await outcome(notes({}), store, full=False) == (0, 0, 0, 0)
-    assert await store.artifact_ids() == sorted(TEXTS)
+    assert await ask(store, ArtifactIds()) == sorted(TEXTS)
 
 
 async def test_a_change_of_metadata_only_reaches_the_hits():
@@ -165,14 +175,14 @@ async def test_another_strategy_decomposes_again_and_another_extractor_extracts_
     await build(notes({"a": "one\n\ntwo", "b": "three"}), store=store)
     chunked = {"strategy": Chunked(chunk_size=4, overlap=0)}
     assert await outcome(notes({"a": "one\n\ntwo", "b": "three"}, **chunked), store) == (0, 2, 0, 0)
-    assert len((await store.records_of(["a"]))[0]) == 2
-    assert (await store.neighbors(["a"])) == [[]]
+    assert len((await ask(store, RecordsOf(["a"])))[0]) == 2
+    assert (await ask(store, Edges(["a"]))) == [[]]
     extractor = extractor_from(lambda name, _: {"REF": ["b"]} if name == "a" else {}, id="to-b")
     source = notes({"a": "one\n\ntwo", "b": "three"}, **chunked)
     assert await outcome(source, store, edge_extractor=extractor) == (0, 2, 0, 0)
-    assert [edge.target for edge in (await store.neighbors(["a"]))[0]] == ["b"]
+    assert [edge.target for edge in (await ask(store, Edges(["a"])))[0]] == ["b"]
     assert await outcome(source, store, force=True) == (0, 2, 0, 0)
-    assert (await store.neighbors(["a"])) == [[]]
+    assert (await ask(store, Edges(["a"]))) == [[]]
 
 
 @pytest.mark.parametrize("dim", [8, 5])
@@ -181,7 +191,7 @@ async def test_another_embedder_of_any_width_embeds_everything_again(dim):
     await build(notes(TEXTS), store=store)
     assert await outcome(notes(TEXTS), store, embedder=other.embedder, batch_size=2) == (0, 5, 0, 0)
     assert sorted(other.texts) == sorted(TEXTS.values())
-    config = await store.config()
+    config = await ask(store, Config())
     assert (config["embedder_id"], config["dim"], config["embedder"]) == ("other-v1", dim, "custom")
     fresh = MemoryStore()
     await build(notes(TEXTS), store=fresh, embedder=other.embedder)
@@ -205,7 +215,7 @@ async def test_an_unreadable_item_with_vectors_of_another_embedder_is_removed_an
     await build(Scripted([Artifact("a", "alpha"), Artifact("b", "beta")]), store=store)
     source = Scripted([ItemProblem("a", "cannot be read"), Artifact("b", "beta")])
     corpus = await build(source, store=store, embedder=Counting("other-v1").embedder, on_error="skip")
-    assert await store.artifact_ids() == ["b"]
+    assert await ask(store, ArtifactIds()) == ["b"]
     assert "another embedder" in corpus.report.problems[0].reason
     assert (corpus.report.updated, corpus.report.removed) == (1, 1)
 
@@ -228,13 +238,13 @@ async def test_a_source_without_items_never_empties_a_corpus_unless_forced():
             await build(notes({}), store=store, embedder=embedder)
         assert await content(store) == before
     assert await outcome(notes({}), store, force=True) == (0, 0, 0, 5)
-    assert await store.counts() == await MemoryStore().counts()
+    assert await ask(store, Counts()) == await ask(MemoryStore(), Counts())
 
 
 async def test_an_empty_mapping_makes_an_empty_corpus():
     async with build(notes({}), store=MemoryStore()) as corpus:
         assert await corpus.search("anything", mode="hybrid") == []
-        assert (await corpus.store.config())["embedder_id"] == "count-v1"
+        assert (await ask(corpus.store, Config()))["embedder_id"] == "count-v1"
 
 
 async def test_a_build_prunes_only_artifacts_of_its_source_and_takes_no_id_of_another():
@@ -255,12 +265,12 @@ async def test_a_build_takes_over_artifacts_that_belong_to_no_source():
     store = MemoryStore()
     await build(notes({"a": "alpha", "b": "beta"}), store=store)
     for artifact_id in ("a", "b"):
-        [entry], [records] = await store.ledger([artifact_id]), await store.records_of([artifact_id])
-        vectors = await store.vectors(entry.record_ids)
-        await store.apply([ArtifactChange(replace(entry, source=""), records, vectors)])
+        [entry], [records] = await ask(store, Ledger([artifact_id])), await ask(store, RecordsOf([artifact_id]))
+        vectors = await ask(store, Vectors(entry.record_ids))
+        await store.apply(Change([ArtifactChange(replace(entry, source=""), records, vectors)]))
     assert await outcome(notes({"a": "alpha"}), store) == (0, 1, 0, 0)
     assert await outcome(notes({"c": "gamma"}), store) == (1, 0, 0, 1)
-    assert await store.artifact_ids() == ["b", "c"]
+    assert await ask(store, ArtifactIds()) == ["b", "c"]
 
 
 class Choosy:
@@ -287,7 +297,7 @@ async def test_a_records_metadata_are_the_filter_fields_overlaid_by_those_of_its
         [Artifact("a", IndexPlan({"kind": "all", "tags": ("x",)}, surfaces))], indexing_strategy=Choosy()
     )
     async with build(source, store=MemoryStore()) as corpus:
-        first, second = (await corpus.store.records_of(["a"]))[0]
+        first, second = (await ask(corpus.store, RecordsOf(["a"])))[0]
     assert first.metadata == {"kind": "own", "tags": ["x"], "part": 1}
     assert second.metadata == {"kind": "all", "tags": ["x"]}
     assert [first.id, second.id] == [Record.make_id("a", "document", 0), Record.make_id("a", "x", 1)]
@@ -324,7 +334,7 @@ async def test_a_bad_item_is_an_error_that_names_it_or_a_line_of_the_report(case
     assert "\n" not in str(caught.value)
     assert source.closed == 1
     async with build(source, store=MemoryStore(), on_error="skip") as corpus:
-        assert await corpus.store.artifact_ids() == ["a", "z"]
+        assert await ask(corpus.store, ArtifactIds()) == ["a", "z"]
         (problem,) = corpus.report.problems
         assert problem.lost
         assert reason in problem.reason
@@ -335,11 +345,11 @@ async def test_an_indexed_item_is_kept_if_it_cannot_be_read_now():
     store = MemoryStore()
     items = [Artifact("a", "alpha"), Artifact("b", "beta"), Artifact("deep/c", "gamma"), Artifact("gone", "old")]
     await build(Signalled(items, indexing_strategy=Choosy()), store=store)
-    before = await store.records_of(["a", "b", "deep/c"])
+    before = await ask(store, RecordsOf(["a", "b", "deep/c"]))
     script = [ItemProblem("a", "cannot be read"), Artifact("b", 1), ItemProblem("deep", "cannot be listed")]
     corpus = await build(Signalled(script, indexing_strategy=Choosy()), store=store, on_error="skip")
-    assert await store.records_of(["a", "b", "deep/c"]) == before
-    assert await store.artifact_ids() == ["a", "b", "deep/c"]
+    assert await ask(store, RecordsOf(["a", "b", "deep/c"])) == before
+    assert await ask(store, ArtifactIds()) == ["a", "b", "deep/c"]
     assert corpus.report.removed == 1
     assert all("kept" in problem.reason for problem in corpus.report.problems)
 
@@ -353,7 +363,7 @@ async def test_a_problem_that_loses_nothing_is_only_reported():
 
     script = [Artifact("a", "alpha"), ItemProblem("a", "its frontmatter is ignored", lost=False)]
     async with build(Scripted(script), store=MemoryStore(), edge_extractor=Doubting()) as corpus:
-        assert await corpus.store.artifact_ids() == ["a"]
+        assert await ask(corpus.store, ArtifactIds()) == ["a"]
         assert sorted(problem.reason for problem in corpus.report.problems) == [
             "its frontmatter is ignored",
             "line 3: a link without a target",
@@ -383,8 +393,8 @@ async def test_unusable_vectors_are_an_embedder_error_and_their_page_is_not_stor
     store, good = MemoryStore(), embedder_from(embed, id="e", dim=2)
     with pytest.raises(EmbedderError, match="'e'"):
         await build(notes({"a": "alpha", "b": "bad", "c": "gamma"}), store=store, embedder=good, batch_size=1)
-    assert "b" not in await store.artifact_ids()
-    assert (await store.counts())["records"] == len(await store.artifact_ids())
+    assert "b" not in await ask(store, ArtifactIds())
+    assert (await ask(store, Counts()))["records"] == len(await ask(store, ArtifactIds()))
 
 
 @pytest.mark.parametrize(
@@ -397,17 +407,17 @@ async def test_a_source_that_fails_half_way_is_closed_and_indexed_artifacts_stay
     with pytest.raises(kind, match="is gone"):
         await build(source, store=store, batch_size=1, on_error="skip")
     assert source.closed == 1
-    assert set(TEXTS) <= set(await store.artifact_ids())
+    assert set(TEXTS) <= set(await ask(store, ArtifactIds()))
     assert await outcome(notes(TEXTS), store) in [(0, 0, 5, 0), (0, 1, 4, 0), (0, 1, 4, 1), (0, 0, 5, 1)]
 
 
 @pytest.mark.parametrize("error", [EmbedderError("model is gone"), StoreError("disk is full")])
 async def test_a_failing_embedder_or_store_always_ends_the_build_with_its_own_error(error):
     class FailingStore(MemoryStore):
-        async def apply(self, puts, *, removals=()):
-            if isinstance(error, StoreError):
+        async def apply(self, change):
+            if isinstance(error, StoreError) and change.puts:
                 raise error
-            await super().apply(puts, removals=removals)
+            await super().apply(change)
 
     def embed(texts):
         raise error
@@ -491,7 +501,7 @@ async def test_a_cancelled_build_leaves_a_valid_corpus_that_the_next_build_compl
         await build(source, store=store, batch_size=2, progress=at_each_page(count_page))
     assert scope.cancelled_caught
     assert source.closed == 1
-    assert await store.artifact_ids() == [artifact.id for artifact in items[: 2 * pages]]
+    assert await ask(store, ArtifactIds()) == [artifact.id for artifact in items[: 2 * pages]]
     async with build(Scripted(items), store=store) as corpus:
         assert corpus.report.unchanged == 2 * pages
     await build(Scripted(items), store=fresh)
@@ -530,15 +540,6 @@ async def test_reading_continues_while_a_page_is_embedded_but_only_a_few_pages_a
 async def test_a_page_needs_one_call_of_each_kind():
     calls = []
 
-    class Watched(MemoryStore):
-        async def ledger(self, ids=None):
-            calls.append("ledger")
-            return await super().ledger(ids)
-
-        async def apply(self, puts, *, removals=()):
-            calls.append("apply")
-            await super().apply(puts, removals=removals)
-
     def embed(texts):
         if len(texts) > 1:  # a text alone is a question that the floor is measured with
             calls.append("embed")
@@ -547,8 +548,11 @@ async def test_a_page_needs_one_call_of_each_kind():
     source = notes(
         {str(number): f"text {number}" for number in range(30)}, embedder=embedder_from(embed, id="e", dim=2)
     )
-    await build(source, store=Watched(), batch_size=10, full=False)
-    assert sorted(calls) == ["apply"] * 3 + ["embed"] * 3 + ["ledger"] * 3
+    store = Watched(MemoryStore())
+    await build(source, store=store, batch_size=10, full=False)
+    assert calls == ["embed"] * 3
+    assert len([change for change in store.changes if change.puts]) == 3
+    assert len(store.of(Ledger)) == 3
 
 
 async def test_the_second_of_two_builders_waits_for_the_first():
@@ -562,7 +566,7 @@ async def test_the_second_of_two_builders_waits_for_the_first():
         group.start_soon(one, "first", "alpha")
         group.start_soon(one, "second", "beta")
     assert order in (["first"] * 6 + ["second"] * 6, ["second"] * 6 + ["first"] * 6)
-    texts = [records[0].text for records in await store.records_of(await store.artifact_ids())]
+    texts = [records[0].text for records in await ask(store, RecordsOf(await ask(store, ArtifactIds())))]
     assert len({text.split()[0] for text in texts}) == 1
 
 
@@ -571,7 +575,7 @@ async def test_the_store_of_the_caller_stays_open_and_the_corpus_has_the_report(
     corpus = await build(notes(TEXTS), store=store)
     await corpus.aclose()
     await corpus.aclose()
-    assert len(await store.artifact_ids()) == 5
+    assert len(await ask(store, ArtifactIds())) == 5
     assert corpus.report.seconds > 0
     assert replace(corpus.report, seconds=0).added == 5
 
@@ -702,7 +706,7 @@ async def test_an_async_strategy_that_fails_ends_the_build_or_leaves_the_item_ou
     assert failing.at_once == 0
     corpus = await build(notes(TEXTS, strategy=failing), store=store, on_error="skip")
     assert corpus.report.problems == (ItemProblem("b", "ValueError: no answer"),)
-    assert await store.artifact_ids() == ["a", "c", "d", "e"]
+    assert await ask(store, ArtifactIds()) == ["a", "c", "d", "e"]
 
 
 async def test_a_plan_with_problems_is_indexed_reported_and_repeated_by_the_next_build():
@@ -801,36 +805,22 @@ async def test_an_interrupted_extraction_of_links_is_completed_without_embedding
 
 @pytest.mark.slow
 async def test_finding_links_again_needs_one_call_of_each_kind_per_page():
-    calls = []
-
-    class Watched(MemoryStore):
-        async def get_records(self, ids):
-            calls.append("texts")
-            return await super().get_records(ids)
-
-        async def vectors(self, ids):
-            calls.append("vectors")
-            return await super().vectors(ids)
-
-    store = Watched()
+    store = Asked(MemoryStore())
     source = notes({str(number): f"text {number}" for number in range(30)})
     await build(source, store=store)
-    assert calls == []
+    assert not {"Records", "Vectors"} & {*store.calls}
     await build(source, store=store, edge_extractor=refs_to("1", id="to-1"), batch_size=10)
-    assert sorted(calls) == ["texts"] * 3 + ["vectors"] * 3
+    assert store.calls.count("Records") == store.calls.count("Vectors") == 3
 
 
 async def test_artifacts_with_another_text_read_no_stored_vectors():
     """A store may have to read all vectors to return one."""
 
-    class Vectorless(MemoryStore):
-        async def vectors(self, ids):
-            raise AssertionError(ids)
-
-    store = Vectorless()
+    store = Asked(MemoryStore())
     for texts in ({"a": "one", "b": "two"}, {"a": "other", "b": "two"}):
         corpus = await build(from_mapping(texts, name="notes", embedder="light"), store=store)
     assert (corpus.report.updated, corpus.report.unchanged) == (1, 1)
+    assert "Vectors" not in store.calls
 
 
 @pytest.mark.parametrize("signal", [None, 1, b"v1", ("v", 1)])
@@ -855,7 +845,7 @@ async def test_fields_that_nest_too_deeply_are_a_problem_of_their_item():
     async with build(source, store=MemoryStore(), on_error="skip") as corpus:
         assert [problem.item for problem in corpus.report.problems] == ["a"]
         assert "nest deeper than 100 levels" in corpus.report.problems[0].reason
-        assert await corpus.store.artifact_ids() == ["b"]
+        assert await ask(corpus.store, ArtifactIds()) == ["b"]
 
 
 @pytest.mark.parametrize("options", [{"progress": "bar"}, {"full": 1}, {"force": "no"}])

@@ -15,9 +15,11 @@ import pytest
 from airw.corpora import build, corpus_names, open_corpus
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, StoreBusy
+from airw.protocols import ArtifactIds, Config, Counts, Edges, Ledger, RecordsOf, Stale, Vectors, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from tests.support.corpora import at_each_page
+from tests.support.watched import Watched
 
 pytestmark = pytest.mark.asyncio_only
 
@@ -57,10 +59,16 @@ def run(code, *arguments):
 
 
 async def content(store):
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
-    return await store.ledger(), records, vectors.tolist(), await store.neighbors(ids), await store.counts()
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    return (
+        await ask(store, Ledger()),
+        records,
+        vectors.tolist(),
+        await ask(store, Edges(ids)),
+        await ask(store, Counts()),
+    )
 
 
 async def fresh_content(word, id="e"):
@@ -112,8 +120,8 @@ async def test_a_first_build_killed_at_any_moment_leaves_a_searchable_corpus_tha
         if not path.exists():
             continue
         async with await SqliteStore.open(path, create=True) as store:
-            started = bool(await store.config())
-            found = await store.artifact_ids()
+            started = bool(await ask(store, Config()))
+            found = await ask(store, ArtifactIds())
         partial.append(len(found))
         if moment.isdigit():
             assert len(found) == int(moment) * PAGE
@@ -139,12 +147,12 @@ async def test_a_rebuild_killed_at_any_moment_mixes_no_vectors_and_the_next_buil
     for number in range(len(moments)):
         path = tmp_path / f"{number}.airw"
         async with await SqliteStore.open(path) as store:
-            embedder_id = (await store.config())["embedder_id"]
-            assert {entry.embedder_id for entry in await store.ledger()} <= {embedder_id}
+            embedder_id = (await ask(store, Config()))["embedder_id"]
+            assert {entry.embedder_id for entry in await ask(store, Ledger())} <= {embedder_id}
         async with open_corpus(path, embedder=source(word, embedder_id).embedder) as corpus:
             assert await corpus.search("alpha 1") is not None
             if id == "e":
-                assert len(await corpus.store.artifact_ids()) == COUNT
+                assert len(await ask(corpus.store, ArtifactIds())) == COUNT
         async with build(source(word, id), store=path) as corpus:
             assert await content(corpus.store) == expected
 
@@ -217,7 +225,7 @@ async def test_a_build_that_fails_keeps_every_page_it_committed(tmp_path):
     with pytest.raises(EmbedderError, match="model server is gone"):
         await build(notes, store=path, batch_size=1)
     async with open_corpus(path, embedder=notes.embedder) as corpus:
-        found = await corpus.store.artifact_ids()
+        found = await ask(corpus.store, ArtifactIds())
         assert found == sorted(texts)[: len(found)]
         assert len(await corpus.search("text")) == len(found)
 
@@ -248,57 +256,42 @@ async def test_any_string_can_be_an_id_in_a_file(artifact_id, tmp_path):
 async def test_unchanged_artifacts_are_compared_many_at_once_and_changed_ones_written_in_batches(
     options, compared, written, tmp_path
 ):
-    sizes = {"compared": [], "written": []}
-
-    class Watched(SqliteStore):
-        async def find_changed(self, versions, stamp):
-            sizes["compared"].append(len(versions))
-            return await super().find_changed(versions, stamp)
-
-        async def apply(self, changes, **options):
-            sizes["written"].append(len(changes))
-            return await super().apply(changes, **options)
-
     texts = {str(number): "alpha" for number in range(2_000)}
     changed = {name: "beta" if int(name) >= 900 else text for name, text in texts.items()}
-    async with Watched(tmp_path / "notes.airw") as store:
+    async with SqliteStore(tmp_path / "notes.airw") as file:
+        store = Watched(file)
         await build(from_mapping(texts, name="notes"), store=store, embedder="light")
-        for each in sizes.values():
-            each.clear()
+        store.clear()
         again = await build(from_mapping(changed, name="notes"), store=store, embedder="light", **options)
         assert (again.report.updated, again.report.unchanged) == (1_100, 900)
-        assert await store.artifact_ids() == sorted(texts)
-    assert (sum(sizes["compared"]), max(sizes["compared"])) == (2_000, compared)
-    assert sum(sizes["written"]) == 1_100
-    assert max(sizes["written"]) <= written
+        assert await ask(store, ArtifactIds()) == sorted(texts)
+    sizes = [len(request.versions) for request in store.of(Stale)]
+    assert (sum(sizes), max(sizes)) == (2_000, compared)
+    sizes = [len(change.puts) for change in store.changes]
+    assert sum(sizes) == 1_100
+    assert max(sizes) <= written
 
 
 async def test_building_again_reads_ledger_entries_only_of_changed_artifacts(tmp_path):
-    asked = []
-
-    class Watched(SqliteStore):
-        async def ledger(self, ids=None):
-            asked.append(ids)
-            return await super().ledger(ids)
-
     texts = {'a "b"\\c': "alpha", "é\n/x": "beta", "🗝": "gamma"}
-    async with Watched(tmp_path / "notes.airw") as store:
+    async with SqliteStore(tmp_path / "notes.airw") as file:
+        store = Watched(file)
         await build(from_mapping(texts, name="notes"), store=store, embedder="light")
-        asked.clear()
+        store.clear()
         again = await build(from_mapping({**texts, "🗝": "delta"}, name="notes"), store=store, embedder="light")
         assert (again.report.updated, again.report.unchanged, again.report.removed) == (1, 2, 0)
-        assert asked == [["🗝"]]
+        assert [request.ids for request in store.of(Ledger)] == [["🗝"]]
 
 
 @pytest.mark.parametrize("part", ["version", "embedder_id", "strategy_id", "extractor_id", "source"])
 async def test_an_artifact_has_changed_when_any_part_of_its_stamp_has(tmp_path, part):
     async with SqliteStore(tmp_path / "notes.airw") as store:
         await build(from_mapping({"a": "alpha", "b": "beta"}, name="notes"), store=store, embedder="light")
-        entries = await store.ledger()
+        entries = await ask(store, Ledger())
         versions = {entry.artifact_id: entry.version for entry in entries}
-        assert await store.find_changed(versions, entries[0]) == []
+        assert await ask(store, Stale(versions, entries[0])) == []
         if part == "version":
-            assert await store.find_changed({**versions, "a": "other", "new": "v"}, entries[0]) == ["a", "new"]
-            assert await store.find_changed({"a": f"{versions['a']}\0"}, entries[0]) == ["a"]
+            assert await ask(store, Stale({**versions, "a": "other", "new": "v"}, entries[0])) == ["a", "new"]
+            assert await ask(store, Stale({"a": f"{versions['a']}\0"}, entries[0])) == ["a"]
         else:
-            assert await store.find_changed(versions, replace(entries[0], **{part: "other"})) == ["a", "b"]
+            assert await ask(store, Stale(versions, replace(entries[0], **{part: "other"}))) == ["a", "b"]

@@ -7,6 +7,7 @@ import pytest
 
 from airw.corpora import build, check_corpus_file, copy_corpus, open_corpus, restore_corpus
 from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
+from airw.protocols import ArtifactIds, Change, Ledger, ask
 from airw.sources import from_mapping
 from airw.stores import SqliteStore
 from airw.stores.sqlite import files
@@ -29,10 +30,10 @@ async def test_a_copy_has_all_that_was_written_and_is_one_file(tmp_path):
     path, copy = tmp_path / "notes.airw", tmp_path / "copies" / "monday"
     copy.parent.mkdir()
     async with SqliteStore(path) as store:
-        await store.apply([change("a", links=["b"]), change("b")])
+        await store.apply(Change([change("a", links=["b"]), change("b")]))
         assert await copy_corpus(path, copy) == copy
         before = await everything(store)
-        await store.apply([change("c")])
+        await store.apply(Change([change("c")]))
     assert [each.name for each in copy.parent.iterdir()] == ["monday"]
     assert await read(copy) == before
     assert await check_corpus_file(copy) == []
@@ -46,7 +47,7 @@ async def test_a_copy_taken_while_others_write_is_the_state_of_one_moment(tmp_pa
     async def write():
         async with SqliteStore(path) as writer:
             for step in range(10**6):
-                await writer.apply([change(name, "word " * 300, version=f"{step}") for name in "ab"])
+                await writer.apply(Change([change(name, "word " * 300, version=f"{step}") for name in "ab"]))
 
     await fill(path, change("a"), change("b"))
     versions = set()
@@ -56,7 +57,7 @@ async def test_a_copy_taken_while_others_write_is_the_state_of_one_moment(tmp_pa
             await copy_corpus(path, tmp_path / "copy.airw", replace=True)
             check_file(tmp_path / "copy.airw")
             async with await SqliteStore.open(tmp_path / "copy.airw") as store:
-                [version] = {entry.version for entry in await store.ledger()}
+                [version] = {entry.version for entry in await ask(store, Ledger())}
             versions.add(version)
         group.cancel_scope.cancel()
 
@@ -78,7 +79,7 @@ async def test_a_corpus_is_restored_under_its_readers_and_writers(tmp_path):
         await restore_corpus(path, copy)
     check_file(path)
     async with open_corpus(path) as corpus:
-        assert len(await corpus.store.artifact_ids()) == 20
+        assert len(await ask(corpus.store, ArtifactIds())) == 20
     assert {each.name for each in tmp_path.iterdir()} <= {"notes.airw", "copy.airw", "notes.airw-lock"}
 
 

@@ -37,6 +37,7 @@ from airw.errors import (
 )
 from airw.indexing import Chunked
 from airw.policies import Eager
+from airw.protocols import ArtifactIds, Change, Config, Counts, ask
 from airw.retrieval import MODES
 from airw.sources import from_files, from_mapping
 from airw.stores import MemoryStore, SqliteStore
@@ -109,7 +110,7 @@ async def test_names_compare_without_case_and_different_names_are_different_corp
     assert corpus_names() == ["Notes", "a-b", "a.b", "a_b"]
     for name in ("a.b", "a_b", "a-b", "NOTES"):
         async with open_corpus(name) as corpus:
-            assert await corpus.store.artifact_ids() == [name if name != "NOTES" else "z"]
+            assert await ask(corpus.store, ArtifactIds()) == [name if name != "NOTES" else "z"]
 
 
 def test_there_are_no_corpora_without_a_home(home):
@@ -214,7 +215,7 @@ async def test_an_embedder_with_a_specification_is_found_again(embedder):
         pass
     async with build(notes(embedder=HashingEmbedder())) as corpus:
         assert corpus.report.unchanged == 3
-        assert (await corpus.store.config())["embedder"] == (embedder if isinstance(embedder, str) else "light")
+        assert (await ask(corpus.store, Config()))["embedder"] == (embedder if isinstance(embedder, str) else "light")
     async with open_corpus("notes") as corpus:
         assert corpus.embedder == HashingEmbedder()
 
@@ -234,13 +235,14 @@ async def test_opening_counting_and_a_lexical_search_load_no_model(home):
         pass
     async with await SqliteStore.open(home / "corpora" / "notes.airw") as store:
         model = {"embedder": "default", "embedder_id": resolve_embedder("default").id}
-        await store.set_config({**await store.config(), **model})
+        await store.apply(Change(config={**await ask(store, Config()), **model}))
     code = """
     import sys, anyio
     from airw.corpora import open_corpus
+    from airw.protocols import Counts, ask
     async def main():
         async with open_corpus("notes") as corpus:
-            assert (await corpus.store.counts())["artifacts"] == 3
+            assert (await ask(corpus.store, Counts()))["artifacts"] == 3
             assert [hit.artifact_id for hit in await corpus.search("keys", mode="lexical")] == ["a"]
     anyio.run(main)
     assert not {"torch", "sentence_transformers", "transformers"} & sys.modules.keys()
@@ -268,7 +270,7 @@ async def test_a_store_of_the_caller_stays_open():
         assert isinstance(corpus, Corpus)
     async with Corpus("again", store, HashingEmbedder()) as corpus:
         assert (await corpus.search("keys", k=1))[0].source == "again"
-    assert await store.artifact_ids() == ["a", "b", "c"]
+    assert await ask(store, ArtifactIds()) == ["a", "b", "c"]
 
 
 async def test_an_opening_can_be_awaited_or_entered_and_an_error_inside_closes_it():
@@ -374,7 +376,7 @@ async def build_with_model(folder, file, spec):
     """Build a corpus whose settings name a model folder; a function makes the vectors."""
     vectors = embedder_from(lambda texts: [[1.0, 0.0, 0.0, 0.0] for _ in texts], id=resolve_embedder(folder).id, dim=4)
     async with build(from_mapping({"a": "text"}, name="notes"), store=file, embedder=vectors) as corpus:
-        await corpus.store.set_config(await corpus.store.config() | {"embedder": spec})
+        await corpus.store.apply(Change(config=await ask(corpus.store, Config()) | {"embedder": spec}))
 
 
 @pytest.mark.asyncio_only
@@ -416,7 +418,7 @@ async def test_a_model_folder_is_remembered_by_its_absolute_path(tmp_path, given
     monkeypatch.setattr("airw.corpora.building.resolve_embedder", lambda spec: HashingEmbedder())
     for spec, kept in ((given, str(folder)), ("org/model-on-the-hub", "org/model-on-the-hub")):
         async with build(notes(), store=MemoryStore(), embedder=spec) as corpus:
-            assert (await corpus.store.config())["embedder"] == kept
+            assert (await ask(corpus.store, Config()))["embedder"] == kept
 
 
 # Retrievers
@@ -542,21 +544,21 @@ async def test_a_retriever_that_is_closed_while_it_opens_leaves_nothing_open(hom
         opened.append(await plain(path, **options))
         return opened[0]
 
-    async def ask():
+    async def search():
         with suppress(StoreError):  # it may be closed before the call, or answer
             await retriever("bread")
 
     monkeypatch.setattr(SqliteStore, "open", slow)
     retriever = as_retriever("notes", mode="lexical")
     async with anyio.create_task_group() as group:
-        group.start_soon(ask)
+        group.start_soon(search)
         await opening.wait()
         with anyio.CancelScope() as scope:
             if cancelled:
                 scope.cancel()
             await retriever.aclose()
         with pytest.raises(StoreError, match="closed"):
-            await opened[0].counts()
+            await ask(opened[0], Counts())
 
 
 @pytest.mark.asyncio_only

@@ -13,29 +13,19 @@ from airw.links import MarkdownLinks, TitleMentions
 from airw.sources import CorpusSource, from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact, IndexPlan, ItemProblem, Surface
+from tests.support.asked import Asked
 
 TEXTS = {"a": "alpha", "b": "beta", "c": "gamma"}
 
 
-class ReadOnly(MemoryStore):
+class ReadOnly(Asked):
     """A store that notes its reads and refuses writes as soon as it is sealed."""
 
-    def __init__(self):
-        super().__init__()
-        self.sealed = False
-        self.asked = []
+    sealed = False
 
-    async def ledger(self, ids=None):
-        self.asked.append("ledger")
-        return await super().ledger(ids)
-
-    async def apply(self, puts, *, removals=()):
+    async def apply(self, change):
         assert not self.sealed
-        await super().apply(puts, removals=removals)
-
-    async def set_config(self, config):
-        assert not self.sealed
-        await super().set_config(config)
+        await super().apply(change)
 
 
 def silent_embedder():
@@ -52,10 +42,10 @@ def source(texts, **options):
 
 
 async def build_sealed(*sources):
-    store = ReadOnly()
+    store = ReadOnly(MemoryStore())
     for each in sources:
         corpus = await build(each, store=store)
-    store.sealed, store.asked = True, []
+    store.sealed, store.reads = True, []
     return replace(corpus, embedder=silent_embedder())
 
 
@@ -72,7 +62,7 @@ async def test_missing_outdated_and_gone_are_distinguished_by_one_call_of_the_st
     assert found.expected == ("a", "b", "d")
     assert (found.indexed, found.missing, found.outdated, found.gone) == (("a", "b"), ("d",), ("b",), ("c",))
     assert found.ratio == 2 / 3
-    assert corpus.store.asked == ["ledger"]
+    assert corpus.store.calls == ["Config", "Ledger"]
 
 
 async def test_coverage_of_an_empty_source_is_full():

@@ -8,6 +8,7 @@ import pytest
 from airw.corpora import build, build_corpus, corpus_names, corpus_path, list_corpora, open_corpus, register
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, EmbedderUnavailable, SourceError
+from airw.protocols import ArtifactIds, ask
 from airw.sources import CorpusSource, from_files, from_mapping
 from airw.values import Artifact
 from tests.support.corpora import at_each_page
@@ -87,7 +88,7 @@ async def test_a_first_build_that_fails_after_a_page_keeps_what_it_wrote_and_the
     with pytest.raises(LookupError):
         await build(source, batch_size=2, progress=at_each_page(fail))
     async with open_corpus("notes") as corpus:
-        written = len(await corpus.store.artifact_ids())
+        written = len(await ask(corpus.store, ArtifactIds()))
     assert written >= 2
     async with build(source) as corpus:
         assert (corpus.report.unchanged, corpus.report.added) == (written, 6 - written)
@@ -156,7 +157,7 @@ async def test_another_folder_does_not_replace_a_corpus_without_force(folders):
     assert str(two) in str(caught.value)
     assert "force=True" in str(caught.value)
     async with open_corpus("notes") as corpus:
-        assert await corpus.store.artifact_ids() == ["one0.md", "one1.md", "one2.md"]
+        assert await ask(corpus.store, ArtifactIds()) == ["one0.md", "one1.md", "one2.md"]
     async with build(notes_in(two), force=True) as corpus:
         assert (corpus.report.added, corpus.report.removed) == (3, 3)
     async with build(notes_in(two)) as corpus:
@@ -188,7 +189,7 @@ async def test_another_folder_may_add_to_a_corpus_without_pruning_or_under_anoth
 async def test_a_corpus_that_lost_all_artifacts_takes_any_folder(folders):
     one, two = folders
     async with build(notes_in(one)) as corpus:
-        await corpus.delete(await corpus.store.artifact_ids())
+        await corpus.delete(await ask(corpus.store, ArtifactIds()))
     async with build(notes_in(two)) as corpus:
         assert corpus.report.added == 3
 

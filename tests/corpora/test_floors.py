@@ -11,12 +11,14 @@ from airw.corpora import build, finish_ingest, ingest_partition, open_corpus, pr
 from airw.corpora.floors import BuiltFloor, load_built_floor, measure_floors
 from airw.embedders import HashingEmbedder, embedder_from
 from airw.errors import EmbedderError
+from airw.protocols import Calibrations, Change, Config, ask
 from airw.retrieval.evidence import Evidence, evidence_of, find_evidence, match_strength
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Ranking, TermCounts
 from tests.support.drawing import examples
 from tests.support.manuals import FOREIGN, OWN, manual
+from tests.support.watched import Limited
 
 pytestmark = pytest.mark.asyncio_only  # the builds of other tests measure floors on trio too
 
@@ -60,7 +62,7 @@ async def test_a_file_has_the_floors_of_memory_and_keeps_them(tmp_path):
 async def test_a_corpus_of_a_few_notes_has_no_floor_and_nothing_is_stored():
     async with build(manual(15), store=MemoryStore()) as corpus:
         assert corpus.report.floors == {}
-        assert await corpus.store.calibration() == {}
+        assert await ask(corpus.store, Calibrations()) == {}
         assert {floor.reason for floor in await measure_floors(corpus)} == {"too_small"}
 
 
@@ -90,13 +92,13 @@ async def test_copies_of_one_page_do_not_raise_the_floor_beyond_what_foreign_que
 async def test_floors_are_measured_again_only_if_a_fifth_of_the_artifacts_changed():
     store, source = MemoryStore(), manual()
     await build(source, store=store)
-    first = await store.calibration("built:hybrid")
+    first = (await ask(store, Calibrations())).get("built:hybrid", {})
     pages = dict(source.scope)
     for number in range(12):
         pages[f"page{number:03}"] += " the audit log."
         async with build(from_mapping(pages, name="manual", embedder="light"), store=store) as corpus:
             assert corpus.report.floors["hybrid"].changed == number + 1
-    assert {**await store.calibration("built:hybrid"), "changed": 0} == first
+    assert {**(await ask(store, Calibrations())).get("built:hybrid", {}), "changed": 0} == first
     pages["page012"] += " the audit log."
     async with build(from_mapping(pages, name="manual", embedder="light"), store=store) as corpus:
         assert corpus.report.floors["hybrid"].changed == 0
@@ -125,9 +127,9 @@ async def test_a_floor_of_another_embedder_or_method_counts_as_none():
     async with build(manual(), store=MemoryStore()) as corpus:
         floor = await load_built_floor(corpus, "hybrid")
         for other in (replace(floor, embedder_id="other"), replace(floor, method="sentences 0")):
-            await corpus.store.set_calibration(floor.key, other.to_dict())
+            await corpus.store.apply(Change(calibrations={floor.key: other.to_dict()}))
             assert await load_built_floor(corpus, "hybrid") is None
-        await corpus.store.set_calibration(floor.key, {**floor.to_dict(), "from_the_future": 1})
+        await corpus.store.apply(Change(calibrations={floor.key: {**floor.to_dict(), "from_the_future": 1}}))
         assert await load_built_floor(corpus, "hybrid") == floor
 
 
@@ -150,16 +152,14 @@ async def test_an_embedder_that_fails_on_questions_costs_the_floors_but_not_the_
     async with build(manual(), store=store, embedder=Failing()) as corpus:
         assert corpus.report.added == 60
         assert {floor.reason for floor in corpus.report.floors.values()} == {"embedder_failed"}
-    assert await store.calibration() == {}
+    assert await ask(store, Calibrations()) == {}
     async with build(manual(), store=store) as corpus:
         assert corpus.report.floors["hybrid"].reason == "built"
 
 
 async def test_a_store_that_cannot_search_is_built_without_floors():
-    class Writing(MemoryStore):
-        search_text = property()
-
-    async with build(manual(), store=Writing()) as corpus:
+    store = Limited(MemoryStore(), without=["lexical"])
+    async with build(manual(), store=store) as corpus:
         assert (corpus.report.added, corpus.report.floors) == (60, {})
 
 
@@ -168,7 +168,7 @@ async def test_upserts_leave_the_floors_to_the_next_build():
     store = MemoryStore()
     async with build(from_mapping({}, name="manual", embedder="light"), store=store) as corpus:
         await corpus.upsert(manual().scope)
-        assert await store.calibration() == {}
+        assert await ask(store, Calibrations()) == {}
         assert await load_built_floor(corpus, "hybrid") is None
     async with build(from_mapping({}, name="manual", embedder="light"), store=store) as corpus:
         assert corpus.report.floors["hybrid"].artifacts == 60
@@ -191,9 +191,9 @@ async def test_an_ingest_in_partitions_ships_the_floors_of_a_build():
 async def test_a_calibration_and_a_built_floor_do_not_replace_each_other():
     store = MemoryStore()
     async with build(manual(), store=store) as corpus:
-        await store.set_calibration("hybrid", {"min_score": 0.5})
+        await store.apply(Change(calibrations={"hybrid": {"min_score": 0.5}}))
         assert (await load_built_floor(corpus, "hybrid")).min_evidence is not None
-        assert sorted(await store.calibration()) == ["built:dense", "built:hybrid", "built:lexical", "hybrid"]
+        assert sorted(await ask(store, Calibrations())) == ["built:dense", "built:hybrid", "built:lexical", "hybrid"]
 
 
 # Evidence
@@ -264,7 +264,7 @@ async def test_a_floor_belongs_to_the_embedder_by_the_id_that_the_corpus_knows_i
     async with build(manual(), store=MemoryStore()) as corpus:
         renamed = replace(corpus, embedder=embedder_from(lambda texts: [[1.0]] * len(texts), id="alias", dim=1))
         assert await load_built_floor(renamed, "hybrid") == corpus.report.floors["hybrid"]
-        await corpus.store.set_config({**await corpus.store.config(), "embedder_id": "other"})
+        await corpus.store.apply(Change(config={**await ask(corpus.store, Config()), "embedder_id": "other"}))
         assert await load_built_floor(renamed, "hybrid") is None
 
 

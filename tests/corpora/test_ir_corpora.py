@@ -11,6 +11,7 @@ from airw.corpora import as_retriever, records_for_artifact
 from airw.discovery import SentenceWindow, WholeArtifact
 from airw.indexing import Chunked, with_synopsis
 from airw.policies import CollapsedTree
+from airw.protocols import ArtifactIds, Counts, Vectors, ask
 from airw.values import IndexPlan, Surface
 from tests.support.ir_twins import DEFAULTS, TEXTS, WIDTH, embed, our_corpus, simple, their_corpus
 
@@ -36,7 +37,7 @@ async def test_an_artifact_has_the_records_of_ir(corpora):
     theirs, ours = corpora
     for id in ("keys.md", "deploy.md", "garden.md"):  # the other one is cut at another place, to fill its chunks
         records = await records_for_artifact(ours, id)
-        rows = await ours.store.vectors([record.id for record in records])
+        rows = await ask(ours.store, Vectors([record.id for record in records]))
         expected = ir.records_for_artifact(theirs, id)
         assert simple([(r.surface_kind, r.surface_index, r.text, r.metadata["size"]) for r in records]) == simple(
             [(r.surface_kind, r.surface_index, r.text, r.metadata["size"]) for r in expected]
@@ -144,13 +145,13 @@ async def test_a_folder_that_changed_is_built_and_opened_as_in_ir(tmp_path, monk
     counts = []
     for _ in range(2):
         async with airw.build(mine) as corpus:
-            counts.append(((await corpus.store.counts())["records"], len(ir.build(theirs, embedder=embed))))
+            counts.append(((await ask(corpus.store, Counts()))["records"], len(ir.build(theirs, embedder=embed))))
         (folder / "bread.md").unlink(missing_ok=True)
         (folder / "tea.md").write_text("Boil the water for the tea.", encoding="utf-8")
     assert [ours for ours, _ in counts] == [theirs for _, theirs in counts]
     async with airw.open_corpus("notes", embedder=embedder) as corpus:
         [hit] = await corpus.search("boil water for tea", k=1, **DENSE)
-        ids = await corpus.store.artifact_ids()
+        ids = await ask(corpus.store, ArtifactIds())
     opened = ir.open_corpus("notes", embedder=embed)
     [other] = opened.search("boil water for tea", k=1)
     assert (hit.artifact_id, hit.source, hit.metadata["filename"]) == (

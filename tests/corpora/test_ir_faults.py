@@ -31,6 +31,7 @@ from airw.errors import (
 )
 from airw.indexing import WholeText
 from airw.links import extractor_from
+from airw.protocols import ArtifactIds, Change, Counts, Edges, Ledger, Vectors, ask
 from airw.sources import from_files, from_jsonl, from_notes
 from airw.stores import MemoryStore
 from airw.testing.changes import put
@@ -74,7 +75,7 @@ async def test_an_embedder_with_another_id_embeds_everything_again():
     corpus = await build(notes(items, embedder=of_width(6, "two")), store=store)
     assert corpus.report.updated == 2
     assert len(await corpus.search("alpha")) == 2
-    assert (await store.vectors([Record.make_id("a", "document", 0)])).shape == (1, 6)
+    assert (await ask(store, Vectors([Record.make_id("a", "document", 0)]))).shape == (1, 6)
     with pytest.raises(EmbedderError, match=r"'two'.* 6"):
         await build(notes(items | {"c": "more"}, embedder=of_width(4, "two")), store=store)
     assert len(await corpus.search("alpha")) == 2
@@ -106,7 +107,7 @@ async def test_a_failed_write_leaves_the_artifact_unchanged(path):
         first, _ = wrong.records
         wrong = replace(wrong, records=[first, first], entry=replace(wrong.entry, record_ids=(first.id, first.id)))
         with pytest.raises(StoreError, match="the same id"):
-            await corpus.store.apply([put("a", "second", dim=dim), wrong])
+            await corpus.store.apply(Change([put("a", "second", dim=dim), wrong]))
     async with build(notes({"a": "first", "b": "beta"}), store=path) as corpus:
         assert corpus.report.unchanged == 2
         assert [hit.artifact_id for hit in await corpus.search("first", k=1)] == ["a"]
@@ -128,7 +129,7 @@ async def test_after_a_crash_an_artifact_that_left_the_source_is_removed(path):
     assert run(code, path) == "-9\n"
     async with open_corpus(path, embedder=EMBEDDER) as corpus:
         served = {hit.artifact_id for hit in await corpus.search("alpha 1", k=99)}
-        assert "000" in served == {entry.artifact_id for entry in await corpus.store.ledger()}
+        assert "000" in served == {entry.artifact_id for entry in await ask(corpus.store, Ledger())}
         assert all([await records_for_artifact(corpus, each) for each in served])
     rest = source()
     items = {key: text for key, text in rest.scope.items() if key != "000"}
@@ -150,9 +151,9 @@ async def test_an_empty_or_mistyped_source_removes_nothing_without_force(tmp_pat
             await build(read(wrong, name="notes", embedder="light"), store=store)
     with pytest.raises(SourceError, match="force=True"):
         await build(notes({}), store=store)
-    assert await store.artifact_ids() == ["a.md"]
+    assert await ask(store, ArtifactIds()) == ["a.md"]
     await build(notes({}), store=store, force=True)
-    assert await store.artifact_ids() == []
+    assert await ask(store, ArtifactIds()) == []
 
 
 @pytest.mark.asyncio_only
@@ -167,7 +168,7 @@ async def test_two_names_are_two_corpora_and_invalid_names_are_refused(home):
     assert corpus_names() == ["a-b", "a.b", "a_b"]
     for name in corpus_names():
         async with open_corpus(name) as corpus:
-            assert await corpus.store.artifact_ids() == [name]
+            assert await ask(corpus.store, ArtifactIds()) == [name]
     assert sorted(each.name for each in home.iterdir()) == ["corpora"]
 
 
@@ -188,8 +189,8 @@ async def test_any_id_can_have_incoming_and_outgoing_links(path):
     """F18: ids are never file names; a hidden one counts as a dependent like any other."""
     extractor = extractor_from(lambda one, _: {"REF": [other for other in STRANGE if other != one]}, id="all")
     async with build(notes(dict.fromkeys(STRANGE, "text"), edge_extractor=extractor), store=path) as corpus:
-        incoming = await corpus.store.neighbors(STRANGE, direction="in")
-        outgoing = await corpus.store.neighbors(STRANGE)
+        incoming = await ask(corpus.store, Edges(STRANGE, "in"))
+        outgoing = await ask(corpus.store, Edges(STRANGE))
     for at, id in enumerate(STRANGE):
         assert {edge.source for edge in incoming[at]} == {edge.target for edge in outgoing[at]} == {*STRANGE} - {id}
     with pytest.raises(SourceError, match="non-empty"):
@@ -203,12 +204,12 @@ async def test_every_edge_leads_to_an_artifact_of_the_corpus():
     corpus = await in_memory(
         dict.fromkeys(items, "text"), metadata_of=lambda name, _: {"needs": items[name]}, edge_extractor=needs
     )
-    (out,) = await corpus.store.neighbors(["app"])
+    (out,) = await ask(corpus.store, Edges(["app"]))
     assert [edge.target for edge in out] == ["PyYAML", "ruamel.yaml"]
-    assert None not in await corpus.store.ledger([edge.target for edge in out])
-    ((first, second),) = await corpus.store.neighbors(["PyYAML"], direction="in")
+    assert None not in await ask(corpus.store, Ledger([edge.target for edge in out]))
+    ((first, second),) = await ask(corpus.store, Edges(["PyYAML"], "in"))
     assert {first.source, second.source} == {"app", "ruamel.yaml"}
-    assert (await corpus.store.counts())["dangling"] == 1
+    assert (await ask(corpus.store, Counts()))["dangling"] == 1
 
 
 @pytest.mark.slow
@@ -242,7 +243,7 @@ async def test_a_reader_never_sees_fewer_artifacts_while_another_process_rebuild
         words = set()
         while process.is_alive():
             hits = await corpus.search("alpha 1", k=999)
-            entries = await corpus.store.ledger()
+            entries = await ask(corpus.store, Ledger())
             assert len({hit.artifact_id for hit in hits}) == len(hits) == len(entries) == 300
             words |= {hit.text.split()[0] for hit in hits}
             await anyio.sleep(0.01)
@@ -314,7 +315,7 @@ async def test_no_corpus_is_lost_if_many_are_built_concurrently():
     assert corpus_names() == names
     for name in names:
         async with open_corpus(name) as corpus:
-            assert await corpus.store.artifact_ids() == [name]
+            assert await ask(corpus.store, ArtifactIds()) == [name]
 
 
 @pytest.mark.slow
@@ -331,9 +332,9 @@ async def test_the_presets_work_on_a_machine_with_only_this_library(home, tmp_pa
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: pdf\ndescription: Merge PDF files\n---\n")
     async with airw.build_corpus("skills", embedder="light") as skills:
-        assert await skills.store.artifact_ids() == ["pdf"]
+        assert await ask(skills.store, ArtifactIds()) == ["pdf"]
     async with airw.build_corpus("packages", embedder="light", on_error="skip") as packages:
-        assert {"airw", "numpy", "anyio"} <= set(await packages.store.artifact_ids())
+        assert {"airw", "numpy", "anyio"} <= set(await ask(packages.store, ArtifactIds()))
 
 
 @pytest.mark.asyncio_only
@@ -393,7 +394,7 @@ async def test_one_bad_item_does_not_affect_the_others(tmp_path):
     (tmp_path / "latin.md").write_bytes(b"caf\xe9")
     corpus = await build(from_files(tmp_path, name="files", embedder="light"), store=MemoryStore(), on_error="skip")
     assert [problem.item for problem in corpus.report.problems] == ["latin.md"]
-    assert await corpus.store.artifact_ids() == ["good.md"]
+    assert await ask(corpus.store, ArtifactIds()) == ["good.md"]
     items = {"half": "\ud800", "list": ["x"], 7: "number", "dated": "text", "fields": {"title": "words", "n": 1}}
     dated = notes(items, metadata_of=lambda *_: {"on": date(2026, 1, 2)})
     with pytest.raises(SourceError, match="half"):
@@ -404,4 +405,4 @@ async def test_one_bad_item_does_not_affect_the_others(tmp_path):
     assert {hit.artifact_id: hit.metadata["on"] for hit in await corpus.search("x")} == {
         "dated": "2026-01-02", "fields": "2026-01-02",
     }  # fmt: skip
-    assert (await store.counts())["records"] == 2
+    assert (await ask(store, Counts()))["records"] == 2

@@ -8,6 +8,7 @@ from airw import build, traverse
 from airw.corpora import coverage
 from airw.errors import SourceError
 from airw.links import CorpusGraph, MarkdownLinks, extractor_from
+from airw.protocols import ArtifactIds, ask
 from airw.sources import CorpusSource, from_jsonl, from_mapping, from_records
 from airw.stores import MemoryStore
 from airw.values import Artifact
@@ -20,7 +21,7 @@ def records(items, **options):
 
 
 async def edges_of(corpus):
-    ids = sorted(await corpus.store.artifact_ids())
+    ids = sorted(await ask(corpus.store, ArtifactIds()))
     return [
         (edge.source, edge.type, edge.target) for group in await CorpusGraph(corpus).neighbors(ids) for edge in group
     ]

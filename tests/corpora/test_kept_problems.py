@@ -14,6 +14,7 @@ from airw.embedders import HashingEmbedder
 from airw.errors import SourceError
 from airw.indexing import WholeText
 from airw.links import extractor_from
+from airw.protocols import ArtifactIds, Change, Config, ask
 from airw.sources import CorpusSource, from_mapping, from_notes
 from airw.stores import MemoryStore
 from airw.values import Artifact, Extraction, ItemProblem
@@ -83,7 +84,7 @@ async def test_problems_of_unchanged_artifacts_are_reported_until_they_are_solve
     ]
     assert await build_reasons({"a": "two", "b": ""}, store) == [("a", "two")]
     assert await build_reasons({"b": "", "c": ""}, store) == []
-    assert "problems" not in await store.config()
+    assert "problems" not in await ask(store, Config())
 
 
 async def test_each_source_of_a_corpus_reports_its_own_problems():
@@ -122,7 +123,7 @@ async def test_a_build_that_fails_has_kept_the_problems_of_what_it_wrote():
     broken = CorpusSource("notes", pages, WholeText())
     with pytest.raises(SourceError, match="is locked"):
         await build(broken, store=store, batch_size=1, embedder="light", edge_extractor=Complaining())
-    written = await store.artifact_ids()
+    written = await ask(store, ArtifactIds())
     corpus = await build(source(texts), store=store)
     assert (corpus.report.unchanged, len(corpus.report.problems)) == (len(written), 9)
     assert written
@@ -141,7 +142,7 @@ async def test_another_embedder_forgets_the_problems_of_what_it_removes():
     await build(source({"a": "one", "b": "two"}), store=store)
     corpus = await build(source({"b": "two"}), store=store, embedder=HashingEmbedder(dim=16))
     assert reasons(corpus.report) == [("b", "two")]
-    assert (await store.config())["problems"] == {"b": ["two"]}
+    assert (await ask(store, Config()))["problems"] == {"b": ["two"]}
 
 
 @pytest.mark.slow
@@ -155,7 +156,7 @@ async def test_an_ingest_in_partitions_reports_the_problems_of_a_build():
             assert await ingest_partition(plan, number, {name: texts[name]}) == report
         corpus = await finish_ingest(plan, partitions=len(texts))
         assert reasons(corpus.report) == await build_reasons(texts, other)
-        assert (await store.config())["problems"] == (await other.config())["problems"]
+        assert (await ask(store, Config()))["problems"] == (await ask(other, Config()))["problems"]
     assert await build_reasons({"a": "one", "b": ""}, store) == [("a", "one")]
 
 
@@ -175,7 +176,7 @@ async def test_an_ingest_in_partitions_reports_the_problems_of_a_build():
 async def test_settings_of_strangers_are_no_problem(problems):
     store = MemoryStore()
     corpus = await build(source({"a": "", "c": "three"}), store=store)
-    await store.set_config({**await store.config(), "problems": problems})
+    await store.apply(Change(config={**await ask(store, Config()), "problems": problems}))
     assert await build_reasons({"a": ""}, store) == []
     await corpus.upsert({"a": "two"})
     assert await corpus.delete(["a"]) == 1
@@ -185,8 +186,10 @@ async def test_settings_of_strangers_are_no_problem(problems):
 async def test_words_of_strangers_are_escaped_and_cut():
     store = MemoryStore()
     await build(source({"a": ""}), store=store)
-    await store.set_config(
-        {**await store.config(), "problems": {"a": ["\x1b[2J\n", "x" * 9_000, *map(str, range(500))]}}
+    await store.apply(
+        Change(
+            config={**await ask(store, Config()), "problems": {"a": ["\x1b[2J\n", "x" * 9_000, *map(str, range(500))]}}
+        )
     )
     texts = [reason for _, reason in await build_reasons({"a": ""}, store)]
     assert r"\u001b[2J\n" in texts
@@ -215,4 +218,4 @@ async def test_a_file_and_its_copy_keep_problems_and_the_command_lists_them(tmp_
         assert (corpus.report.unchanged, len(corpus.report.problems)) == (2, 1)
     async with open_corpus(tmp_path / "copy.airw") as corpus:
         assert await corpus.delete(["a.md"]) == 1
-        assert "problems" not in await corpus.store.config()
+        assert "problems" not in await ask(corpus.store, Config())

@@ -29,10 +29,12 @@ from airw.errors import (
 )
 from airw.indexing import Chunked, Notes, WholeText
 from airw.links import MarkdownLinks, extractor_from
+from airw.protocols import ArtifactIds, Counts, Edges, Ledger, RecordsOf, Vectors, ask
 from airw.sources import CorpusSource, from_mapping, from_notes
-from airw.stores import MemoryStore, SqliteStore
+from airw.stores import MemoryStore, SqliteStore, Wrapper
 from airw.values import IndexPlan, Surface
 from tests.support.drawing import examples
+from tests.support.watched import Watched
 
 REFS = extractor_from(lambda _, fields: {"REF": fields.get("refs", [])}, id="refs")
 
@@ -77,11 +79,11 @@ def notes(items, **options):
 
 async def content(store):
     """Return the content of a store except for the sources of its artifacts."""
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
-    ledger = [replace(entry, source="") for entry in await store.ledger()]
-    return ledger, records, vectors.tolist(), await store.neighbors(ids, direction="both"), await store.counts()
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    ledger = [replace(entry, source="") for entry in await ask(store, Ledger())]
+    return ledger, records, vectors.tolist(), await ask(store, Edges(ids, "both")), await ask(store, Counts())
 
 
 IDS = st.sampled_from("abcdef")
@@ -144,7 +146,7 @@ async def check_against_model(steps, store):
     fresh = MemoryStore()
     await build(source_of([artifact for artifact, _ in model.artifacts.values()]), store=fresh)
     assert await content(store) == await content(fresh)
-    owners = {entry.artifact_id: entry.source for entry in await store.ledger()}
+    owners = {entry.artifact_id: entry.source for entry in await ask(store, Ledger())}
     assert owners == {name: owner for name, (_, owner) in model.artifacts.items()}
 
 
@@ -183,10 +185,10 @@ async def test_a_full_build_prunes_only_artifacts_of_its_source():
     async with build(notes({"a": "one", "b": "two"}), store=store) as corpus:
         await corpus.upsert({"b": "two, by hand", "mine": "by hand"})
         await build(notes({"a": "one"}), store=store)
-        assert await store.artifact_ids() == ["a", "mine"]
+        assert await ask(store, ArtifactIds()) == ["a", "mine"]
         await build(notes({"a": "one", "mine": "now a note"}), store=store)
         await build(notes({"a": "one"}), store=store)
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_a_build_restores_the_artifacts_of_its_source():
@@ -201,12 +203,12 @@ async def test_a_build_restores_the_artifacts_of_its_source():
 async def test_links_follow_upserts_and_deletions():
     store = MemoryStore()
     async with build(source_of([Artifact("a", "x", {"refs": ["b"]})]), store=store) as corpus:
-        assert await store.neighbors(["a"]) == [[]]
+        assert await ask(store, Edges(["a"])) == [[]]
         await corpus.upsert([Artifact("b", "y", {"refs": ["a"]})])
-        [[out], [back]] = await store.neighbors(["a", "b"])
+        [[out], [back]] = await ask(store, Edges(["a", "b"]))
         assert (out.target, back.target) == ("b", "a")
         await corpus.delete(["b"])
-        assert await store.neighbors(["a"], direction="both") == [[]]
+        assert await ask(store, Edges(["a"], "both")) == [[]]
 
 
 async def test_artifacts_of_each_source_keep_the_strategy_of_their_source():
@@ -214,7 +216,7 @@ async def test_artifacts_of_each_source_keep_the_strategy_of_their_source():
     await build(notes({"long": "one\n\n" * 400}, strategy=Chunked(chunk_size=500, overlap=0)), store=store)
     async with build(notes({"whole": "x"}, name="wholes"), store=store) as corpus:
         await corpus.upsert({"long": "two\n\n" * 400, "whole": "two\n\n" * 400, "new": "two\n\n" * 400})
-        found = await store.records_of(["long", "whole", "new"])
+        found = await ask(store, RecordsOf(["long", "whole", "new"]))
         assert [Counter(record.surface_kind for record in records) for records in found] == [
             {"chunk": 4},
             {"document": 1},
@@ -267,7 +269,7 @@ async def test_bad_options_are_refused():
             await corpus.upsert({}, on_error="ignore")
         with pytest.raises(ArgumentKindError, match="artifact_ids"):
             await corpus.delete("a")
-        assert await corpus.store.artifact_ids() == ["a"]
+        assert await ask(corpus.store, ArtifactIds()) == ["a"]
 
 
 async def test_delete_returns_the_number_of_removed_artifacts():
@@ -290,7 +292,7 @@ async def test_a_corpus_that_was_rebuilt_with_another_embedder_is_not_written_to
     await build(notes({"a": "one"}), store=store, embedder=Counting().embedder)
     with pytest.raises(EmbedderMismatch):
         await corpus.upsert({"b": "two"})
-    assert await store.artifact_ids() == ["a"]
+    assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_the_error_names_upserted_artifacts_that_prevent_a_change_of_embedder():
@@ -301,29 +303,14 @@ async def test_the_error_names_upserted_artifacts_that_prevent_a_change_of_embed
         await build(notes({"a": "one"}), store=store, embedder=Counting().embedder)
 
 
-class Noting:
-    """A store that notes the number of artifacts of each write."""
-
-    def __init__(self, store):
-        self.store = store
-        self.writes = []
-
-    async def apply(self, puts, *, removals=()):
-        self.writes.append(len(puts))
-        await self.store.apply(puts, removals=removals)
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
-
-
 async def test_up_to_256_artifacts_of_any_sources_are_written_in_one_transaction():
-    store = Noting(MemoryStore())
+    store = Watched(MemoryStore())
     async with build(notes({"a": "one"}), store=store) as corpus:
-        store.writes.clear()
+        store.clear()
         await corpus.upsert({"a": "two", **{f"{number}": "text" for number in range(299)}})
-        assert store.writes == [256, 44]
+        assert [len(change.puts) for change in store.changes] == [256, 44]
         await corpus.upsert({"a": "two"})
-        assert store.writes == [256, 44]
+        assert len(store.changes) == 2
 
 
 async def test_changes_at_the_same_time_are_all_stored():
@@ -332,7 +319,7 @@ async def test_changes_at_the_same_time_are_all_stored():
             group.start_soon(corpus.upsert, {f"{number}": f"text {number}", "same": f"by {number}"})
         group.start_soon(corpus.delete, ["nobody"])
     async with corpus:
-        assert len(await corpus.store.artifact_ids()) == 21
+        assert len(await ask(corpus.store, ArtifactIds())) == 21
 
 
 async def test_a_change_waits_for_a_build_and_fails_after_its_timeout():
@@ -346,7 +333,7 @@ async def test_a_change_waits_for_a_build_and_fails_after_its_timeout():
         async with store.writing():
             with pytest.raises(StoreBusy):
                 await busy.delete(["a"])
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 class Moody:
@@ -383,17 +370,11 @@ async def test_an_upsert_that_fails_or_is_cancelled_changes_nothing_and_releases
             assert (await corpus.upsert({"a": "two", "b": "three"})).added == 1
 
 
-class Hurried:
+class Hurried(Wrapper):
     """A store whose builders do not wait."""
-
-    def __init__(self, store):
-        self.store = store
 
     def writing(self, **_):
         return self.store.writing(timeout=0)
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
 
 
 async def searching(corpus, done, seen):
@@ -461,7 +442,7 @@ async def test_changes_of_another_process_are_seen_at_the_next_query():
                 for mode in ("dense", "lexical", "hybrid"):
                     assert (await corpus.search(word, mode=mode))[0].artifact_id == "a"
             other.stdin.close()
-        assert await corpus.store.artifact_ids() == ["a", "bread", "keys"]
+        assert await ask(corpus.store, ArtifactIds()) == ["a", "bread", "keys"]
 
 
 @pytest.mark.asyncio_only
@@ -499,9 +480,9 @@ async def test_a_custom_strategy_must_be_passed_again_on_opening():
             await corpus.upsert({"b": "two three"})
     async with open_corpus("notes", strategy=Words(), edge_extractor=REFS) as corpus:
         await corpus.upsert([Artifact("b", "two three", {"refs": ["a"]})])
-        [records] = await corpus.store.records_of(["b"])
+        [records] = await ask(corpus.store, RecordsOf(["b"]))
         assert [record.text for record in records] == ["two", "three"]
-        assert [edge.target for edge in (await corpus.store.neighbors(["b"]))[0]] == ["a"]
+        assert [edge.target for edge in (await ask(corpus.store, Edges(["b"])))[0]] == ["a"]
 
 
 @pytest.mark.asyncio_only
@@ -510,7 +491,7 @@ async def test_a_corpus_opened_before_a_rebuild_indexes_with_the_settings_of_the
         async with build(notes({"a": "one\n\n" * 100}, strategy=WholeText())):
             pass
         await corpus.upsert({"b": "two\n\n" * 100})
-        [records] = await corpus.store.records_of(["b"])
+        [records] = await ask(corpus.store, RecordsOf(["b"]))
         assert [record.surface_kind for record in records] == ["document"]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from airw.corpora import Definition, Maintenance, build_corpus, corpus_names, maintain, open_corpus, register
 from airw.errors import ArgumentError, SourceError, StoreCorrupt
+from airw.protocols import Config, ask
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -43,7 +44,7 @@ async def vault_of(folder, name="vault", **options):
 
 async def read_maintenance_time(name) -> datetime | None:
     async with open_corpus(name) as corpus:
-        time_as_text = (await corpus.store.config()).get("maintained")
+        time_as_text = (await ask(corpus.store, Config())).get("maintained")
     return None if time_as_text is None else datetime.fromisoformat(time_as_text)
 
 

@@ -13,7 +13,7 @@ from airw.embedders import resolve_embedder
 from airw.errors import ArgumentError
 from airw.evaluation import MinScoreCalibration, calibrate_min_score, load_calibration
 from airw.retrieval import SearchOptions, retrieve
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, OwnStore
 
 
 def notes(items):
@@ -90,33 +90,38 @@ async def test_a_misspelt_option_is_refused_under_the_name_of_the_verb(verb, mon
         assert str(caught.value).endswith("; did you mean 'mode'?")
 
 
-class WalkedOnly:
-    """A store that can only be walked."""
+class Empty(OwnStore):
+    """A store that can only rank by vectors."""
 
-    async def get_records(self, ids):
-        return [None] * len(ids)
+    capabilities = frozenset({"dense"})
 
-    async def search_vectors(self, queries, k, **_):
+    async def rank(self, request):
         return []
 
 
 LACKING = {
-    "search": (lambda corpus: airw.search(corpus, "keys", mode="lexical"), "search_text"),
-    "discover": (lambda corpus: airw.discover(corpus, "keys", mode="lexical"), "search_text"),
-    "upsert": (lambda corpus: corpus.upsert({"a": "keys"}), "writing"),
-    "delete": (lambda corpus: corpus.delete(["a"]), "writing"),
-    "records_for_artifact": (lambda corpus: airw.corpora.records_for_artifact(corpus, "a"), "records_of"),
-    "expand": (lambda corpus: airw.expand(airw.SearchHit("a", "document", 1.0, ""), corpus), "records_of"),
-    "load_calibration": (lambda corpus: load_calibration(corpus, "dense"), "calibration"),
-    "save": (lambda corpus: MinScoreCalibration(0.5).save(corpus), "set_calibration"),
-    "coverage": (lambda corpus: airw.corpora.coverage(notes({}), corpus=corpus), "config"),
+    "search": (lambda corpus: airw.search(corpus, "keys", mode="lexical"), "Rank", "lexical"),
+    "discover": (lambda corpus: airw.discover(corpus, "keys", mode="lexical"), "Rank", "lexical"),
+    "upsert": (lambda corpus: corpus.upsert({"a": "keys"}), "upsert()", "writing"),
+    "delete": (lambda corpus: corpus.delete(["a"]), "delete()", "writing"),
+    "records_for_artifact": (lambda corpus: airw.corpora.records_for_artifact(corpus, "a"), "RecordsOf", "records"),
+    "expand": (lambda corpus: airw.expand(airw.SearchHit("a", "document", 1.0, ""), corpus), "RecordsOf", "records"),
+    "load_calibration": (lambda corpus: load_calibration(corpus, "dense"), "Calibrations", "settings"),
+    "save": (lambda corpus: MinScoreCalibration(0.5).save(corpus), "apply()", "writing"),
+    "coverage": (lambda corpus: airw.corpora.coverage(notes({}), corpus=corpus), "coverage()", "settings"),
 }
 
 
 @pytest.mark.parametrize("verb", LACKING)
-async def test_the_error_for_a_store_without_a_method_names_the_verb_and_the_method(verb):
-    call, method = LACKING[verb]
-    corpus = airw.Corpus("mine", WalkedOnly(), resolve_embedder("light"))
+async def test_the_error_for_a_store_without_a_capability_names_it_and_those_that_it_has(verb):
+    call, name, capability = LACKING[verb]
+    corpus = airw.Corpus("mine", Empty(), resolve_embedder("light"))
     with pytest.raises(ArgumentError) as caught:
         await call(corpus)
-    assert str(caught.value) == f"{verb}() needs a store with {method}(), which WalkedOnly does not have"
+    assert str(caught.value) == f"{name} needs a store with the capability {capability!r}; Empty offers dense"
+
+
+async def test_what_is_no_store_is_refused_at_once():
+    for wrong in ({"a": "keys"}, None, "notes.airw", MemoryStore):
+        with pytest.raises(ArgumentError, match=r"is not a store: derive its class from airw\.stores\.OwnStore"):
+            airw.Corpus("mine", wrong, resolve_embedder("light"))

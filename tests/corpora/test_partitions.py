@@ -19,6 +19,7 @@ from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, EmbedderMismatch, PartitionsMissing, SourceError
 from airw.indexing import Chunked, WholeText
 from airw.links import extractor_from
+from airw.protocols import ArtifactIds, Ledger, RecordsOf, Referrers, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, ItemProblem
@@ -131,7 +132,7 @@ async def test_items_may_be_artifacts_and_problems_as_a_source_yields_them():
     assert (report.added, report.problems) == (1, (ItemProblem("b", "is locked"),))
     assert report == await ingest_partition(plan, 0, iter([Artifact("never", "read")]))
     corpus = await finish_ingest(plan, partitions=1)
-    [[record]] = await corpus.store.records_of(["a"])
+    [[record]] = await ask(corpus.store, RecordsOf(["a"]))
     assert record.metadata["x"] == 1
 
 
@@ -155,7 +156,7 @@ async def test_another_extractor_finds_links_again_without_embedding_anything():
         plan = await prepare_ingest(notes(embedder=embedder), store=store, edge_extractor=links)
         await ingest_all(plan, split_items(TEXTS, 4))
         assert len(embedder.texts) == expected
-        assert await store.fan_in([target]) == [9]
+        assert [len(ids) for ids in await ask(store, Referrers([target]))] == [9]
 
 
 async def test_a_written_partition_returns_its_report_again_without_work():
@@ -193,7 +194,7 @@ async def test_finishing_too_early_names_the_partitions_that_are_missing_and_rem
         await finish_ingest(plan, partitions=4)
     assert caught.value.partitions == (0, 2, 3)
     assert pickle.loads(pickle.dumps(caught.value)).partitions == (0, 2, 3)
-    assert await store.artifact_ids() == ["a", "old"]
+    assert await ask(store, ArtifactIds()) == ["a", "old"]
     with pytest.raises(ArgumentError, match="partitions=1, but partition 1 was ingested"):
         await finish_ingest(plan, partitions=1)
 
@@ -205,7 +206,7 @@ async def test_finishing_prunes_artifacts_of_its_source_that_were_in_no_partitio
     for full, left in ((False, ["a", "old", "other"]), (True, ["a", "other"])):
         plan = await prepare_ingest(notes(), store=store)
         corpus = await ingest_all(plan, [{"a": "one"}], full=full)
-        assert await store.artifact_ids() == left
+        assert await ask(store, ArtifactIds()) == left
     assert counts(corpus.report) == (0, 0, 1, 1)
 
 
@@ -215,7 +216,7 @@ async def test_empty_partitions_do_not_empty_a_corpus_without_force():
     plan = await prepare_ingest(notes(), store=store)
     with pytest.raises(SourceError, match="returned nothing to index, but 10"):
         await ingest_all(plan, [{}, {}])
-    assert len(await store.artifact_ids()) == 10
+    assert len(await ask(store, ArtifactIds())) == 10
     corpus = await finish_ingest(plan, partitions=2, force=True)
     assert counts(corpus.report) == (0, 0, 0, 10)
 
@@ -288,7 +289,7 @@ async def test_a_partition_is_refused_if_the_embedder_changes_while_it_is_embedd
         await embedder.asked.wait()
         await build(notes({"b": "two"}, embedder=HashingEmbedder(dim=32)), store=store)
         embedder.go.set()
-    assert await store.artifact_ids() == ["b"]
+    assert await ask(store, ArtifactIds()) == ["b"]
 
 
 async def test_a_partition_is_embedded_beside_a_builder_and_written_after_it():
@@ -300,8 +301,8 @@ async def test_a_partition_is_embedded_beside_a_builder_and_written_after_it():
         embedder.go.set()
         await anyio.sleep(0.05)
         assert len(embedder.texts) == 1
-        assert await store.artifact_ids() == []
-    assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == []
+    assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_a_finished_or_replaced_ingest_refuses_further_partitions():
@@ -313,7 +314,7 @@ async def test_a_finished_or_replaced_ingest_refuses_further_partitions():
         for refused in (ingest_partition(plan, 0, {"b": "two"}), finish_ingest(plan, partitions=1)):
             with pytest.raises(SourceError, match="has ended: it was finished, or another one was prepared"):
                 await refused
-    assert await store.artifact_ids() == ["a"]
+    assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_artifacts_that_a_build_removed_meanwhile_must_be_ingested_again():
@@ -336,7 +337,7 @@ async def test_two_sources_are_ingested_into_one_corpus_at_once():
         await ingest_partition(plan, 0, {plan.source.name: "text"})
     for plan in plans:
         await finish_ingest(plan, partitions=1)
-    assert await store.artifact_ids() == ["one", "two"]
+    assert await ask(store, ArtifactIds()) == ["one", "two"]
 
 
 async def test_a_custom_source_provides_the_settings_and_is_not_read():
@@ -353,7 +354,7 @@ async def test_a_custom_source_provides_the_settings_and_is_not_read():
     for texts, expected in (({"a": "text 1"}, (2, 0, 0, 0)), ({"a": "other 1"}, (0, 0, 2, 0)), ({}, (0, 0, 1, 1))):
         corpus = await ingest_all(await prepare_ingest(Own(), store=store), [texts, {"b": "text 2"}])
         assert counts(corpus.report) == expected
-    assert [entry.version for entry in await store.ledger()] == ["revision 2"]
+    assert [entry.version for entry in await ask(store, Ledger())] == ["revision 2"]
 
 
 # Other processes
@@ -423,7 +424,7 @@ async def test_workers_killed_at_random_moments_leave_whole_partitions_and_the_i
         async with await SqliteStore.open(plan.store) as store:
             _, rows = await store.read_run(plan.run)
             ids = [name for number in sorted(rows) for name in work.part(number)]
-            assert await store.artifact_ids() == sorted(ids)
+            assert await ask(store, ArtifactIds()) == sorted(ids)
     for number in range(work.PARTS):
         await ingest_partition(plan, number, work.part(number))
     one = await build(work.source(whole=True), store=MemoryStore())

@@ -20,6 +20,7 @@ from airw.corpora import (
 from airw.discovery import discover
 from airw.embedders import HashingEmbedder
 from airw.errors import CorpusNotFound, EmbedderUnavailable, SourceError, StoreBusy, StoreError
+from airw.protocols import Change, Config, Counts, Edges, ask
 from airw.sources import from_mapping
 from airw.stores import PostgresStore
 from tests.support.postgres import fresh_name, get_server, server_dsn
@@ -109,7 +110,7 @@ async def test_a_build_that_fails_later_keeps_the_corpus(name):
     with pytest.raises(SourceError):
         await build(source(name, {}), store=server_dsn(), embedder="light")
     async with open_corpus(f"{server_dsn()}#{name}") as corpus:
-        assert (await corpus.store.counts())["artifacts"] == 24
+        assert (await ask(corpus.store, Counts()))["artifacts"] == 24
 
 
 async def test_a_second_builder_of_the_same_corpus_waits(name, monkeypatch):
@@ -137,8 +138,8 @@ async def test_a_registered_name_leads_to_its_server_everywhere(name, tmp_path):
     assert not (home() / "corpora").exists()
     async with open_corpus(name.upper()) as corpus:
         assert corpus.name == name
-        assert "maintained" in await corpus.store.config()
-        assert [(edge.source, edge.target) for [edge] in await corpus.store.neighbors(["a.md"])] == [("a.md", "b.md")]
+        assert "maintained" in await ask(corpus.store, Config())
+        assert [(edge.source, edge.target) for [edge] in await ask(corpus.store, Edges(["a.md"]))] == [("a.md", "b.md")]
     (tmp_path / "b.md").unlink()
     async with build_corpus(name) as corpus:
         assert (corpus.report.unchanged, corpus.report.removed) == (1, 1)
@@ -153,7 +154,7 @@ async def test_the_settings_on_a_server_are_the_word_of_a_stranger(name, monkeyp
     address = f"{server_dsn()}#{name}"
     await (await build(source(name), store=address, embedder="light")).aclose()
     async with await PostgresStore.open(server_dsn(), name) as store:
-        await store.set_config({**await store.config(), "embedder": "http://10.0.0.1:1/v1#model"})
+        await store.apply(Change(config={**await ask(store, Config()), "embedder": "http://10.0.0.1:1/v1#model"}))
     async with open_corpus(address) as corpus:
         assert [hit.artifact_id for hit in await corpus.search("7", mode="lexical", k=1)] == ["n7"]
         with pytest.raises(EmbedderUnavailable, match="which is not allowed here"):

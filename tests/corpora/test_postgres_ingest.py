@@ -18,6 +18,7 @@ import pytest
 
 from airw.corpora import CorpusAddress, build, finish_ingest, home, ingest_partition, open_store, prepare_ingest
 from airw.errors import PartitionsMissing, SourceError
+from airw.protocols import ArtifactIds, ask
 from airw.stores import MemoryStore, PostgresStore
 from tests.support import partitions_work as work
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name, get_server, server_dsn
@@ -142,7 +143,7 @@ class TestOneProcess:
         assert (report.updated, report.unchanged) == (1, work.SIZE - 1)
         async with finish_ingest(plan, partitions=1) as corpus:
             assert corpus.report.removed == work.SIZE
-            assert await corpus.store.artifact_ids() == sorted(work.part(0))
+            assert await ask(corpus.store, ArtifactIds()) == sorted(work.part(0))
 
     async def test_workers_write_at_the_same_time(self, store):
         plan = await prepare_ingest(work.source(), store=store)

@@ -16,6 +16,7 @@ from airw import FederatedCorpus, build, discover, from_mapping, open_corpus, re
 from airw.corpora import list_corpora, records_for_artifact, unregister
 from airw.embedders import HashingEmbedder, HttpEmbedder, MissingEmbedder, embedder_from, resolve_embedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable, StoreCorrupt
+from airw.protocols import ArtifactIds, Change, Config, ask
 from airw.stores import SqliteStore
 from tests.support.embedding_server import EmbeddingServer, alone
 
@@ -61,7 +62,7 @@ def craft(light_file, file):
         file.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(light_file, file)
         async with await SqliteStore.open(file) as store, store.writing():
-            await store.set_config({**await store.config(), **settings})
+            await store.apply(Change(config={**await ask(store, Config()), **settings}))
         return file
 
     return write
@@ -113,7 +114,7 @@ async def test_an_upsert_without_the_embedder_fails_and_changes_nothing(craft, f
         with pytest.raises(EmbedderUnavailable, match="pass embedder="):
             await corpus.upsert({"new": "a new text"})
         assert await corpus.delete(["keys"]) == 1
-        assert sorted(await corpus.store.artifact_ids()) == ["bread", "stars"]
+        assert sorted(await ask(corpus.store, ArtifactIds())) == ["bread", "stars"]
 
 
 async def test_a_build_never_adopts_the_embedder_of_a_stranger(server, file, home):
@@ -127,7 +128,7 @@ async def test_a_build_never_adopts_the_embedder_of_a_stranger(server, file, hom
     arguments = ["build", str(notes), "--name", "notes"]
     assert await anyio.to_thread.run_sync(main, [*arguments, "--embedder", "light"]) == 0
     async with await SqliteStore.open(corpus) as store, store.writing():
-        await store.set_config({**await store.config(), "embedder": f"{server.url}#m"})
+        await store.apply(Change(config={**await ask(store, Config()), "embedder": f"{server.url}#m"}))
     await unregister("notes")
     assert await anyio.to_thread.run_sync(main, arguments) == 2
     assert list_corpora() == {}

@@ -7,7 +7,7 @@ import pytest
 from airw import FederatedCorpus, adapt, build, from_records, traverse
 from airw.errors import ArgumentError, StoreError
 from airw.links import extractor_from
-from airw.policies import Beam, CollapsedTree, Eager, LinkWalk, PersonalizedPageRank
+from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
 from airw.stores import MemoryStore
 
 LINKS = extractor_from(lambda _, fields: {"see": fields.get("see", [])}, id="see")
@@ -89,15 +89,15 @@ async def test_if_one_of_two_that_can_be_searched_fails_the_other_is_walked(poli
 
 
 @pytest.mark.parametrize(
-    ("kinds", "policy", "method"),
+    ("kinds", "policy", "capability"),
     [
-        (("searched", "searched"), Beam(), "neighbors"),
-        (("linked", "linked"), Beam(), "search_vectors"),
-        (("linked", "linked"), None, "search_vectors"),
-        (("whole", "built"), CollapsedTree(), "similarities"),
-        (("whole", "built"), LinkWalk(seeding="titles"), "resolve"),
+        (("searched", "searched"), Beam(), "edges"),
+        (("linked", "linked"), Beam(), "dense"),
+        (("linked", "linked"), None, "dense"),
+        (("whole", "built"), Beam(edges=[("see", "see")]), "matching"),
+        (("whole", "built"), LinkWalk(seeding="titles"), "names"),
     ],
 )
-async def test_a_policy_that_needs_what_they_do_not_have_is_refused_before_the_walk(kinds, policy, method):
-    with pytest.raises(ArgumentError, match=f"method {method}"):
+async def test_a_policy_that_needs_what_they_do_not_have_is_refused(kinds, policy, capability):
+    with pytest.raises(ArgumentError, match=f"capability '{capability}'"):
         await walk(kinds, policy)

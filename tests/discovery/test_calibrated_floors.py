@@ -1,6 +1,7 @@
 """Discoveries with calibrated floors, and with floors that do not fit any more."""
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from airw.corpora.floors import BuiltFloor
 from airw.errors import ArgumentError
 from airw.evaluation import DiscoveryCase, calibrate_min_score
 from airw.policies import Beam
+from airw.protocols import Calibrations, Change, Rank, Words, ask
 from airw.stores import MemoryStore
+from airw.testing import ScriptedStore
 from tests.support.manuals import FOREIGN, OWN, manual
 
 pytestmark = pytest.mark.asyncio_only
@@ -18,22 +21,6 @@ CASES = [
     *(DiscoveryCase(text, answer) for text, answer in zip(OWN, ("page014", "page001", "page008"), strict=False)),
     *(DiscoveryCase(text) for text in FOREIGN),
 ]
-
-
-class Counting(MemoryStore):
-    """A store that counts the calls of its searches."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-
-    async def search_vectors(self, *args, **options):
-        self.calls.append("vectors")
-        return await super().search_vectors(*args, **options)
-
-    async def search_text(self, *args, **options):
-        self.calls.append("text")
-        return await super().search_text(*args, **options)
 
 
 @asynccontextmanager
@@ -46,14 +33,16 @@ async def open_calibrated(store=None, **options):
 
 async def store_built_floor(corpus, mode, **fields):
     weights = {mode: 1.0} if mode != "hybrid" else {"dense": 1.0, "lexical": 1.0}
-    counts = await corpus.store.term_statistics([""])
+    counts = await ask(corpus.store, Words([""]))
     given = {"weights": weights, "formula": counts.formula, **fields}
     floor = BuiltFloor(-9.0, mode, corpus.embedder.id, **given)
-    await corpus.store.set_calibration(floor.key, floor.to_dict())
+    await corpus.store.apply(Change(calibrations={floor.key: floor.to_dict()}))
 
 
 async def change(corpus, key, **changes):
-    await corpus.store.set_calibration(key, {**await corpus.store.calibration(key), **changes})
+    await corpus.store.apply(
+        Change(calibrations={key: {**(await ask(corpus.store, Calibrations())).get(key, {}), **changes}})
+    )
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
@@ -87,13 +76,13 @@ async def test_each_of_several_corpora_has_its_floor():
 
 
 async def test_a_hybrid_discovery_asks_no_more_for_its_evidence():
-    async with open_calibrated(Counting()) as (corpus, _):
-        corpus.store.calls.clear()
-        await discover(corpus, OWN[0], min_score=None)
-        without = sorted(corpus.store.calls)
-        corpus.store.calls.clear()
-        await discover(corpus, OWN[0])
-        assert sorted(corpus.store.calls) == without == ["text", "vectors"]
+    async with open_calibrated() as (corpus, _):
+        searched = []
+        for options in ({"min_score": None}, {}):
+            store = ScriptedStore(corpus.store)
+            await discover(replace(corpus, store=store), OWN[0], **options)
+            searched.append(sorted(request.needs for request in store.log if isinstance(request, Rank)))
+        assert searched == [["dense", "lexical"]] * 2
 
 
 async def test_a_floor_of_the_evidence_fits_searches_that_move_scores():
@@ -153,9 +142,9 @@ async def test_a_floor_of_cosines_does_not_depend_on_how_texts_are_split():
 )
 async def test_a_floor_of_an_older_file_stays_valid_unless_its_scores_mean_something_else(way, is_valid):
     async with open_calibrated(signal="score", **way) as (corpus, found):
-        record = await corpus.store.calibration(found.key)
+        record = (await ask(corpus.store, Calibrations())).get(found.key, {})
         older = {name: value for name, value in record.items() if name not in ("signal", "weights", "formula")}
-        await corpus.store.set_calibration(found.key, older)
+        await corpus.store.apply(Change(calibrations={found.key: older}))
         if is_valid:
             signals = (await discover(corpus, OWN[0], **way)).signals
             assert (signals["floor"], signals["floor_kind"]) == (found.min_score, "calibrated")

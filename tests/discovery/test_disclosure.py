@@ -21,9 +21,10 @@ from airw.corpora import Corpus, corpus_path, records_for_artifact
 from airw.discovery import LEVELS, Disclosure, Selection, SentenceWindow, WholeArtifact, disclose, select
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.indexing import Chunked
+from airw.protocols import RecordsOf
 from airw.stores import MemoryStore
+from airw.testing import ScriptedStore
 from airw.values import SearchHit
-from tests.support.artifact_corpora import Counting
 from tests.support.ids import plain
 
 
@@ -493,7 +494,7 @@ async def test_each_hit_is_expanded_in_the_corpus_of_its_source():
 async def test_each_corpus_is_read_once_however_many_hits_it_has():
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(corpus_of(name)) for name in ("one", "two", "three")]
-        stores = [Counting(each.store) for each in opened]
+        stores = [ScriptedStore(each.store) for each in opened]
         corpora = {
             each.name: Corpus(each.name, store, each.embedder) for each, store in zip(opened, stores, strict=True)
         }
@@ -502,7 +503,7 @@ async def test_each_corpus_is_read_once_however_many_hits_it_has():
             await passages(corpora, *hits)
             == ["zero one two three", "four five six seven", "no_ledger_entry", "zero one two three"] * 2
         )
-    assert [store.calls for store in stores] == [["records_of"], ["records_of"], []]
+    assert [store.calls for store in stores] == [{RecordsOf: 1}, {RecordsOf: 1}, {}]
 
 
 async def test_a_mistake_of_a_policy_is_raised():

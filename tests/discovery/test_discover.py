@@ -13,6 +13,7 @@ from airw.discovery import FederatedCorpus, WholeArtifact, discover
 from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk
+from airw.protocols import Change, Edges, Rank, Records
 from airw.reranking import calibration_key
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, FOOD, KEYS, Counting, corpora
@@ -180,7 +181,7 @@ async def test_a_query_is_formulated_once_for_all_corpora():
 
 
 async def test_a_source_that_fails_is_reported_and_the_others_are_fused():
-    failures = {"cars": {"search_text": StoreBusy("somebody\nwrites")}}
+    failures = {"cars": {Rank: StoreBusy("somebody\nwrites")}}
     async with corpora(ALL, failures=failures) as many:
         result = await discover(many, "keys", strategy="top_k")
     assert statuses(result) == {"keys": "ok", "food": "ok", "cars": "failed"}
@@ -191,7 +192,7 @@ async def test_a_source_that_fails_is_reported_and_the_others_are_fused():
 
 async def test_if_all_fail_the_error_contains_every_cause():
     broken, busy = StoreError("broken"), OSError("gone")
-    failures = {"keys": {"search_text": broken}, "food": {"search_text": busy}}
+    failures = {"keys": {Rank: broken}, "food": {Rank: busy}}
     async with corpora({"keys": KEYS, "food": FOOD}, failures=failures) as many:
         with pytest.raises(DiscoveryError, match="keys: StoreError: broken; food: OSError: gone") as caught:
             await discover(many, "keys", mode="lexical")
@@ -201,7 +202,7 @@ async def test_if_all_fail_the_error_contains_every_cause():
 
 @on_virtual_clock
 async def test_a_single_corpus_raises_its_own_error_or_a_discovery_error_if_it_hangs():
-    async with corpora({"keys": KEYS}, failures={"keys": {"search_text": StoreError("broken")}}) as (keys,):
+    async with corpora({"keys": KEYS}, failures={"keys": {Rank: StoreError("broken")}}) as (keys,):
         with pytest.raises(StoreError, match="broken"):
             await discover(keys, "keys")
     async with corpora({"keys": KEYS}, delays={"keys": math.inf}) as (keys,):
@@ -379,8 +380,9 @@ async def test_a_walk_replaces_the_search():
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_walk_that_runs_out_of_time_returns_its_hits_so_far(backend):
     async def main():
-        delays = {"keys": {"neighbors": math.inf}, "food": math.inf}
-        async with corpora({"keys": KEYS, "food": FOOD}, delays=delays) as many:
+        delays = {"keys": {Edges: [0.0, math.inf]}, "food": math.inf}
+        links = extractor_from(lambda name, _: {"next": ["k2"] if name == "k1" else []}, id="next")
+        async with corpora({"keys": KEYS, "food": FOOD}, delays=delays, edge_extractor=links) as many:
             result = await discover(many, "signing keys", walk=Eager(start_k=1), source_timeout=2)
             return result, anyio.current_time()
 
@@ -475,7 +477,7 @@ async def test_options_for_several_corpora_are_refused_for_one(options):
 
 async def store_floor(corpus, floor, **record):
     known = {"mode": "hybrid", "rerank": None, "embedder_id": corpus.embedder_id, "min_score": floor}
-    await corpus.store.set_calibration(calibration_key("hybrid", fusion="ranks"), known | record)
+    await corpus.store.apply(Change(calibrations={calibration_key("hybrid", fusion="ranks"): known | record}))
 
 
 async def test_auto_uses_the_calibrated_floor_of_each_corpus():
@@ -535,7 +537,7 @@ TEXTS = st.lists(st.sampled_from(["keys", "signing keys", "bread", "keys and bre
 @settings(max_examples=examples(40))
 def test_the_result_does_not_depend_on_which_source_answers_first(texts, delays, others, failing, mode):
     named = {f"n{at}": {f"{word}{place}": word for place, word in enumerate(each)} for at, each in enumerate(texts)}
-    failures = {f"n{at}": {"get_records": StoreError("broken")} for at in failing}
+    failures = {f"n{at}": {Records: StoreError("broken")} for at in failing}
 
     async def main(seconds):
         by_name = {f"n{at}": float(each) for at, each in enumerate(seconds)}

@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from airw.discovery import DiscoveryResult, SourceAnswered, discover, discover_stream
 from airw.errors import ArgumentError, DiscoveryError, StoreError
+from airw.protocols import Rank, Words
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import ALL, KEYS, corpora
 from tests.support.drawing import examples
@@ -40,7 +41,7 @@ async def collect_updates(many, query="keys", **options):
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_each_source_is_reported_when_it_answers_and_the_result_comes_last(backend):
     async def main():
-        delays = {"keys": {"search_text": 3.0}, "food": {"search_text": 1.0}, "cars": {"search_text": 2.0}}
+        delays = {"keys": {Rank: 3.0}, "food": {Rank: 1.0}, "cars": {Rank: 2.0}}
         async with corpora(ALL, delays=delays) as many:
             updates = await collect_updates(many, mode="lexical")
             plain = await discover(many, "keys", mode="lexical")
@@ -62,7 +63,7 @@ def test_each_source_is_reported_when_it_answers_and_the_result_comes_last(backe
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_while_the_third_of_three_equal_sources_is_pending_the_first_hits_of_the_others_are_final(backend):
     async def main():
-        async with corpora(THREE, delays={"C": {"search_text": 1.0}}) as many:
+        async with corpora(THREE, delays={"C": {Rank: 1.0}}) as many:
             options = {"mode": "lexical", "merge": "rrf-by-source"}
             return [update for _, update in await collect_updates(many, **options)]
 
@@ -81,7 +82,7 @@ def test_a_union_knows_the_final_hits_while_a_source_is_pending_that_lacks_the_w
     texts = {"A": {"a": "keys keys", "b": "rotate the keys of the car", **others}, "B": {"c": "bread"}}
 
     async def main():
-        async with corpora(texts, delays={"A": {"search_vectors": 1.0}, "B": {"search_vectors": 2.0}}) as many:
+        async with corpora(texts, delays={"A": {Rank: 1.0}, "B": {Rank: 2.0}}) as many:
             return [update for _, update in await collect_updates(many, merge=merge)]
 
     first, _, result = run_on_virtual_clock(main, backend=backend)
@@ -92,7 +93,7 @@ def test_a_union_knows_the_final_hits_while_a_source_is_pending_that_lacks_the_w
 
 def test_nothing_is_final_while_a_source_is_pending_whose_words_nobody_knows():
     async def main():
-        async with corpora(THREE, delays={"C": {"term_statistics": 1.0}}) as many:
+        async with corpora(THREE, delays={"C": {Words: 1.0}}) as many:
             return [update for _, update in await collect_updates(many, mode="lexical")]
 
     first, second, third, _ = run_on_virtual_clock(main)
@@ -102,7 +103,7 @@ def test_nothing_is_final_while_a_source_is_pending_whose_words_nobody_knows():
 
 def test_a_source_that_fails_or_hangs_is_reported_and_no_longer_pending():
     async def main():
-        options = {"delays": {"A": math.inf}, "failures": {"B": {"search_text": StoreError("broken")}}}
+        options = {"delays": {"A": math.inf}, "failures": {"B": {Rank: StoreError("broken")}}}
         async with corpora(THREE, **options) as many:
             return [update for _, update in await collect_updates(many, mode="lexical", source_timeout=1)]
 
@@ -134,7 +135,7 @@ async def test_a_cancelled_stream_leaves_nothing_running():
 
 
 async def test_if_no_source_answers_an_error_is_raised_in_place_of_the_result():
-    failures = {name: {"search_text": StoreError("broken")} for name in "ABC"}
+    failures = {name: {Rank: StoreError("broken")} for name in "ABC"}
     async with corpora(THREE, failures=failures) as many:
         seen = []
         stream = discover_stream(many, "keys", mode="lexical")
@@ -206,8 +207,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
         for name, each in zip(names, texts, strict=True)
     }
     seconds = st.integers(0, 3).map(float)
-    methods = ("search_text", "search_vectors", "term_statistics")
-    delays = {name: {method: data.draw(seconds) for method in methods} for name in names}
+    delays = {name: {kind: data.draw(seconds) for kind in (Rank, Words)} for name in names}
     failing = data.draw(st.sets(st.sampled_from(names), max_size=1))
     options = {
         "merge_weights": data.draw(st.dictionaries(st.sampled_from(names), st.sampled_from([0.5, 1.0, 2.0]))),
@@ -220,7 +220,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
     }
 
     async def main():
-        failures = {name: {"search_text": StoreError("broken")} for name in failing}
+        failures = {name: {Rank: StoreError("broken")} for name in failing}
         async with corpora(named, delays=delays, failures=failures) as many:
             with suppress(DiscoveryError):
                 return [update for _, update in await collect_updates(many, "keys bread", **options)]
@@ -240,7 +240,7 @@ def test_no_hit_marked_final_ever_moves(texts, data):
 @settings(max_examples=examples(20))
 def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
     async def main(seconds):
-        by_name = {name: {"search_text": float(each)} for name, each in zip(ALL, seconds, strict=True)}
+        by_name = {name: {Rank: float(each)} for name, each in zip(ALL, seconds, strict=True)}
         async with corpora(ALL, delays=by_name) as many:
             return without_times((await collect_updates(many))[-1][1])
 

@@ -7,6 +7,7 @@ from opentelemetry import trace
 from airw import discover, discover_stream, search
 from airw.errors import DiscoveryError, StoreError
 from airw.policies import Eager
+from airw.protocols import Rank
 from tests.support.discoveries import ALL, corpora
 from tests.support.spans import is_inside_a_span
 from tests.support.virtual_time import on_virtual_clock
@@ -27,7 +28,7 @@ async def test_a_search_is_a_span(recorder):
 
 
 async def test_each_source_is_a_span_inside_that_of_the_discovery(recorder):
-    failures = {"food": {"search_vectors": StoreError("cannot read 'a secret text'")}}
+    failures = {"food": {Rank: StoreError("cannot read 'a secret text'")}}
     async with corpora(ALL, failures=failures) as sources:
         result = await discover(sources, "signing keys", k=5)
     whole = recorder.find("discover")
@@ -73,7 +74,7 @@ async def test_the_walks_of_a_discovery_are_inside_its_sources(recorder):
 
 
 async def test_a_discovery_that_fails_ends_its_span_as_failed(recorder):
-    failures = {name: {"search_text": OSError("a secret text")} for name in ALL}
+    failures = {name: {Rank: OSError("a secret text")} for name in ALL}
     async with corpora(ALL, failures=failures) as sources:
         with pytest.raises(DiscoveryError):
             await discover(sources, "signing keys")

@@ -14,9 +14,10 @@ from airw.corpora import Corpus, corpus_path, open_corpus, records_for_artifact
 from airw.discovery import SentenceWindow, WholeArtifact, expand
 from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound, NoLedgerEntry, SeedNotFound
 from airw.indexing import Chunked, Notes
+from airw.protocols import RecordsOf
 from airw.stores import MemoryStore
+from airw.testing import ScriptedStore
 from airw.values import IndexPlan, Passage, SearchHit, Surface
-from tests.support.artifact_corpora import Counting
 
 EMBEDDER = embedder_from(lambda texts: [[1.0] for _ in texts], id="ones", dim=1)
 TEXT = "zero one two three four five six seven"
@@ -180,9 +181,9 @@ async def test_a_value_that_is_no_hit_or_no_corpus_is_refused():
 
 async def test_one_expansion_is_one_store_call():
     async with corpus_of_chunks() as corpus:
-        store = Counting(corpus.store)
+        store = ScriptedStore(corpus.store)
         await expand(hit(2), Corpus(corpus.name, store, corpus.embedder))
-    assert store.calls == ["records_of"]
+    assert store.calls == {RecordsOf: 1}
 
 
 @pytest.mark.asyncio_only

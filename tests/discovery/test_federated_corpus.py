@@ -1,11 +1,11 @@
 """Walks over several corpora as one graph, compared with walks in a single corpus."""
 
 import json
-from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -20,10 +20,26 @@ from airw.policies import (
     PersonalizedPageRank,
     ReverseDependency,
 )
+from airw.protocols import (
+    ArtifactIds,
+    Change,
+    Edges,
+    LinkCounts,
+    MaxFanIn,
+    Rank,
+    RecordsOf,
+    Referrers,
+    UnresolvedLinks,
+    VectorsOf,
+    Words,
+    ask,
+)
+from airw.stores import MemoryStore, Wrapper
 from airw.testing import PolicySuite, ScriptedStore
 from airw.testing.changes import put
 from airw.values import Edge, Link, LinkCount, UnresolvedLink
-from tests.support.artifact_corpora import EIGHTHS, Counting, item, walk_all
+from tests.support.artifact_corpora import EIGHTHS, item, walk_all
+from tests.support.discoveries import Without
 from tests.support.drawing import examples
 from tests.support.federated_walks import (
     POLICIES,
@@ -105,23 +121,13 @@ async def test_a_walk_over_several_files_equals_the_walk_in_one_corpus(name, tmp
 
 @pytest.mark.slow
 async def test_a_walk_does_not_depend_on_which_corpus_answers_first():
-    class Slow:
-        def __init__(self, store, seconds):
-            self._store, self._seconds = store, seconds
-
-        def __getattr__(self, name):
-            async def later(*args, **options):
-                await anyio.sleep(self._seconds)
-                return await getattr(self._store, name)(*args, **options)
-
-            return later
-
     split = split_of(7)
     async with Federation(split.parts) as corpus:
         members = list(corpus.members.values())
         told = []
         for pauses in ([0.002, 0.001, 0], [0, 0.001, 0.002]):
-            slow = [replace(each, store=Slow(each.store, pause)) for each, pause in zip(members, pauses, strict=False)]
+            pairs = zip(members, pauses, strict=False)
+            slow = [replace(each, store=ScriptedStore(each.store, delays=pause)) for each, pause in pairs]
             for limit in (1, 16):
                 policy = policy_of("PersonalizedPageRank", split.roots)
                 options = {"limits": Limits(max_concurrency=limit)}
@@ -156,7 +162,7 @@ async def test_links_to_a_corpus_that_is_not_open_lead_nowhere_and_cost_nothing(
     async with Federation(parts) as corpus:
         _, walk = await walk_all(corpus, LinkWalk(roots=[("a", "x")]))
         assert (walk.summary.edges, walk.summary.committed, walk.summary.routed) == (2, 2, 0)
-        assert await corpus.store.neighbors([("a", "x")]) == [[Edge(("a", "x"), ("b", "x"), "REF", "derived")]]
+        assert await ask(corpus.store, Edges([("a", "x")])) == [[Edge(("a", "x"), ("b", "x"), "REF", "derived")]]
 
 
 async def test_a_single_corpus_still_follows_no_link_to_another():
@@ -194,7 +200,7 @@ async def test_a_federation_does_not_close_its_corpora():
     async with part(notes(x=[]), "a") as corpus:
         hits, _ = await walk_all(FederatedCorpus([corpus]), LinkWalk(roots=[("a", "x")]))
         assert keys(hits) == [("a", "x")]
-        assert await corpus.store.artifact_ids() == ["x"]
+        assert await ask(corpus.store, ArtifactIds()) == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -292,8 +298,8 @@ async def test_an_id_as_seed_means_all_artifacts_with_that_id():
     async with Federation(parts) as corpus:
         hits, _ = await walk_all(corpus, ReverseDependency(seeds=["lib"], max_depth=0), "8 0 0 0 0 0 0 0")
         assert [(hit.key, hit.metadata["fan_in"]) for hit in hits] == [(("a", "lib"), 2), (("b", "lib"), 0)]
-        assert await corpus.store.max_fan_in() == 2
-        assert await corpus.members["a"].store.max_fan_in() == 1
+        assert await ask(corpus.store, MaxFanIn()) == 2
+        assert await ask(corpus.members["a"].store, MaxFanIn()) == 1
 
 
 async def test_unresolved_links_are_reported_as_pairs_by_corpus():
@@ -303,11 +309,14 @@ async def test_unresolved_links_are_reported_as_pairs_by_corpus():
         for pair, ref in ((("b", "y"), "no"), (("a", "x"), "none"), (("a", "z"), "no"))
     ]
     async with Federation(parts) as corpus:
-        assert await corpus.store.unresolved_links() == lost
-        assert await corpus.store.unresolved_links(limit=2) == lost[:2]
-        assert await corpus.store.unresolved_links([("a", "z"), "x", ("none", "x"), ("b", "y")]) == [lost[0], lost[2]]
-        assert await corpus.store.unresolved_links([]) == []
-        assert await corpus.store.link_counts() == [
+        assert await ask(corpus.store, UnresolvedLinks()) == lost
+        assert await ask(corpus.store, UnresolvedLinks(limit=2)) == lost[:2]
+        assert await ask(corpus.store, UnresolvedLinks([("a", "z"), "x", ("none", "x"), ("b", "y")])) == [
+            lost[0],
+            lost[2],
+        ]
+        assert await ask(corpus.store, UnresolvedLinks([])) == []
+        assert await ask(corpus.store, LinkCounts()) == [
             LinkCount("REF", "derived", "dangling", 3),
             LinkCount("REF", "derived", "foreign", 2),
         ]
@@ -316,8 +325,8 @@ async def test_unresolved_links_are_reported_as_pairs_by_corpus():
 async def test_the_candidates_of_an_ambiguous_link_are_pairs_too():
     async with Federation({"b": {}, "a": notes(x=[])}) as corpus:
         store = corpus.members["a"].store
-        await store.apply([put("x", links=[Link("T")]), *(put(name, names=[[], ["T"]]) for name in "yz")])
-        [found] = await corpus.store.unresolved_links()
+        await store.apply(Change([put("x", links=[Link("T")]), *(put(name, names=[[], ["T"]]) for name in "yz")]))
+        [found] = await ask(corpus.store, UnresolvedLinks())
     assert found == UnresolvedLink(("a", "x"), Link("T"), (("a", "y"), ("a", "z")))
 
 
@@ -346,7 +355,7 @@ async def test_a_dense_search_ranks_all_corpora_together_and_a_lexical_one_too_i
         assert [(hit.key, hit.score) for hit in hits] == [(("b", "y"), 1), (("a", "z"), 1), (("a", "w"), 0)]
         lexical = await search(corpus, "8", mode="lexical", k=3)
         assert keys(lexical) == [("a", "w"), ("b", "x"), ("b", "y")]
-        assert await corpus.store.search_text(["", "none"], 3) != []
+        assert await ask(corpus.store, Rank(["", "none"], 3)) != []
         assert len(await search(corpus, near, mode="hybrid")) == 4
 
 
@@ -354,12 +363,38 @@ async def test_the_lexical_rankings_of_stores_that_cannot_count_words_are_fused_
     near, far = "8 0 0 0 0 0 0 0", "0 8 0 0 0 0 0 0"
     parts = {"b": {"x": item(far), "y": item(near)}, "a": {"z": item(near), "w": item(far)}}
     async with Federation(parts) as both:
-        stores = {name: ScriptedStore(corpus.store) for name, corpus in both.members.items()}
-        stores["a"].term_statistics = None
-        corpus = FederatedCorpus([replace(both.members[name], store=store) for name, store in stores.items()])
+        without = replace(both.members["a"], store=Without(both.members["a"].store, "words"))
+        corpus = FederatedCorpus(both.members | {"a": without})
         lexical = await search(corpus, "8", mode="lexical", k=3)
         assert keys(lexical) == [("b", "x"), ("a", "w"), ("b", "y")]
         assert [hit.score for hit in lexical] == [1 / 61, 1 / 61, 1 / 62]
+
+
+async def test_words_of_several_formulas_cannot_be_added_up_so_none_counts():
+    async with part(notes(x=[]), "a", MemoryStore(language=None)) as one, part(notes(y=[]), "b") as two:
+        counts = await ask(FederatedCorpus([one, two]).store, Words(["8"]))
+        assert counts.frequencies == {}
+        hits = await search(FederatedCorpus([one, two]), "8", mode="lexical")
+        assert [(hit.key, hit.score) for hit in hits] == [(("a", "x"), 1 / 61), (("b", "y"), 1 / 61)]
+
+
+async def test_a_federation_can_do_what_each_of_its_stores_can_but_searches_and_links_need_only_one():
+    async with Federation({"a": notes(x=["y"], y=[]), "b": notes(x=[])}) as corpus:
+        one, two = corpus.members.values()
+        some = replace(two, store=Without(two.store, "dense", "edges", "links", "vectors", "writing"))
+        store = FederatedCorpus([one, some]).store
+        assert {"dense", "edges", "links", "records"} <= {*store.capabilities}
+        assert not {"vectors", "writing", "settings"} & {*store.capabilities}
+        ranking = (await ask(store, Rank(np.eye(1, 8, dtype=np.float32), 3)))[0]
+        assert ranking.artifact_ids == [("a", "x"), ("a", "y")]
+        assert await ask(store, Edges([("a", "x"), ("b", "x")])) == [
+            [Edge(("a", "x"), ("a", "y"), "REF", "derived")],
+            [],
+        ]
+        with pytest.raises(ArgumentError, match="VectorsOf needs a store with the capability 'vectors'"):
+            await ask(store, VectorsOf([("a", "x")]))
+        with pytest.raises(ArgumentError, match="write to one of them"):
+            await store.apply(Change(removals=["x"]))
 
 
 async def test_summaries_of_all_corpora_route_to_their_parts():
@@ -380,31 +415,19 @@ async def test_a_walk_with_roots_works_with_different_embedders():
             with pytest.raises(EmbedderMismatch, match="different embedders, 'eighths', 'other'"):
                 await walk_all(corpus, policy)
         with pytest.raises(EmbedderMismatch, match="2 and 8 wide"):
-            await corpus.store.vectors_of([("a", "x"), ("b", "y")])
+            await ask(corpus.store, VectorsOf([("a", "x"), ("b", "y")]))
 
 
 # --- calls and failures ----------------------------------------------------------------------------------------------
 
 
-class Broken:
-    """A store in which one method fails."""
-
-    def __init__(self, store, name):
-        self._store, self._name = store, name
-
-    def __getattr__(self, name):
-        return self._fail if name == self._name else getattr(self._store, name)
-
-    async def _fail(self, *args, **options):
-        raise StoreError("the disk is gone")
-
-
-@pytest.mark.parametrize("method", ["neighbors", "records_of", "referrers"])
-async def test_a_corpus_that_fails_may_end_the_walk_with_its_error_and_a_note(method):
+@pytest.mark.parametrize("kind", [Edges, RecordsOf, Referrers])
+async def test_a_corpus_that_fails_may_end_the_walk_with_its_error_and_a_note(kind):
     parts = {"a": notes(x=[["b", "y"]]), "b": notes(y=[["a", "x"]])}
     async with Federation(parts) as corpus:
         one, two = corpus.members.values()
-        broken = FederatedCorpus([one, replace(two, store=Broken(two.store, method))], on_error="raise")
+        store = ScriptedStore(two.store, failures={kind: StoreError("the disk is gone")})
+        broken = FederatedCorpus([one, replace(two, store=store)], on_error="raise")
         with pytest.raises(StoreError, match="the disk is gone") as caught:
             await walk_all(broken, LinkWalk(roots=[("a", "x")]))
     assert any("from corpus 'b'" in note for note in caught.value.__notes__)
@@ -428,45 +451,35 @@ def make_layers(width):
 @pytest.mark.slow
 @pytest.mark.parametrize("direction", ["out", "both"])
 async def test_the_calls_of_a_step_do_not_grow_with_its_artifacts(direction):
-    """A walk in a single corpus makes three calls per step: links, scores, records."""
     counted = []
     for width in (2, 8):
         async with Federation(make_layers(width)) as corpus:
-            members = [replace(each, store=Counting(each.store)) for each in corpus.members.values()]
+            members = [replace(each, store=ScriptedStore(each.store)) for each in corpus.members.values()]
             policy = Eager(start_k=0, roots=[("one", "a")], select_k=None, adjacent_k=None, direction=direction)
             _, walk = await walk_all(FederatedCorpus(members), policy, "8 0 0 0 0 0 0 0", node_budget=1000)
-            counted.append([Counter(each.store.calls) for each in members])
+            counted.append([(each.store.reads, each.store.calls) for each in members])
             steps = walk.summary.steps
     assert counted[0] == counted[1]
-    for calls in counted[1]:
-        assert calls["best_of"] <= steps
-        assert calls["get_records"] <= steps
-        assert calls["ledger"] <= steps  # a call checks that the target of a link from another corpus exists
-        assert calls["referrers"] <= (0 if direction == "out" else steps)
-        assert calls["neighbors"] <= steps * (1 if direction == "out" else 2)
-        assert not calls.keys() - {"best_of", "get_records", "ledger", "referrers", "neighbors"}
+    for reads, calls in counted[1]:
+        assert reads <= 4 * steps
+        assert calls[Referrers] <= (0 if direction == "out" else steps)
+        assert calls[Edges] <= steps * (1 if direction == "out" else 2)
 
 
 async def test_corpora_are_searched_concurrently():
-    class Meeting:
-        """A store that answers a search after all stores have received one."""
+    class Meeting(Wrapper):
+        """A store that answers after all stores have been asked."""
 
-        def __init__(self, store, arrived, all_here):
-            self._store, self._arrived, self._all_here = store, arrived, all_here
-
-        def __getattr__(self, name):
-            return self._search if name == "search_vectors" else getattr(self._store, name)
-
-        async def _search(self, *args, **options):
-            self._arrived.append(self)
-            if len(self._arrived) == 3:
-                self._all_here.set()
-            await self._all_here.wait()
-            return await self._store.search_vectors(*args, **options)
+        async def read(self, *requests):
+            arrived.append(self)
+            if len(arrived) == 3:
+                all_here.set()
+            await all_here.wait()
+            return await super().read(*requests)
 
     async with Federation({name: notes(x=[]) for name in "abc"}) as corpus:
         arrived, all_here = [], anyio.Event()
-        members = [replace(each, store=Meeting(each.store, arrived, all_here)) for each in corpus.members.values()]
+        members = [replace(each, store=Meeting(each.store)) for each in corpus.members.values()]
         with anyio.fail_after(60):
             hits, _ = await walk_all(FederatedCorpus(members), Eager(), "8 0 0 0 0 0 0 0")
     assert keys(hits) == [("a", "x"), ("b", "x"), ("c", "x")]
@@ -518,8 +531,8 @@ async def test_policies_pass_the_exam_over_several_corpora(make):
 async def test_a_corpus_without_nodes_in_a_step_is_not_called():
     async with Federation({"a": notes(x=["y"], y=[]), "b": notes(x=[])}) as corpus:
         one, two = corpus.members.values()
-        counting = replace(two, store=Counting(two.store))
+        counting = replace(two, store=ScriptedStore(two.store))
         policy = LinkWalk(roots=[("a", "x")], direction="out")
         hits, _ = await walk_all(FederatedCorpus([one, counting]), policy)
     assert keys(hits) == [("a", "x"), ("a", "y")]
-    assert counting.store.calls == []
+    assert counting.store.reads == 0

@@ -12,64 +12,63 @@ from hypothesis import given, settings, strategies as st
 from airw import FederatedCorpus, discover, traverse
 from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
+from airw.protocols import ArtifactIds, ask
+from airw.stores import Wrapper
 from airw.testing import run_on_virtual_clock
 from airw.views import read_tree, tree_schema, walk_links
 from airw.walking import LostCorpus, WalkEnded
 from tests.support.artifact_corpora import walk_all
+from tests.support.discoveries import Without
 from tests.support.drawing import examples
 from tests.support.federated_walks import POLICIES, keys, notes, parts_story, policy_of
 from tests.support.federations import Federation, split_of
 from tests.support.virtual_time import on_virtual_clock
 
 QUERY = "8 0 0 0 0 0 0 0"
-CALLED = ["search_vectors", "search_text", "best_of", "get_records", "neighbors", "referrers", "ledger", "records_of"]
+ASKED = ["dense", "lexical", "scores", "records", "edges", "links", "words"]
 
 
-class Failing:
-    """A store whose methods fail, after some calls or always; `calls` counts them.
+class Failing(Wrapper):
+    """A store whose reads fail, after some or always.
+
+    `reads` counts them all, `failed` the requests of those that fail, by capability.
 
     Args:
-        store: The store to call while it works.
+        store: The store to ask while it works.
         error: The error to raise; `None` to hang instead.
-        after: The number of calls of each method that work.
-        methods: The methods that fail; `None` for all.
+        after: The number of reads that work.
+        needs: The capabilities whose requests fail; `None` for all.
     """
 
-    def __init__(self, store, error=None, *, after=0, methods=None):
-        self._store, self._error, self._after, self._methods = store, error, after, methods
-        self.calls = Counter()
+    def __init__(self, store, error=None, *, after=0, needs=None):
+        super().__init__(store)
+        self.error, self.after, self.needs = error, after, needs
+        self.reads, self.failed = 0, Counter()
 
-    def __getattr__(self, name):
-        async def call(*args, **options):
-            self.calls[name] += 1
-            works = self._methods is not None and name not in self._methods
-            if works or self.calls[name] <= self._after:
-                return await getattr(self._store, name)(*args, **options)
-            if self._error is None:
-                await anyio.sleep_forever()
-            raise self._error
-
-        return call
-
-
-class Slow:
-    """A store whose searches by vectors take 12 seconds, and the other methods none."""
-
-    def __init__(self, store):
-        self._store = store
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    async def search_vectors(self, *args, **options):
-        await anyio.sleep(12)
-        return await self._store.search_vectors(*args, **options)
+    async def read(self, *requests):
+        self.reads += 1
+        works = self.needs is not None and not any(request.needs in self.needs for request in requests)
+        if works or self.reads <= self.after:
+            return await super().read(*requests)
+        self.failed.update(request.needs for request in requests)
+        if self.error is None:
+            await anyio.sleep_forever()
+        raise self.error
 
 
-def with_failing(corpus, name="b", error=None, *, after=0, methods=None, **options):
+class Slow(Wrapper):
+    """A store whose searches by vectors take 12 seconds, and other requests none."""
+
+    async def read(self, *requests):
+        if any(request.needs == "dense" for request in requests):
+            await anyio.sleep(12)
+        return await super().read(*requests)
+
+
+def with_failing(corpus, name="b", error=None, *, after=0, needs=None, **options):
     """Return the same corpora, one of them with a failing store, and that store."""
     members = dict(corpus.members)
-    store = Failing(members[name].store, error, after=after, methods=methods)
+    store = Failing(members[name].store, error, after=after, needs=needs)
     members[name] = replace(members[name], store=store)
     return FederatedCorpus(members, **options), store
 
@@ -90,19 +89,19 @@ GONE = StoreError("the disk is gone")
 
 
 @pytest.mark.pairwise
-@pytest.mark.parametrize("method", CALLED)
+@pytest.mark.parametrize("need", ASKED)
 @pytest.mark.parametrize(
     "policy",
     [Eager(select_k=None), Beam(seeding="hybrid"), PersonalizedPageRank(), LinkWalk(roots=[("a", "x")], max_depth=9)],
     ids=lambda policy: type(policy).__name__,
 )
-async def test_a_walk_survives_a_corpus_that_fails_in_any_method(policy, method):
+async def test_a_walk_survives_a_corpus_that_cannot_answer_some_requests(policy, need):
     async with three() as corpus:
         whole, _ = await walk_all(corpus, policy, QUERY)
-        failing, store = with_failing(corpus, error=GONE, methods=[method])
+        failing, store = with_failing(corpus, error=GONE, needs=[need])
         hits, walk = await walk_all(failing, policy, QUERY)
     assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(keys(hits)) <= set(keys(whole))
-    if store.calls[method]:
+    if store.failed:
         assert walk.summary.lost == LOST
         assert walk.summary.truncated
     else:
@@ -145,12 +144,12 @@ async def test_a_corpus_that_fails_in_the_middle_of_a_walk_is_called_no_more(aft
         for _ in range(2):
             failing, store = with_failing(corpus, error=GONE, after=after)
             hits, walk = await walk_all(failing, Eager(select_k=None, start_k=1, max_depth=9), QUERY)
-            told.append((keys(hits), walk.summary.left_out, walk.summary.lost, walk.summary.routed, store.calls))
-            has_failed = max(store.calls.values(), default=0) > after
+            told.append((keys(hits), walk.summary.left_out, walk.summary.lost, walk.summary.routed, store.reads))
+            has_failed = bool(store.failed)
         assert told[0] == told[1]
         assert {("a", "x"), ("a", "y"), ("c", "x"), ("c", "y")} <= set(told[0][0])
         assert walk.summary.lost == (LOST if has_failed else ())
-        assert max(store.calls.values()) <= after + 2  # no stage calls a method of one corpus more often
+        assert max(store.failed.values(), default=0) <= 2  # no stage asks one corpus for the same more often
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -160,7 +159,7 @@ def test_a_corpus_that_hangs_costs_its_timeout_once(backend):
             start = anyio.current_time()
             failing, store = with_failing(corpus, member_timeout=2)
             hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9, seeding="dense"), QUERY)
-            return hits, walk.summary, store.calls.total(), anyio.current_time() - start
+            return hits, walk.summary, store.reads, anyio.current_time() - start
 
     hits, summary, calls, seconds = run_on_virtual_clock(main, backend=backend)
     assert (seconds, calls) == (2, 1)
@@ -199,15 +198,17 @@ def test_a_walk_waits_longer_while_no_corpus_has_answered():
 @on_virtual_clock
 async def test_the_deadline_of_a_walk_ends_it_while_a_corpus_hangs():
     async with three() as corpus:
-        failing, _ = with_failing(corpus, methods=["neighbors"], member_timeout=None)
-        hits, walk = await walk_all(failing, Eager(select_k=None, start_k=9), QUERY, timeout=0.1)
-    assert (len(hits), walk.summary.stop, walk.summary.lost) == (5, "timeout", ())
+        failing, _ = with_failing(corpus, needs=["edges"], member_timeout=None)
+        policy = Eager(select_k=None, start_k=1, direction="out")
+        hits, walk = await walk_all(failing, policy, QUERY, timeout=0.1)
+    assert keys(hits) == [("a", "x"), ("a", "y"), ("b", "x")]  # the next step asks for the links of ("b", "x")
+    assert (walk.summary.stop, walk.summary.lost) == ("timeout", ())
 
 
 @on_virtual_clock
 async def test_leaving_a_walk_cancels_the_call_that_hangs():
     async with three() as corpus:
-        failing, _ = with_failing(corpus, methods=["neighbors"])
+        failing, _ = with_failing(corpus, needs=["edges"])
         with anyio.move_on_after(0.1) as scope:
             async with traverse(QUERY, failing, policy=Eager(select_k=None)) as walk:
                 async for _ in walk:
@@ -261,8 +262,7 @@ async def test_each_walk_has_its_own_losses_and_a_corpus_that_recovers_is_asked_
         failing, store = with_failing(corpus, error=GONE)
         first, second = (traverse(QUERY, failing, policy=Eager(select_k=None, start_k=9)) for _ in range(2))
         await anext(first)
-        store._error = None
-        store._after = 10**9
+        store.after = 10**9
         assert ("b", "x") in keys([hit async for hit in second])
         assert ("b", "x") not in keys([hit async for hit in first])
     assert (first.summary.lost, second.summary.lost) == (LOST, ())
@@ -273,7 +273,7 @@ async def test_outside_of_walks_an_error_is_raised():
         failing, _ = with_failing(corpus, error=GONE)
         assert failing.lost == ()
         with pytest.raises(StoreError, match="the disk is gone"):
-            await failing.store.artifact_ids()
+            await ask(failing.store, ArtifactIds())
 
 
 async def test_a_long_error_is_one_short_line():
@@ -305,27 +305,23 @@ async def test_a_tree_over_corpora_of_which_one_was_lost_is_truncated():
 
 
 async def test_which_of_two_errors_comes_first_does_not_matter():
-    class Two(Failing):
-        term_statistics = None
+    pauses = {}
 
-        def __getattr__(self, name):
-            async def call(*args, **options):
-                await anyio.sleep(self.pauses[name])
-                raise StoreError(f"{name} failed")
-
-            return call
+    class Two(Without):
+        async def read(self, *requests):
+            await anyio.sleep(pauses.get(requests[0].needs, 0))
+            raise StoreError(f"{requests[0].needs} failed")
 
     async with three() as corpus:
         told = []
-        for pauses in ({"search_vectors": 0, "search_text": 0.02}, {"search_vectors": 0.02, "search_text": 0}):
-            failing, _ = with_failing(corpus)
-            two = Two(None)
-            two.pauses = pauses
-            failing = FederatedCorpus(failing.members | {"b": replace(corpus.members["b"], store=two)})
+        for seconds in ({"dense": 0, "lexical": 0.02}, {"dense": 0.02, "lexical": 0}):
+            pauses.update(seconds)
+            two = replace(corpus.members["b"], store=Two(corpus.members["b"].store, "words"))
+            failing = FederatedCorpus(corpus.members | {"b": two})
             hits, walk = await walk_all(failing, Eager(seeding="hybrid", select_k=None), QUERY)
             told.append((keys(hits), walk.summary.lost))
     assert told[0] == told[1]
-    assert told[0][1][0].error == "StoreError: search_text failed"
+    assert told[0][1][0].error == "StoreError: dense failed"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import string
 import threading
+from dataclasses import replace
 from itertools import count, permutations
 
 import anyio
@@ -11,9 +12,10 @@ from hypothesis import given, settings, strategies as st
 from airw.corpora import adapt
 from airw.discovery import discover
 from airw.errors import ArgumentError, StoreError, UnknownFieldWarning
+from airw.protocols import Rank, Records, Words, ask
 from airw.retrieval.fusion import fuse_hits
 from airw.testing import run_on_virtual_clock
-from tests.support.discoveries import LIGHT, Counting, corpora
+from tests.support.discoveries import LIGHT, Counting, Without, corpora
 from tests.support.drawing import examples
 from tests.support.waiting import PATIENCE
 
@@ -87,11 +89,12 @@ def test_no_order_of_the_corpora_gives_another_result(parts, query, merge, data)
 
     async def main():
         async with corpora(texts, embedders=dict.fromkeys(others, Counting("other"))) as many:
-            for corpus in many:
-                if corpus.name in without_counts:
-                    corpus.store.__dict__["term_statistics"] = None
+            some = [
+                replace(each, store=Without(each.store, "words")) if each.name in without_counts else each
+                for each in many
+            ]
             options = {"merge": merge, "strategy": "top_k", "max_k": 30}
-            return [outcome(await discover(list(order), query, **options)) for order in permutations(many)]
+            return [outcome(await discover(list(order), query, **options)) for order in permutations(some)]
 
     first, *rest = anyio.run(main)
     assert all(result == first for result in rest)
@@ -115,14 +118,14 @@ async def test_the_other_corpora_are_asked_for_their_counts_once_and_for_their_c
     async with corpora(UNRELATED) as many:
         await discover(many, "signing keys")
         for corpus in many:
-            assert corpus.store.calls["term_statistics"] == 1
-            assert corpus.store.calls["search_vectors"] == 1
-            assert corpus.store.calls["search_text"] == 2  # with its own counts, and with those of all
+            assert corpus.store.calls[Words] == 1
+            ranked = [request.needs for request in corpus.store.log if isinstance(request, Rank)]
+            assert sorted(ranked) == ["dense", "lexical", "lexical"]  # with its own counts, and with those of all
 
 
 async def test_a_corpus_that_fails_while_the_union_is_searched_leaves_the_union_of_the_others():
-    # The first search with its own counts succeeds, the second with those of all fails.
-    failures = {"cars": {"search_text": [None, StoreError("gone")]}}
+    # The searches by vector and with its own counts succeed, the one with the counts of all fails.
+    failures = {"cars": {Rank: [None, None, StoreError("gone")]}}
     async with corpora(UNRELATED, failures=failures) as many:
         result = await discover(many, "the keys", strategy="top_k", max_k=9)
     report = result.signals["per_source"]["cars"]
@@ -153,7 +156,7 @@ async def test_a_reranker_reads_each_text_once_and_its_reader_gets_the_corpus_of
 
     async def read_text(corpus, record):
         read.append((corpus.name, record.artifact_id))
-        assert (await corpus.store.get_records([record.id]))[0].text == record.text
+        assert (await ask(corpus.store, Records([record.id])))[0].text == record.text
         return record.text
 
     def rerank(query, texts):

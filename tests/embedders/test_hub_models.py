@@ -19,6 +19,7 @@ from airw import build, from_mapping, open_corpus
 from airw._base import hub, local_models
 from airw.embedders import SentenceTransformerEmbedder, check_embedder, embedder_from, is_same_model, resolve_embedder
 from airw.errors import EmbedderMismatch, EmbedderUnavailable, RerankerUnavailable
+from airw.protocols import Change, Config, ask
 from airw.reranking import CrossEncoderReranker, resolve_reranker
 from tests.support.embedding_server import alone
 from tests.support.waiting import PATIENCE, cancel_once
@@ -149,7 +150,7 @@ async def test_an_index_built_under_the_older_id_opens_and_is_not_built_again(tm
     source = from_mapping({"a": "text", "b": "more"}, name="notes")
     older = embedder_from(rows["rows"], id=f"st:{NAME}", dim=4)
     async with build(source, store=file, embedder=older) as corpus:
-        await corpus.store.set_config({**await corpus.store.config(), "embedder": "default"})
+        await corpus.store.apply(Change(config={**await ask(corpus.store, Config()), "embedder": "default"}))
     put_in_cache(folder, hub_home)
     newer = embedder_from(rows["rows"], id=SentenceTransformerEmbedder(folder).id, dim=4)
     for embedder in (None, folder, newer):
@@ -168,7 +169,7 @@ async def test_a_corpus_of_weights_that_are_not_downloaded_yet_opens(tmp_path, h
     folder, file = make_folder(tmp_path / "mini"), tmp_path / "notes.airw"
     rows = embedder_from(lambda texts: [[1.0, 0, 0, 0]] * len(texts), id=resolve_embedder(folder).id, dim=4)
     async with build(from_mapping({"a": "text"}, name="notes"), store=file, embedder=rows) as corpus:
-        await corpus.store.set_config({**await corpus.store.config(), "embedder": "org/model"})
+        await corpus.store.apply(Change(config={**await ask(corpus.store, Config()), "embedder": "org/model"}))
     async with open_corpus(file) as corpus:
         assert corpus.embedder == resolve_embedder("org/model")
         assert corpus.embedder_id == rows.id
@@ -182,15 +183,15 @@ async def test_a_corpus_of_weights_that_are_not_downloaded_yet_opens(tmp_path, h
 
 
 @pytest.fixture(params=["embedder", "reranker"])
-def ask(request, has_library):
+def asking(request, has_library):
     """A function that needs a model of the hub, and the type of its error."""
     if request.param == "embedder":
         return SentenceTransformerEmbedder("org/model").embed_query, EmbedderUnavailable
     return lambda text: CrossEncoderReranker("org/model")("query", [text]), RerankerUnavailable
 
 
-async def test_a_hub_that_refuses_is_an_error_at_once(ask, monkeypatch):
-    call, error = ask
+async def test_a_hub_that_refuses_is_an_error_at_once(asking, monkeypatch):
+    call, error = asking
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     said = r"'org/model' cannot be downloaded: the hub 'http://127.0.0.1:9' is not reached"
     with anyio.fail_after(PATIENCE), pytest.raises(error, match=said) as caught:
@@ -198,8 +199,8 @@ async def test_a_hub_that_refuses_is_an_error_at_once(ask, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
-async def test_a_hub_that_hangs_is_an_error_within_seconds(ask, monkeypatch):
-    call, error = ask
+async def test_a_hub_that_hangs_is_an_error_within_seconds(asking, monkeypatch):
+    call, error = asking
     monkeypatch.setattr(hub, "PATIENCE", 0.2)
     with hanging_hub() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
@@ -208,8 +209,8 @@ async def test_a_hub_that_hangs_is_an_error_within_seconds(ask, monkeypatch):
             await call("text")
 
 
-async def test_waiting_for_a_hub_can_be_cancelled(ask, monkeypatch):
-    call, _ = ask
+async def test_waiting_for_a_hub_can_be_cancelled(asking, monkeypatch):
+    call, _ = asking
     monkeypatch.setattr(hub, "PATIENCE", 600)
     with hanging_hub() as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
@@ -218,8 +219,8 @@ async def test_waiting_for_a_hub_can_be_cancelled(ask, monkeypatch):
     assert scope.cancelled_caught
 
 
-async def test_offline_a_model_that_is_not_in_the_cache_is_an_error_at_once(ask, monkeypatch):
-    call, error = ask
+async def test_offline_a_model_that_is_not_in_the_cache_is_an_error_at_once(asking, monkeypatch):
+    call, error = asking
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(error, match="is not in the cache of the hub, and HF_HUB_OFFLINE forbids to download it"):
         await call("text")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from airw import build, from_mapping, search
+from airw.corpora import Corpus
 from airw.discovery import discover
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.evaluation import (
@@ -21,7 +22,8 @@ from airw.evaluation import (
     measure_evidence,
     separating_floor,
 )
-from airw.stores import MemoryStore
+from airw.protocols import Calibrations, Change, ask
+from airw.stores import MemoryStore, Wrapper
 
 SCORES = st.lists(st.integers(-8, 8).map(lambda n: n / 8) | st.just(-math.inf), max_size=8)
 SOME = st.lists(st.integers(-8, 8).map(lambda n: n / 8), min_size=1, max_size=8)
@@ -214,13 +216,12 @@ class TestCalibrating:
         assert (await calibrate_min_score(notes, CASES, mode="lexical", rerank=by_words)).signal == "score"
 
     async def test_a_store_that_cannot_count_words_is_calibrated_on_scores(self, notes):
-        class Searching:
-            def __getattr__(self, name):
-                if name == "term_statistics":
-                    raise AttributeError(name)
-                return getattr(notes.store, name)
+        class Uncounted(Wrapper):
+            @property
+            def capabilities(self):
+                return {*super().capabilities} - {"words"}
 
-        corpus = type("Uncounted", (), {"name": "notes", "store": Searching(), "embedder": notes.embedder})
+        corpus = Corpus("notes", Uncounted(notes.store), notes.embedder)
         assert (await calibrate_min_score(corpus, CASES, mode="lexical")).signal == "score"
         assert (await calibrate_min_score(corpus, CASES, mode="dense")).signal == "evidence"
 
@@ -328,7 +329,7 @@ class TestStoring:
         with pytest.raises(ArgumentError, match="add an attribute `id`"):
             await found.save(notes)
         assert await load_calibration(notes, **nameless) is None
-        assert await notes.store.calibration() == {}
+        assert await ask(notes.store, Calibrations()) == {}
 
     @pytest.mark.parametrize(
         "moved",
@@ -351,7 +352,7 @@ class TestStoring:
         assert await load_calibration(notes, "dense") == plain
 
     async def test_a_record_under_the_key_of_another_kind_of_search_is_ignored(self, notes):
-        await notes.store.set_calibration("dense", MinScoreCalibration(0.5, mode="lexical").to_dict())
+        await notes.store.apply(Change(calibrations={"dense": MinScoreCalibration(0.5, mode="lexical").to_dict()}))
         assert await load_calibration(notes, "dense") is None
 
     @pytest.mark.asyncio_only

@@ -8,6 +8,7 @@ import pytest
 from airw.corpora import build
 from airw.errors import ArgumentError, SourceError
 from airw.evaluation import list_data_sets, load_data_set
+from airw.protocols import ArtifactIds, Edges, RecordsOf, ask
 from airw.stores import MemoryStore
 
 DOCUMENTS = [
@@ -39,9 +40,9 @@ async def test_a_data_set_has_documents_links_and_cases(folder):
     ]
     assert data.cases[0].metadata == {"id": "q1", "type": "bridge"}
     async with build(data.source(embedder="light"), store=MemoryStore()) as corpus:
-        [[record], [other]] = await corpus.store.records_of(["a", "b"])
-        [[edge]] = await corpus.store.neighbors(["a"])
-        assert await corpus.store.artifact_ids() == ["a", "b"]
+        [[record], [other]] = await ask(corpus.store, RecordsOf(["a", "b"]))
+        [[edge]] = await ask(corpus.store, Edges(["a"]))
+        assert await ask(corpus.store, ArtifactIds()) == ["a", "b"]
     assert (record.text, record.metadata["title"], record.metadata["year"]) == ("Keys\nRotate them.", "Keys", 2026)
     assert (other.metadata["title"], edge.target) == ("b", "b")
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from airw.corpora import Corpus
@@ -9,14 +10,15 @@ from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
 from airw.evaluation import (
     DiscoveryCase,
     FlatSearch,
+    Meter,
     PolicyWalk,
     evaluate,
     find_missing_gold,
     tabulate_evaluations,
 )
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
-from airw.stores import MemoryStore, SqliteStore
-from airw.testing import ScriptedStore
+from airw.protocols import ArtifactIds, Best, Edges, Fed, Rank, Records, RecordsOf, Vectors, VectorsOf, ask, fill
+from airw.stores import MemoryStore, OwnStore, SqliteStore, Wrapper
 from airw.traversal import traverse
 from tests.support.evaluation_corpus import CASES, small_corpus
 
@@ -143,6 +145,21 @@ class TestTheFailureClasses:
         assert {row.classify(1) for row in found.rows[1:]} == {"retrieval_miss"}
 
 
+class OneByOne(Wrapper):
+    """A store that is asked for the parts of a chain one by one, and logs them."""
+
+    def __init__(self, store):
+        super().__init__(store)
+        self.log = []
+
+    async def read(self, *requests):
+        answers = {}
+        for request in requests:
+            self.log.append(fill(request, answers))
+            [answers[id(request)]] = await super().read(self.log[-1])
+        return [answers[id(request)] for request in requests]
+
+
 class TestTheCost:
     @pytest.mark.parametrize(
         "system",
@@ -151,17 +168,14 @@ class TestTheCost:
     )
     async def test_is_that_of_the_calls_a_store_received(self, system):
         async with small_corpus() as corpus:
-            store = ScriptedStore(corpus.store)
+            store = OneByOne(corpus.store)
             [row] = (await evaluate(Corpus("notes", store, corpus.embedder), CASES[:1], system)).rows
-        sizes = {"get_records": "texts", "best_of": "cosines", "similarities": "cosines"}
-        counted = dict.fromkeys(sizes.values(), 0)
-        for call in store.log:
-            if call.method in sizes:
-                counted[sizes[call.method]] += len(
-                    call.arguments[-1] if call.method != "best_of" else call.arguments[1]
-                )
-        assert row.cost.texts == counted["texts"]
-        assert row.cost.cosines == counted["cosines"]
+        texts = sum(len(request.ids) for request in store.log if isinstance(request, Records))
+        ranked = [request for request in store.log if isinstance(request, Rank) and request.needs == "scores"]
+        cosines = sum(len(request.among or request.records or ()) for request in ranked)
+        assert row.cost.calls == len(store.log)
+        assert row.cost.texts == texts
+        assert row.cost.cosines == cosines
         assert 0 <= row.cost.first_ms <= row.cost.last_ms
 
     @pytest.mark.asyncio_only
@@ -169,29 +183,54 @@ class TestTheCost:
         costs = []
         for store in (MemoryStore(), SqliteStore(tmp_path / "notes.airw")):
             async with store, small_corpus(store) as corpus:
-                walk = PolicyWalk(LinkWalk(roots=(await corpus.store.artifact_ids())[:1]))
+                walk = PolicyWalk(LinkWalk(roots=(await ask(corpus.store, ArtifactIds()))[:1]))
                 [row] = (await evaluate(corpus, CASES[:1], walk)).rows
                 costs.append((row.cost.calls, row.cost.nodes, row.cost.texts))
         assert costs[0] == costs[1]
 
-    async def test_of_a_store_keeps_its_capabilities(self):
-        from airw.evaluation import Meter
-        from airw.protocols import AdjacencyReader, SchemaReader, Store, TermStatistics
+    async def test_counts_by_kind_what_is_asked_also_in_a_chain(self):
+        async with small_corpus() as corpus:
+            meter = Meter()
+            store = meter.watch(corpus).store
+            ids = await ask(store, ArtifactIds())
+            query = np.ones((1, corpus.embedder.dim), np.float32)
+            costs = []
 
-        class Partial:
-            async def get_records(self, ids):
-                return [None for _ in ids]
+            async def cost_of(*requests):
+                before = np.array([meter.calls, meter.texts, meter.cosines])
+                await store.read(*requests)
+                costs.append((np.array([meter.calls, meter.texts, meter.cosines]) - before).tolist())
+
+            rank = Rank(query, 2)
+            await cost_of(rank, Fed(Records(()), Best(rank)))
+            await cost_of(RecordsOf([*ids, "none"], limit=1))
+            await cost_of(Rank(query, among=[*ids, "none"], per_artifact=True), Rank(["keys"]))
+            [[first]] = await ask(store, RecordsOf(ids[:1], limit=1))
+            await cost_of(Vectors([first.id, "none"]), VectorsOf(ids[:1]), Rank(query, records=[first.id]))
+            records = await ask(store, RecordsOf(ids[:1]))
+            assert costs == [
+                [2, 2, 0],
+                [1, len(ids), 0],
+                [2, 0, len(ids) + 1],
+                [3, 0, 2 + len(records[0]) + 1],
+            ]
+
+    async def test_of_a_store_keeps_its_capabilities(self):
+        class Partial(OwnStore):
+            capabilities = frozenset({"records"})
+
+            async def records(self, request):
+                return [None for _ in request.ids]
 
         async with small_corpus() as corpus:
-            watched = Meter().watch(corpus).store
-            assert isinstance(watched, AdjacencyReader)
-            assert isinstance(watched, TermStatistics)
-            assert isinstance(watched, SchemaReader)
-            assert not [name for name in dir(Store) if not name.startswith("_") and not hasattr(watched, name)]
+            assert {*Meter().watch(corpus).store.capabilities} == {*corpus.store.capabilities}
         meter = Meter()
         partial = meter.watch(Corpus("notes", Partial(), corpus.embedder)).store
-        assert not hasattr(partial, "neighbors")
-        assert await partial.get_records(["a"]) == [None]
+        assert {*partial.capabilities} == {"records"}
+        with pytest.raises(ArgumentError, match="Edges needs a store with the capability"):
+            await ask(partial, Edges(["a"]))
+        meter.calls = 0
+        assert await ask(partial, Records(["a"])) == [None]
         assert (meter.calls, meter.texts) == (1, 0)
 
     @pytest.mark.asyncio_only

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from airw.corpora import build
+from airw.corpora import Corpus, build
 from airw.errors import ArgumentError
 from airw.evaluation import (
     Candidates,
@@ -19,6 +19,7 @@ from airw.evaluation import (
     score_selection,
     sweep_selection,
 )
+from airw.protocols import Rank
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
@@ -75,10 +76,8 @@ class TestASweep:
     async def test_searches_once_per_case(self):
         async with small_corpus() as corpus:
             store = ScriptedStore(corpus.store)
-            from airw.corpora import Corpus
-
             sweep = await sweep_selection(Corpus("notes", store, corpus.embedder), CASES, mode="dense")
-        assert store.calls["search_vectors"] == len(CASES)
+        assert store.calls[Rank] == len(CASES)
         assert len(sweep.points) == 30
         assert len(sweep.table().splitlines()) == 31
         assert str(sweep).endswith(f"best selection_f1: {sweep.best()}")

@@ -14,6 +14,7 @@ import airw
 from airw import policies
 from airw.discovery import SentenceWindow, SourceAnswered, WholeArtifact
 from airw.embedders import HashingEmbedder
+from airw.protocols import ArtifactIds, ask
 from tests.support.golden_corpora import (
     EACH_WAY,
     EIPS,
@@ -333,7 +334,7 @@ async def record_federated(corpora):
     rows["parts across corpora"] = [len(part) for part in await whole.components()][:6]
     unresolved = [[id_text(each.source), each.state, each.link.target_ref] for each in await whole.unresolved_links()]
     rows["unresolved across corpora"] = unresolved[:10]
-    ids = [(corpus.name, sorted(await corpus.store.artifact_ids())[5]) for corpus in corpora]
+    ids = [(corpus.name, sorted(await ask(corpus.store, ArtifactIds()))[5]) for corpus in corpora]
     edges = await whole.neighbors(ids, direction="both")
     rows["neighbors across corpora"] = [
         [[id_text(e.source), id_text(e.target), e.type] for e in found] for found in edges

@@ -34,6 +34,22 @@ from airw.corpora import BuildOptions, check_corpus_file, copy_corpus
 from airw.evaluation import DiscoveryCase, calibrate_min_score
 from airw.links import INVERSES, CorpusGraph, MarkdownLinks
 from airw.policies import Beam, LinkWalk, PersonalizedPageRank, ReverseDependency
+from airw.protocols import (
+    ArtifactIds,
+    Calibrations,
+    Change,
+    Config,
+    Counts,
+    Edges,
+    Ledger,
+    Matching,
+    Names,
+    RecordsOf,
+    Referrers,
+    Schema,
+    Vectors,
+    ask,
+)
 from airw.values import Extraction
 
 FILES = Path(__file__).parent / "files"
@@ -146,7 +162,7 @@ async def make(name, path):
         id, raw = EXTRA[name]
         await corpus.upsert({id: raw, "deleted": raw})
         await corpus.delete(["deleted"])
-        await corpus.store.set_calibration("own key", {"floor": 0.25, "none": None, "list": [1, "é"]})
+        await corpus.store.apply(Change(calibrations={"own key": {"floor": 0.25, "none": None, "list": [1, "é"]}}))
         if name == "notes":
             for mode in ("dense", "lexical", "hybrid"):
                 await calibrate_min_score(corpus, CASES, mode=mode, persist=True)
@@ -257,21 +273,21 @@ async def outcome(call):
 async def content(corpus):
     """Return what a corpus contains: settings, the ledger, records and vectors."""
     store = corpus.store
-    ids, entries = await store.artifact_ids(), await store.ledger()
-    rows = {"name": corpus.name, "embedder": corpus.embedder_id, "ids": ids, "counts": await store.counts()}
-    rows |= {f"setting {key}": value for key, value in (await store.config()).items()}
-    for key, value in (await store.calibration()).items():
+    ids, entries = await ask(store, ArtifactIds()), await ask(store, Ledger())
+    rows = {"name": corpus.name, "embedder": corpus.embedder_id, "ids": ids, "counts": await ask(store, Counts())}
+    rows |= {f"setting {key}": value for key, value in (await ask(store, Config())).items()}
+    for key, value in (await ask(store, Calibrations())).items():
         rows[f"calibration {key}"] = {**value, "grid": len(value["grid"])} if "grid" in value else value
-    rows["kinds"], rows["fields"] = await store.surface_kinds(), await store.field_names()
+    rows["kinds"], rows["fields"] = (await ask(store, Schema())).kinds, (await ask(store, Schema())).fields
     rows["ledger versions"] = {entry.artifact_id: entry.version for entry in entries}
     for entry in entries:
         recipe = f"ledger of {entry.source!r}: {entry.embedder_id}, {entry.strategy_id}, {entry.extractor_id}"
         rows.setdefault(recipe, []).append(entry.artifact_id)
-    for id, records in zip(ids, await store.records_of(ids), strict=True):
+    for id, records in zip(ids, await ask(store, RecordsOf(ids)), strict=True):
         rows[f"records {id}"] = [
             [each.id, each.surface_kind, each.surface_index, short(each.text)] for each in records
         ] + [records[0].metadata if records else None]
-        vectors = await store.vectors([each.id for each in records])
+        vectors = await ask(store, Vectors([each.id for each in records]))
         rows[f"vectors {id}"] = [[int((row != 0).sum()), float(row[row != 0][:3].sum())] for row in vectors]
     return rows
 
@@ -297,7 +313,7 @@ async def findings(corpus, name):
             warnings.simplefilter("ignore", airw.errors.UnknownFieldWarning)
             hits = await corpus.search(QUERIES[name][0], mode="dense", k=50, filter=condition)
         rows[f"filter {json.dumps(condition, ensure_ascii=False)}"] = sorted(hit.artifact_id for hit in hits)
-    for kind in await corpus.store.surface_kinds():
+    for kind in (await ask(corpus.store, Schema())).kinds:
         rows[f"search {kind}: {QUERIES[name][0]}"] = await find(corpus, QUERIES[name][0], k=4, surfaces=[kind])
     return rows
 
@@ -323,7 +339,7 @@ async def walks(corpus, name):
 async def graph_rows(corpus, name):
     """Return the edges of each artifact, paths, names, and links that lead nowhere."""
     graph, store = CorpusGraph(corpus), corpus.store
-    ids = await store.artifact_ids()
+    ids = await ask(store, ArtifactIds())
     rows = {
         f"edges {id}": [edge_row(edge) for edge in edges]
         for id, edges in zip(ids, await graph.neighbors(ids, direction="both"), strict=True)
@@ -336,9 +352,13 @@ async def graph_rows(corpus, name):
     unresolved = await graph.unresolved_links()
     rows["unresolved"] = [[each.source, each.state, each.candidates, link_row(each.link)] for each in unresolved]
     rows["link counts"] = [[each.type, each.origin, each.state, each.count] for each in await graph.link_counts()]
-    rows["names"] = dict(zip(REFS[name], await store.resolve(REFS[name]), strict=True))
-    rows["matching"] = [*zip(MATCHING[name], await store.matching(MATCHING[name]), strict=True)]
-    rows["fan in"] = {id: count for id, count in zip(ids, await store.fan_in(ids), strict=True) if count}
+    rows["names"] = dict(zip(REFS[name], await ask(store, Names(REFS[name])), strict=True))
+    rows["matching"] = [*zip(MATCHING[name], await ask(store, Matching(MATCHING[name])), strict=True)]
+    rows["fan in"] = {
+        id: count
+        for id, count in zip(ids, [len(ids) for ids in await ask(store, Referrers(ids))], strict=True)
+        if count
+    }
     rows["groups"] = await graph.components()
     rows["cycles"] = [[cycle.members, cycle.nodes] for cycle in await graph.cycles()]
     return rows
@@ -465,9 +485,9 @@ async def try_all(path):
     before, rows = digest(path), {"open": await outcome(open_with(path, None))}
     if "error" not in rows["open"]:
         async with airw.open_corpus(path) as corpus:
-            rows["settings"] = await outcome(count(corpus.store.config()))
-            rows["records"] = await outcome(count(corpus.store.records_of(STARTS["logs"])))
-            rows["edges"] = await outcome(count(corpus.store.neighbors(STARTS["logs"])))
+            rows["settings"] = await outcome(count(ask(corpus.store, Config())))
+            rows["records"] = await outcome(count(ask(corpus.store, RecordsOf(STARTS["logs"]))))
+            rows["edges"] = await outcome(count(ask(corpus.store, Edges(STARTS["logs"]))))
             for mode in ("dense", "lexical"):
                 rows[mode] = await outcome(count(corpus.search("dome", k=2, mode=mode)))
     rows["faults"] = await outcome(count(check_corpus_file(path)))

@@ -7,6 +7,7 @@ import sys
 import anyio
 
 import airw
+from airw.protocols import Counts, Edges, UnresolvedLinks, ask
 from tests.golden.files import (
     EXTRA,
     QUERIES,
@@ -47,11 +48,11 @@ async def change(name, path):
     async with open_own(name, path) as corpus:
         report = await corpus.upsert({id: raw, "new": raw})
         rows = {"upsert": report_row(report)["counts"]}
-        rows["upsert, edges"] = [*map(edge_row, (await corpus.store.neighbors(["new"], direction="both"))[0])]
+        rows["upsert, edges"] = [*map(edge_row, (await ask(corpus.store, Edges(["new"], "both")))[0])]
         rows["upsert, found"] = await find(corpus, "Upserted", k=3, mode="lexical")
         rows["delete"] = await corpus.delete(["new", STARTS[name][0], "unknown"])
-        rows["delete, counts"] = await corpus.store.counts()
-        unresolved = await corpus.store.unresolved_links()
+        rows["delete, counts"] = await ask(corpus.store, Counts())
+        unresolved = await ask(corpus.store, UnresolvedLinks())
         rows["delete, links that lead nowhere"] = [[each.source, each.link.target_ref] for each in unresolved]
     return rows
 

@@ -5,6 +5,7 @@ With filters, surfaces, judges and formulas.
 
 import airw
 from airw.indexing import Chunked, Notes, Package, Skill, WholeText, with_synopsis
+from airw.protocols import ArtifactIds, ask
 from tests.support.golden_corpora import EACH_WAY, MEMORY, SQLITE, odd, open_eips, open_new, run
 from tests.support.golden_rows import brief, outcome, ranking_row
 
@@ -295,7 +296,7 @@ async def record_strategies(way, folder):
     sources.append(airw.from_mapping(NOTES, name="notes", strategy=Notes(chunk_size=200, overlap=40), embedder="light"))
     for source in sources:
         async with open_new(way, folder, source) as corpus:
-            for id in sorted(await corpus.store.artifact_ids()):
+            for id in sorted(await ask(corpus.store, ArtifactIds())):
                 records = await airw.corpora.records_for_artifact(corpus, id)
                 rows[f"surfaces of {id} by {source.name}"] = [
                     [f"{record.surface_kind}.{record.surface_index}", brief(record.text)] for record in records[:12]

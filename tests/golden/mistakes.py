@@ -17,7 +17,7 @@ import anyio
 import numpy as np
 
 import airw
-from airw import embedders, evaluation, links, remote, stores, testing, values, walking
+from airw import embedders, evaluation, links, protocols, remote, stores, testing, values, walking
 from airw.values import SearchHit, filters
 
 PARTS = ["calls"]
@@ -219,4 +219,5 @@ async def make_world():
         "zeros": lambda *shape: np.zeros(shape, np.float32),
         "unplaced_hit": SearchHit("a", "document", 1.0, "text"),
     }
-    return {name: getattr(airw, name) for name in dir(airw)} | things
+    asking = {name: getattr(protocols, name) for name in protocols.__all__}
+    return asking | {name: getattr(airw, name) for name in dir(airw)} | things

@@ -149,9 +149,11 @@ WRONG = [
     ("GET /corpora?name=notes", None, "name"),
     ("POST /embed", {"corpus": "notes"}, "texts"),
     ("POST /store/describe", {}, "corpus"),
-    ("POST /store/fly", {"corpus": "notes"}, "fly"),
-    ("POST /store/ledger", {"corpus": "notes"}, "ids"),
-    ("POST /store/search_text", {"corpus": "notes", "queries": ["keys"], "k": -1}, "k"),
+    ("POST /store/fly", {"corpus": "notes"}, None),
+    ("POST /store/read", {"corpus": "notes"}, "requests"),
+    ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Fly"}]}, "Fly"),
+    ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Ledger"}]}, "ids"),
+    ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Rank", "queries": ["keys"], "k": -1}]}, "k"),
     ("GET /search", None, None),
     ("POST /corpora", {}, None),
     ("GET /nothing", None, None),
@@ -179,23 +181,29 @@ STREAMS = [
 DISCOVERIES = [(NOTES, EVENTS), ({**BOTH, "strategy": "top_k", "max_k": 2}, EVENTS)]
 
 STORE = [
-    ("describe", {}),
-    ("get_records", {"ids": ["none"]}),
-    ("records_of", {"artifact_ids": ["keys.md", "none"], "limit": 1}),
-    ("artifact_ids", {}),
-    ("counts", {}),
-    ("language", {}),
-    ("surface_kinds", {}),
-    ("field_names", {}),
-    ("has_fields", {"paths": ["status", "none"]}),
-    ("search_text", {"queries": [KEYS], "k": 2}),
-    ("term_statistics", {"queries": [KEYS]}),
-    ("neighbors", {"ids": ["keys.md"], "direction": "out"}),
-    ("resolve", {"refs": ["Signing keys", "log", "none"]}),
-    ("fan_in", {"nodes": ["keys.md"]}),
-    ("matching", {"wanted": [["status", "Final"]]}),
-    ("unresolved_links", {}),
-    ("link_counts", {}),
+    [{"ask": "Records", "ids": ["none"]}],
+    [{"ask": "RecordsOf", "artifact_ids": ["keys.md", "none"], "limit": 1}],
+    [{"ask": "ArtifactIds"}],
+    [{"ask": "Counts"}],
+    [{"ask": "TextLanguage"}],
+    [{"ask": "Schema", "paths": ["status", "none"]}],
+    [{"ask": "Rank", "queries": [KEYS], "k": 2}],
+    [{"ask": "Words", "queries": [KEYS]}],
+    [{"ask": "Edges", "ids": ["keys.md"], "direction": "out"}],
+    [{"ask": "Edges", "ids": ["keys.md"], "links": {"exclude": ["related"]}, "limit": 1}],
+    [{"ask": "Names", "refs": ["Signing keys", "log", "none"]}],
+    [{"ask": "Referrers", "nodes": ["keys.md"]}],
+    [{"ask": "MaxFanIn"}],
+    [{"ask": "Matching", "wanted": [["status", "Final"]]}],
+    [{"ask": "UnresolvedLinks"}],
+    [{"ask": "LinkCounts"}],
+    [
+        {"ask": "Edges", "ids": ["keys.md"]},
+        {"ask": "Fed", "request": {"ask": "RecordsOf", "artifact_ids": []}, "by": {"take": "Ends", "of": 0}},
+        {"ask": "Rank", "queries": [KEYS], "k": 1},
+        {"ask": "Fed", "request": {"ask": "Records", "ids": []}, "by": {"take": "Best", "of": 2, "limit": 1}},
+    ],
+    [],
 ]
 
 ADA, BOT = "ada-0123456789abc", "bot-0123456789abc"
@@ -224,7 +232,7 @@ ACCESS = [
     ("ada", "PUT /artifact", {"corpus": "manuals", "id": "x", "value": "x"}, {}),
     ("bot", "DELETE /artifact?corpus=manuals&id=x", None, {}),
     ("ada", "DELETE /artifact?corpus=manuals&id=x", None, {}),
-    ("bot", "POST /store/counts", {"corpus": "manuals"}, {}),
+    ("bot", "POST /store/read", {"corpus": "manuals", "requests": [{"ask": "Counts"}]}, {}),
     ("ada", "GET /corpora", None, {"origin": "https://app.example"}),
     ("ada", "GET /corpora", None, {"origin": "https://evil.example"}),
     ("ada", "GET /corpora", None, {"host": "kb.example"}),
@@ -255,7 +263,7 @@ LIMITS = [
     ("POST /traverse", {**NOTES, "max_depth": 3}, "max_depth"),
     ("GET /path?corpus=notes&start=keys.md&end=vault.md&max_hops=3", None, "max_hops"),
     ("POST /discover", BOTH, "corpora"),
-    ("POST /store/ledger", {"corpus": "notes", "ids": ["a", "b", "c"]}, "2"),
+    ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Ledger", "ids": ["a", "b", "c"]}]}, "2"),
 ]
 
 
@@ -420,12 +428,11 @@ def row_and_token(answer, folder):
 async def record_store(folder):
     """Return the calls that a client of a corpus on another machine makes."""
     async with serving(folder) as asking:
-        rows = {
-            f"POST /store/{method} {json.dumps(body)}": answer_row(
-                await ask(asking, f"POST /store/{method}", {"corpus": "notes", **body}), folder
-            )
-            for method, body in STORE
-        }
+        answer = await ask(asking, "POST /store/describe", {"corpus": "notes"})
+        rows = {"POST /store/describe {}": answer_row(answer, folder)}
+        for requests in STORE:
+            answer = await ask(asking, "POST /store/read", {"corpus": "notes", "requests": requests})
+            rows[f"POST /store/read {json.dumps(requests)}"] = answer_row(answer, folder)
         answer = (await ask(asking, "POST /embed", {"corpus": "notes", "texts": ["a", "b"]})).json()
         rows["POST /embed of two texts"] = [answer["embedder_id"], sorted(answer), answer["vectors"]["shape"]]
     return rows

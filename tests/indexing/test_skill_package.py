@@ -10,7 +10,7 @@ from ir.strategy import Package as IrPackage, Skill as IrSkill
 from airw.corpora import build
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package, Skill
-from airw.protocols import IndexingStrategy
+from airw.protocols import IndexingStrategy, RecordsOf, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 from airw.values import Artifact
@@ -174,7 +174,7 @@ async def test_hits_have_an_index_among_all_surfaces_and_one_among_the_chunks():
         strategy=Package(chunk_size=40, overlap=0, embed_deps=True),
     )
     corpus = await build(source, store=MemoryStore(), embedder="light")
-    (records,) = await corpus.store.records_of(["walker"])
+    (records,) = await ask(corpus.store, RecordsOf(["walker"]))
     by_kind = {record.surface_index: record.surface_kind for record in records}
     last = len(by_kind) - 1
     assert by_kind == {0: "description", last: "deps"} | dict.fromkeys(range(1, last), "readme_chunk")

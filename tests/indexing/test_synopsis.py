@@ -26,6 +26,7 @@ from airw.indexing import (
 )
 from airw.indexing.synopsis import MAX_CHARS
 from airw.policies import CollapsedTree
+from airw.protocols import ArtifactIds, RecordsOf, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, IndexPlan
 from tests.support.chat_server import ChatServer
@@ -378,7 +379,7 @@ async def build_synopses(docs, chat, store, **options):
 
 
 async def synopses(store):
-    records = await store.records_of(sorted(await store.artifact_ids()))
+    records = await ask(store, RecordsOf(sorted(await ask(store, ArtifactIds()))))
     return {group[0].artifact_id: group[0].text for group in records if group and group[0].surface_kind == "synopsis"}
 
 
@@ -434,7 +435,7 @@ async def test_failed_synopses_are_reported_and_written_by_the_next_build(server
         assert (added, len(problems)) == (20, 20)
         assert problems[0] == f"no synopsis: the model 'm' at {server.url} answered 500: out of memory (1 attempts)"
         assert await synopses(store) == {}
-        assert len(await store.artifact_ids()) == 20
+        assert len(await ask(store, ArtifactIds())) == 20
         server.always = None
         assert await build_synopses(DOCS, chat, store) == (0, 20, 0, [])
         assert await synopses(store) == EXPECTED

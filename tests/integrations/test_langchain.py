@@ -19,6 +19,7 @@ import airw
 from airw.errors import ArgumentError, EmbedderError, NoLedgerEntry, StoreError
 from airw.integrations.langchain import from_vector_store
 from airw.policies import Eager, LinkWalk, Mmr, Scope, Scored
+from airw.protocols import VectorsOf, ask
 from tests.support.drawing import examples
 from tests.support.graph_retriever_oracle import (
     bounds_of,
@@ -249,7 +250,7 @@ async def test_a_filter_for_that_fails_is_a_store_error_of_one_line(documents, e
 
 
 async def test_vectors_of_documents_are_read_before_any_query(corpus):
-    found = await corpus.store.vectors_of([key("fox"), "fox"])
+    found = await ask(corpus.store, VectorsOf([key("fox"), "fox"]))
     assert [len(ids) for ids in found.record_ids] in ([1, 0], [0, 1])
     assert found.vectors.round(3).tolist() == [[1.0, 0.0]]
 

@@ -16,9 +16,10 @@ from airw import sync
 from airw._base.background import background_loop
 from airw.errors import ArgumentError, CorpusNotFound, StoreError
 from airw.policies import Beam, LinkWalk
+from airw.protocols import Edges
 from airw.remote import RemoteCorpus
 from airw.serving import app
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from tests.support.retrievers import QUERY, describe_hits, write_notes
 from tests.support.serving import serve
 from tests.support.waiting import skip_time, wait_for, wait_until
@@ -264,20 +265,23 @@ async def test_a_search_without_an_answer_in_time_is_an_error(framework, slow):
 async def test_a_walk_returns_what_it_found_until_the_deadline(framework, source):
     asked, found = [], []
 
-    class Stuck(MemoryStore):
-        async def neighbors(self, *arguments, **options):
-            asked.append(arguments)
-            await anyio.sleep_forever()
+    class Stuck(Wrapper):
+        async def read(self, *requests):
+            if any(isinstance(request, Edges) for request in requests):
+                asked.append(requests)
+            if len(asked) == 2:  # the first links are read with the records of the start
+                await anyio.sleep_forever()
+            return await super().read(*requests)
 
     async def walk():
         found.extend(await framework.ask_async(retriever, QUERY))
 
-    async with airw.build(source, store=Stuck()) as corpus, anyio.create_task_group() as group:
+    async with airw.build(source, store=Stuck(MemoryStore())) as corpus, anyio.create_task_group() as group:
         retriever = framework.package.walk_retriever(corpus, policy=LinkWalk(start_k=2), timeout=500)
         group.start_soon(walk)
-        await wait_for(lambda: asked)
+        await wait_for(lambda: len(asked) == 2)
         skip_time(1_000)
-    assert [facts["stop"] for facts in facts_of(found)] == ["timeout", "timeout"]
+    assert [facts["stop"] for facts in facts_of(found)] == ["timeout"] * 3
 
 
 @pytest.mark.parametrize(

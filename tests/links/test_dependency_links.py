@@ -9,7 +9,7 @@ from airw import links
 from airw.corpora import build, open_corpus
 from airw.indexing import Package
 from airw.links import DependencyLinks, default_edge_extractor, extractor_from, extractor_from_spec, extractor_spec
-from airw.protocols import EdgeExtractor
+from airw.protocols import EdgeExtractor, Edges, Referrers, UnresolvedLinks, ask
 from airw.sources import from_mapping, from_packages, from_skills
 from airw.stores import MemoryStore
 from airw.values import Artifact, Link
@@ -60,14 +60,14 @@ async def test_a_requirement_leads_to_the_package_in_any_spelling(extractor):
     store = MemoryStore()
     source = from_mapping(PACKAGES, name="packages", strategy=Package(), embedder="light")
     await build(source, store=store, edge_extractor=extractor)
-    found = await store.neighbors(["My.Lib", "app", "zope.interface"])
+    found = await ask(store, Edges(["My.Lib", "app", "zope.interface"]))
     assert [[(edge.target, edge.type) for edge in edges] for edges in found] == [
         [("zope.interface", "REF")],
         [("My.Lib", "REF")],
         [],
     ]
-    assert [each.link.target_ref for each in await store.unresolved_links()] == ["numpy"]
-    assert await store.referrers(["numpy"]) == [["My.Lib"]]
+    assert [each.link.target_ref for each in await ask(store, UnresolvedLinks())] == ["numpy"]
+    assert await ask(store, Referrers(["numpy"])) == [["My.Lib"]]
 
 
 async def test_packages_come_with_their_dependencies(tmp_path):
@@ -76,7 +76,7 @@ async def test_packages_come_with_their_dependencies(tmp_path):
         (tmp_path / name / "pyproject.toml").write_text(f'[project]\nname = "{name}"\ndependencies = {deps}\n')
     store = MemoryStore()
     await build(from_packages(root=tmp_path, embedder="light"), store=store)
-    [edges, _] = await store.neighbors(["one", "two"])
+    [edges, _] = await ask(store, Edges(["one", "two"]))
     assert [(edge.target, edge.type) for edge in edges] == [("two", "REF")]
 
 
@@ -88,7 +88,7 @@ async def test_skills_come_with_their_parents_and_without_their_bodies():
     assert [item async for item in given.items()] == [item async for item in source.items()]
     store = MemoryStore()
     await build(source, store=store)
-    [edges] = await store.neighbors(["ops"], direction="in")
+    [edges] = await ask(store, Edges(["ops"], "in"))
     assert [(edge.source, edge.type) for edge in edges] == [("deploy", "PARENT")]
 
 
@@ -99,5 +99,5 @@ async def test_a_corpus_opened_by_name_finds_the_dependencies_of_upserted_artifa
         pass
     async with open_corpus(tmp_path / "p.airw") as corpus:
         await corpus.upsert({"new": {"deps": ["MY_LIB"]}})
-        [edges] = await corpus.store.neighbors(["new"])
+        [edges] = await ask(corpus.store, Edges(["new"]))
     assert [edge.target for edge in edges] == ["My.Lib"]

@@ -17,8 +17,10 @@ from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.evaluation import load_data_set
 from airw.links import CorpusGraph, DependencyLinks, TitleMentions, extractor_from
+from airw.protocols import VectorsOf
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Edge, LinkCount
+from tests.support.archives import unpack
 from tests.support.linked_stores import Counting, fill, store_of
 
 ENCYCLOPAEDIC = ["2wiki-101", "hotpotqa-100", "musique-100"]
@@ -198,9 +200,12 @@ class TestOutput:
 
     async def test_vectors_are_read_in_pages_of_pairs(self):
         class Watching(Counting):
-            async def vectors_of(self, ids):
-                self.most = max(getattr(self, "most", 0), len(ids))
-                return await self._store.vectors_of(ids)
+            most = 0
+
+            async def read(self, *requests):
+                sizes = [len(each.artifact_ids) for each in requests if isinstance(each, VectorsOf)]
+                self.most = max([self.most, *sizes])
+                return await super().read(*requests)
 
         random = Random(4)
         async with store_of(draw_edges(random, 3_000, related=False), ids=IDS) as store:
@@ -242,7 +247,7 @@ class TestRealCorpora:
     @pytest.mark.asyncio_only
     async def test_a_vault_looks_good(self, data, tmp_path):
         with tarfile.open(data / "md-notes" / "md-notes.tar.gz") as archive:
-            archive.extractall(tmp_path, filter="data")
+            unpack(archive, tmp_path)
         source = from_notes(tmp_path / "md-notes", embedder="light")
         async with build(source, store=MemoryStore(), on_error="skip") as corpus:
             found = await CorpusGraph(corpus).diagnose()
@@ -319,7 +324,7 @@ class TestNames:
     @pytest.mark.parametrize("name", ["md-eips"])  # it names others least
     def test_notes_name_others_too(self, data, tmp_path, name):
         with tarfile.open(data / name / f"{name}.tar.gz") as archive:
-            archive.extractall(tmp_path, filter="data")
+            unpack(archive, tmp_path)
         paths = sorted(tmp_path.rglob("*.md"))
         named = share_named([Artifact(str(path), path.read_text("utf-8", errors="replace")) for path in paths])
         print(f"{name}: {named:.1%}")

@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 
 from airw import build
+from airw.protocols import Edges, UnresolvedLinks, ask
 from airw.sources import from_notes
 from airw.stores import MemoryStore
 from tests.support.note_trees import FOLLOWS_LABEL, explain, read_tree, resolve_links
@@ -66,10 +67,10 @@ def test_links_agree_with_an_independent_extraction_except_for_known_reasons(tre
 async def test_a_built_corpus_contains_exactly_these_edges_and_the_line_of_each_unresolved_link(trees, name):
     tree = trees(name)
     corpus = await build(from_notes(tree.root), store=MemoryStore(), embedder="light", on_error="skip")
-    found = {(edge.source, edge.target) for edges in await corpus.store.neighbors(list(tree.notes)) for edge in edges}
+    found = {(edge.source, edge.target) for edges in await ask(corpus.store, Edges(list(tree.notes))) for edge in edges}
     expected = [resolve_links(tree.extractions, origin) for origin in ("inline", "typed")]
     assert found == expected[0].keys() | expected[1].keys()
-    unresolved = await corpus.store.unresolved_links()
+    unresolved = await ask(corpus.store, UnresolvedLinks())
     assert all(tree.notes[each.source] and each.link.file == each.source and each.link.line for each in unresolved)
     resolved = {(id, link) for edges in expected for (id, _), (link, _) in edges.items()}
     assert not {(each.source, each.link) for each in unresolved} & resolved

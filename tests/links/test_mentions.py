@@ -29,10 +29,22 @@ from airw.links import (
     extractor_from_spec,
     extractor_spec,
 )
-from airw.protocols import CorpusWideExtractor, EdgeExtractor
+from airw.protocols import (
+    ArtifactIds,
+    Config,
+    CorpusWideExtractor,
+    EdgeExtractor,
+    Edges,
+    Ledger,
+    RecordsOf,
+    UnresolvedLinks,
+    Vectors,
+    ask,
+)
 from airw.sources import from_mapping, from_notes
 from airw.stores import MemoryStore, SqliteStore
-from airw.values import Artifact, Link
+from airw.values import Artifact, Link, LinkFilter
+from tests.support.archives import unpack
 from tests.support.drawing import examples
 from tests.support.waiting import PATIENCE
 
@@ -206,7 +218,7 @@ def test_a_title_that_grows_in_capitals_stops_no_build():
 def test_most_mentions_in_notes_depend_on_titles_of_one_ordinary_word(data, tmp_path, name):
     """Run it with `-s` to see how many mentions the rules for case keep in notes."""
     with tarfile.open(data / name / f"{name}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     paths = sorted(tmp_path.rglob("*.md"))
     notes = [Artifact(str(path), path.read_text("utf-8", errors="replace")) for path in paths]
 
@@ -432,15 +444,22 @@ def notes(items, **options):
 
 async def content(store):
     """Return the artifacts and links of a store in a form that can be compared."""
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
-    edges = await store.neighbors(ids, direction="both")
-    return await store.ledger(), records, vectors.tolist(), edges, await store.unresolved_links(), await store.config()
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    edges = await ask(store, Edges(ids, "both"))
+    return (
+        await ask(store, Ledger()),
+        records,
+        vectors.tolist(),
+        edges,
+        await ask(store, UnresolvedLinks()),
+        await ask(store, Config()),
+    )
 
 
 async def mentions(store, name):
-    [edges] = await store.neighbors([name], types=["mentions"])
+    [edges] = await ask(store, Edges([name], links=LinkFilter(types=["mentions"])))
     return [edge.target for edge in edges]
 
 
@@ -543,7 +562,7 @@ async def test_items_with_problems_are_reported_by_the_build_and_have_no_titles(
         await build(notes(texts), store=store)
     corpus = await build(notes(texts), store=store, on_error="skip")
     assert [problem.item for problem in corpus.report.problems] == ["lost", "", "no text"]
-    assert (await mentions(store, "a.md"), await store.artifact_ids()) == ([], ["a.md"])
+    assert (await mentions(store, "a.md"), await ask(store, ArtifactIds())) == ([], ["a.md"])
 
 
 async def test_a_missing_folder_is_the_usual_error_and_creates_no_corpus(tmp_path):

@@ -6,9 +6,10 @@ import pytest
 from airw import top_k, traverse
 from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
-from airw.links import NeighborStore, load_graph
+from airw.links import GraphStore, load_graph
 from airw.policies import per_node
-from airw.stores import MemoryStore
+from airw.protocols import Change
+from airw.stores import MemoryStore, OwnStore
 from airw.values import Link
 from tests.support.ir_twins import TEXTS, embed, our_corpus, their_corpus
 from tests.support.linked_stores import change
@@ -112,7 +113,7 @@ async def test_all_pages_of_a_large_corpus_are_read():
     store = MemoryStore()
     ids = [f"{number:04}" for number in range(2_001)]
     ends = [*ids[1:], "end"]
-    await store.apply([change(id, [Link(end)]) for id, end in zip(ids, ends, strict=True)])
+    await store.apply(Change([change(id, [Link(end)]) for id, end in zip(ids, ends, strict=True)]))
     graph = await load_graph(store)
     assert [graph.neighbors(id) for id in ids] == [[end] for end in ends]
     assert len(graph[ids[-1]]) == 1
@@ -129,23 +130,21 @@ class Two:
 
 
 def test_any_object_with_the_two_methods_is_one():
-    assert isinstance(Two(), NeighborStore)
-    assert not isinstance({}, NeighborStore)
-    assert not isinstance(MemoryStore(), NeighborStore)
+    assert isinstance(Two(), GraphStore)
+    assert not isinstance({}, GraphStore)
+    assert not isinstance(MemoryStore(), GraphStore)
 
 
-class Few:
+class Few(OwnStore):
     """A store that cannot list its artifacts."""
 
-    async def records_of(self, artifact_ids, **options):
-        return [None for _ in artifact_ids]
-
-    async def neighbors(self, ids, **options):
-        return [[] for _ in ids]
+    capabilities = frozenset({"records", "edges"})
 
 
 @pytest.mark.parametrize(
-    ("given", "message"), [("notes", "needs a corpus"), (Few(), "Few does not")], ids=["name", "few"]
+    ("given", "message"),
+    [("notes", "needs a corpus"), (Few(), r"ArtifactIds needs a store .*; Few offers")],
+    ids=["name", "few"],
 )
 async def test_what_cannot_be_read_is_refused(given, message):
     with pytest.raises(ArgumentError, match=message):

@@ -20,7 +20,7 @@ from airw.links import (
     extractor_from_spec,
     extractor_spec,
 )
-from airw.protocols import CorpusWideExtractor, EdgeExtractor
+from airw.protocols import ArtifactIds, CorpusWideExtractor, EdgeExtractor, Edges, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Link
@@ -194,9 +194,9 @@ async def check_builds(edits, store):
         source, fresh = from_mapping(state, name="notes", **options), MemoryStore()
         await build(source, store=store, force=True, batch_size=2)
         await build(source, store=fresh)
-        ids = await store.artifact_ids()
-        assert ids == await fresh.artifact_ids()
-        assert await store.neighbors(ids, direction="both") == await fresh.neighbors(ids, direction="both")
+        ids = await ask(store, ArtifactIds())
+        assert ids == await ask(fresh, ArtifactIds())
+        assert await ask(store, Edges(ids, "both")) == await ask(fresh, Edges(ids, "both"))
 
 
 @pytest.mark.slow

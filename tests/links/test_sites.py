@@ -10,8 +10,10 @@ from hypothesis import given, settings, strategies as st
 from airw import build
 from airw.indexing import WholeText, with_synopsis
 from airw.links import CorpusGraph, MarkdownLinks, TitleMentions
+from airw.protocols import ArtifactIds, Change, Config, ask
 from airw.sources import from_notes
 from airw.stores import MemoryStore
+from tests.support.archives import unpack
 from tests.support.drawing import examples
 from tests.support.reading import write
 
@@ -22,7 +24,7 @@ def open_notes(folder, store=None, **options):
 
 
 async def edges_of(corpus):
-    ids = await corpus.store.artifact_ids()
+    ids = await ask(corpus.store, ArtifactIds())
     return {(edge.source, edge.target) for edges in await CorpusGraph(corpus).neighbors(ids) for edge in edges}
 
 
@@ -249,7 +251,7 @@ async def test_a_name_of_a_file_outside_the_folder_tells_nothing(tmp_path):
 async def test_settings_of_a_stranger_about_files_do_no_harm(files, tmp_path):
     write(tmp_path, {"a.md": "[g](gone)"})
     async with open_notes(tmp_path) as corpus:
-        await corpus.store.set_config({**await corpus.store.config(), "files": files})
+        await corpus.store.apply(Change(config={**await ask(corpus.store, Config()), "files": files}))
         assert await states_of(corpus) == [("./gone", "dangling")]
 
 
@@ -304,7 +306,7 @@ async def test_after_any_edits_and_moves_a_build_says_what_a_fresh_build_does(tm
 async def test_after_many_edits_of_a_public_tree_a_build_says_what_a_fresh_build_does(data, name, tmp_path):
     random, store = Random(name), MemoryStore()
     with tarfile.open(data / name / f"{name}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        unpack(archive, tmp_path)
     folder = tmp_path / name
     for _ in range(3):
         paths = sorted(path for path in folder.rglob("*") if path.is_file())

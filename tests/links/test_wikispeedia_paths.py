@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from airw.links import CorpusGraph
+from airw.protocols import Change
 from airw.stores import MemoryStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link
 
@@ -35,7 +36,7 @@ def tasks(data):
 @pytest.mark.slow
 async def test_every_path_is_as_short_as_possible_and_each_of_its_edges_is_a_link(articles, tasks):
     store = MemoryStore()
-    await store.apply([change(article) for article in articles])
+    await store.apply(Change([change(article) for article in articles]))
     graph, links = CorpusGraph(store), {article["id"]: set(article.get("links", ())) for article in articles}
     for task in tasks:
         path = await graph.path(task["start"], task["gold"][0], direction="out", max_hops=None)
@@ -47,7 +48,7 @@ async def test_every_path_is_as_short_as_possible_and_each_of_its_edges_is_a_lin
 @pytest.mark.slow
 async def test_one_hop_less_finds_no_path_and_reports_the_cap(articles, tasks):
     store = MemoryStore()
-    await store.apply([change(article) for article in articles])
+    await store.apply(Change([change(article) for article in articles]))
     for task in tasks[:10]:
         path = await CorpusGraph(store).path(
             task["start"], task["gold"][0], direction="out", max_hops=task["shortest"] - 1

@@ -3,9 +3,11 @@
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import chain
 from random import Random
 
 import anyio
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -13,9 +15,11 @@ from airw import build, embedder_from, from_mapping, open_corpus, top_k, travers
 from airw.errors import ArgumentError
 from airw.links import extractor_from
 from airw.policies import Beam, Scope, beam
-from airw.stores import MemoryStore
+from airw.protocols import Rank, ask
+from airw.stores import MemoryStore, Wrapper
 from airw.testing import PolicySuite
 from airw.values import IndexPlan, Limits, Surface
+from tests.support.asked import Asked, kind_of
 from tests.support.drawing import examples
 
 LINKS = extractor_from(lambda _, fields: fields["links"], id="links")
@@ -264,9 +268,9 @@ def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph
     async def main():
         async with corpus_of(graph.items) as corpus:
             ids = list(graph.items)
-            records, scores = await corpus.store.best_of(await corpus.embedder.embed_query("0"), ids)
-            pairs = zip(ids, records, scores.astype(float).tolist(), strict=True)
-            cosines = {id: score for id, record, score in pairs if record is not None}
+            query = await corpus.embedder.embed_query("0")
+            [ranking] = await ask(corpus.store, Rank(query[np.newaxis], among=ids, per_artifact=True))
+            cosines = dict(zip(ranking.artifact_ids, ranking.scores.tolist(), strict=True))
             expected = beam_by_hand(graph, cosines, width=width, max_depth=max_depth, direction=direction)
             hits, ranked = await hits_and_ranking(corpus, policy, max_depth=max_depth)
             assert hits == expected
@@ -285,7 +289,7 @@ def test_paths_scores_and_order_equal_those_of_a_simple_reference(backend, graph
 
 
 class Counting:
-    """Records the calls of a store or an embedder."""
+    """Records the calls of an embedder."""
 
     def __init__(self, counted):
         self._counted, self.calls = counted, []
@@ -310,32 +314,35 @@ def layers_of(width):
 @pytest.mark.parametrize(
     ("options", "step"),
     [
-        ({}, ["neighbors", "best_of", "get_records"]),
-        ({"scope": Scope(cross={"tag": {"$ne": "x"}})}, ["neighbors", "best_of", "get_records"]),
-        ({"edges": [("next", "tag")]}, ["matching", "best_of", "get_records"]),
+        ({}, [["Edges", "scores", "Records"]]),
+        ({"scope": Scope(cross={"tag": {"$ne": "x"}})}, [["Edges", "scores", "Records"]]),
+        ({"edges": [("next", "tag")]}, [["Matching"], ["scores", "Records"]]),
     ],
 )
-async def test_a_step_of_any_width_costs_three_store_calls(width, options, step):
+async def test_a_step_of_any_width_costs_two_store_calls_at_most(width, options, step):
     async with corpus_of(layers_of(width)) as corpus:
-        store, embedder = Counting(corpus.store), Counting(corpus.embedder)
+        store, embedder = Asked(corpus.store), Counting(corpus.embedder)
         policy = from_root(width=width, **options)
         hits, _ = await walk_all(replace(corpus, store=store, embedder=embedder), policy)
     assert len(hits) == 1 + 3 * width
-    assert store.calls == ["best_of", "get_records", *step * 3]
+    assert store.calls == ["scores", "Records", *chain.from_iterable(step * 3)]
+    assert len(store.reads) <= 1 + len(step) * 3
     assert embedder.calls.count("embed_query") == 1
 
 
 async def test_each_artifact_is_scored_once_however_many_paths_lead_to_it():
     asked = []
 
-    class Scored(Counting):
-        async def best_of(self, query, ids, **options):
-            asked.append(list(ids))
-            return await self._counted.best_of(query, ids, **options)
+    class Scored(Wrapper):
+        async def read(self, *requests):
+            answers = await super().read(*requests)
+            kinds = map(kind_of, requests)
+            asked.extend(len(*answer) for kind, answer in zip(kinds, answers, strict=True) if kind == "scores")
+            return answers
 
     async with corpus_of(layers_of(5)) as corpus:
         await walk_all(replace(corpus, store=Scored(corpus.store)), from_root(width=5))
-    assert list(map(len, asked)) == [1, 5, 5, 5]
+    assert asked == [1, 5, 5, 5]
 
 
 async def test_many_paths_are_compared_in_a_thread_with_the_same_outcome(monkeypatch):

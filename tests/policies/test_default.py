@@ -12,6 +12,7 @@ from airw.links import MarkdownLinks
 from airw.policies import Beam, Eager, LinkWalk, PathCoverage, PersonalizedPageRank, Scored, default_policy
 from airw.policies.path_coverage import DEFAULT_POLICY
 from airw.stores import MemoryStore
+from tests.support.asked import Without
 
 NOTES = {"a": "Rotate the signing keys, see [[b]].", "b": "The vault.", "c": "A cake."}
 QUERY = "rotate the signing keys"
@@ -28,16 +29,6 @@ async def rank(corpus, **options):
         async for _ in walk:
             pass
     return [(hit.key, hit.score) for hit in walk.ranking], walk.policy
-
-
-class Without:
-    """A store that lacks methods."""
-
-    def __init__(self, store, *names):
-        self._store = store
-        for name in dir(store):
-            if not name.startswith("_") and name not in names:
-                setattr(self, name, getattr(store, name))
 
 
 async def test_a_walk_without_a_policy_is_one_with_the_default():
@@ -65,7 +56,7 @@ async def test_a_corpus_without_links_or_text_search_is_walked():
     async with corpus_of({"a": "Rotate the signing keys.", "b": "The vault."}) as corpus:
         ids = [id for (_, id), _ in (await rank(corpus))[0]]
         assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="hybrid")]
-        dense = replace(corpus, store=Without(corpus.store, "search_text", "term_statistics"))
+        dense = replace(corpus, store=Without(corpus.store, "lexical", "words"))
         ids = [id for (_, id), _ in (await rank(dense))[0]]
         assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="dense")]
 
@@ -81,7 +72,7 @@ async def test_without_links_the_ranking_is_that_of_a_search_with_its_own_defaul
 
 async def test_a_corpus_whose_store_reads_no_links_is_searched():
     async with corpus_of() as corpus:
-        flat = replace(corpus, store=Without(corpus.store, "neighbors", "neighbor_columns", "artifact_numbers"))
+        flat = replace(corpus, store=Without(corpus.store, "edges"))
         ids = [id for (_, id), _ in (await rank(flat))[0]]
         assert ids == [hit.artifact_id for hit in await corpus.search(QUERY, mode="hybrid")]
 
@@ -110,8 +101,10 @@ def test_a_name_is_shown_on_one_line_without_its_password(policy):
 
 async def test_a_store_that_cannot_score_is_refused_with_a_policy_that_can_walk_it():
     async with corpus_of() as corpus:
-        plain = replace(corpus, store=Without(corpus.store, "best_of"))
-        with pytest.raises(ArgumentError, match=r"has no method best_of, .* pass airw.policies.LinkWalk") as caught:
+        plain = replace(corpus, store=Without(corpus.store, "scores"))
+        with pytest.raises(
+            ArgumentError, match=r"lacks the capability 'scores', .* pass airw.policies.LinkWalk"
+        ) as caught:
             airw.traverse(QUERY, plain)
         assert "\n" not in str(caught.value)
         ranking, _ = await rank(plain, policy=LinkWalk(roots=["a"]))
@@ -123,10 +116,12 @@ async def test_a_store_that_cannot_score_is_refused_with_a_policy_that_can_walk_
     [Eager(), Scored(), Beam(), PathCoverage(), PersonalizedPageRank()],
     ids=lambda policy: type(policy).__name__,
 )
-async def test_a_policy_that_scores_names_the_method_that_the_store_lacks(policy):
+async def test_a_policy_that_scores_names_what_the_store_lacks(policy):
     async with corpus_of() as corpus:
-        plain = replace(corpus, store=Without(corpus.store, "best_of", "search_vectors"))
-        with pytest.raises(ArgumentError, match="needs a store with a method best_of, which Without does not have"):
+        plain = replace(corpus, store=Without(corpus.store, "scores", "dense"))
+        with pytest.raises(
+            ArgumentError, match="Rank needs a store with the capability 'scores'; Without offers counts, "
+        ):
             await rank(plain, policy=policy)
 
 

@@ -14,10 +14,12 @@ from hypothesis import given, settings, strategies as st
 from airw import open_corpus, traverse
 from airw.errors import ArgumentError, PolicyError
 from airw.policies import Eager, Mmr, Scope, Scored
+from airw.protocols import Matching
 from airw.testing import ScriptedStore
 from airw.values import Edge, Limits
 from airw.walking import EdgeFound
-from tests.support.artifact_corpora import EIGHTHS, Counting, corpus_of, find_ids, graph_of, ids, item, walk_all
+from tests.support.artifact_corpora import EIGHTHS, corpus_of, find_ids, graph_of, ids, item, walk_all
+from tests.support.asked import Asked
 from tests.support.drawing import examples
 
 
@@ -218,24 +220,23 @@ class TestCost:
             policy = make(start_k=0, roots=["a"], edges=edges, select_k=None, adjacent_k=None)
             _, walk = await walk_all(replace(corpus, store=store), policy, max_depth=1, node_budget=999)
         assert walk.summary.committed == count + 2
-        asked = [call for call in store.log if call.method == "matching"]
-        assert len(asked[0].arguments[0]) == 3 * count
-        best = "vectors_of" if make is Mmr else "best_of"
-        assert [call.method for call in store.log][:5] == [best, "get_records", "matching", best, "get_records"]
-        assert store.calls["matching"] == 1
-        assert (store.calls[best], store.calls["get_records"]) == (2, walk.summary.steps)
+        asked = [each for each in store.log if isinstance(each, Matching)]
+        assert len(asked) == 1
+        assert len(asked[0].wanted) == 3 * count
+        # The start, the values, and what they lead to; further records are read with the hits.
+        assert store.reads <= 2 + walk.summary.steps
 
     async def test_ids_are_looked_up_without_a_call(self):
         async with corpus_of(at_equal_distance(a={"next": ["b", "c"]}, b={"next": "c"}, c={})) as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             await walk_all(replace(corpus, store=store), from_root([("next", "$id")]))
-        assert store.calls == ["best_of", "get_records"] * 2
+        assert store.calls == ["scores", "Records"] * 2
 
     async def test_artifacts_without_edges_cost_no_call(self):
         async with corpus_of(at_equal_distance(a={}, b={"x": 1})) as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             await walk_all(replace(corpus, store=store), from_root([("x", "x")]))
-        assert store.calls == ["best_of", "get_records"]
+        assert store.calls == ["scores", "Records"]
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr])
     async def test_a_value_is_looked_up_once_per_walk(self, make):
@@ -245,7 +246,7 @@ class TestCost:
             store = ScriptedStore(corpus.store)
             policy = make(edges=edges, select_k=None, adjacent_k=None)
             hits, _ = await walk_all(replace(corpus, store=store), policy, graph.query)
-        asked = [way for call in store.log if call.method == "matching" for way in call.arguments[0]]
+        asked = [way for each in store.log if isinstance(each, Matching) for way in each.wanted]
         assert len(asked) == len(set(asked)) > 5
         assert len(hits) == 8
 
@@ -254,7 +255,7 @@ class TestCost:
         async with corpus_of(items) as corpus:
             store = ScriptedStore(corpus.store)
             await walk_all(replace(corpus, store=store), from_root([("n", "n"), ("m", "n")]))
-        assert [call.arguments[0] for call in store.log if call.method == "matching"] == [[("n", 1)]]
+        assert [each.wanted for each in store.log if isinstance(each, Matching)] == [[("n", 1)]]
 
 
 class TestTold:

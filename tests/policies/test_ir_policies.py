@@ -27,6 +27,7 @@ from ir.store import CorpusStore
 from airw import build, embedder_from, from_mapping, traverse
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, ReverseDependency
+from airw.protocols import Edges, Ledger, ask
 from airw.stores import MemoryStore
 from airw.values import IndexPlan, Limits, Surface
 from tests.support.drawing import examples
@@ -369,11 +370,11 @@ def test_links_of_any_spelling_lead_to_artifacts_in_walks_and_stores():
 
     async def ours():
         async with our_corpus(items) as corpus:
-            [[edge]] = await corpus.store.neighbors(["app"])
+            [[edge]] = await ask(corpus.store, Edges(["app"]))
             walk = traverse("0", corpus, policy=ReverseDependency(seeds=["pyyaml"]))
             paths = [walk.path(hit) async for hit in walk]
             met = {id for path in paths for id in path}
-            return edge.target, paths, await corpus.store.ledger(sorted(met))
+            return edge.target, paths, await ask(corpus.store, Ledger(sorted(met)))
 
     target, paths, entries = anyio.run(ours)
     assert target == "PyYAML"

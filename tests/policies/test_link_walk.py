@@ -17,13 +17,13 @@ from airw.discovery import FederatedCorpus
 from airw.errors import ArgumentError, NoLedgerEntry
 from airw.links import INVERSES, Inverses
 from airw.policies import LinkWalk, Scope, artifact_policy, link_walk
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Limits, Link, Surface
 from airw.views import walk_links
 from airw.walking import EdgeFound
+from tests.support.asked import Asked, Without, kind_of
 from tests.support.drawing import examples
-from tests.support.linked_stores import WithoutColumns
 
 FLAT = embedder_from(lambda texts: [[float("near" in text), 1.0] for text in texts], id="flat", dim=2)
 
@@ -82,31 +82,15 @@ async def find_ids(items, policy, **options):
 
 
 class Refusing:
-    """An embedder that must not be called, and a store whose vectors must not be read."""
+    """An embedder that must not be called."""
 
     def __init__(self, inner):
         self._inner = inner
 
     def __getattr__(self, name):
-        if name in ("embed_query", "embed_documents", "search_vectors", "best_of", "similarities", "vectors_of"):
+        if name in ("embed_query", "embed_documents"):
             raise AssertionError(f"{name} was called")
         return getattr(self._inner, name)
-
-
-class Counting:
-    """Records the calls of a store."""
-
-    def __init__(self, store):
-        self._store, self.calls = store, []
-
-    def __getattr__(self, name):
-        method = getattr(self._store, name)
-
-        def call(*arguments, **options):
-            self.calls.append(name)
-            return method(*arguments, **options)
-
-        return call
 
 
 # Types in another order than they are written in, and than the ids.
@@ -679,7 +663,7 @@ def test_a_store_without_columns_gives_the_same_walk(backend, graph, direction, 
     async def main():
         async with corpus_of(graph.items) as corpus:
             walks = []
-            for store in (corpus.store, WithoutColumns(corpus.store)):
+            for store in (corpus.store, Wrapper(corpus.store)):
                 form = replace(corpus, store=store)
                 policy = LinkWalk(roots=graph.roots, **options)
                 hits, walk = await walk_all(form, policy, max_depth=max_depth, node_budget=budget, limits=limits)
@@ -766,7 +750,9 @@ def test_a_walk_with_inverses_equals_a_walk_along_reversed_links(backend, graph,
 async def test_without_a_search_nothing_is_embedded_and_no_vector_is_read(weighted, scope):
     async with corpus_of(TREE) as corpus:
         policy = LinkWalk(roots=["root"], weighted=weighted, scope=scope)
-        refusing = replace(corpus, store=Refusing(corpus.store), embedder=Refusing(corpus.embedder))
+        refusing = replace(
+            corpus, store=Without(corpus.store, "dense", "scores", "vectors"), embedder=Refusing(corpus.embedder)
+        )
         assert (await walk_by_id(refusing, policy))[0] == (await walk_by_id(corpus, policy))[0]
 
 
@@ -787,38 +773,42 @@ def layers_of(width):
 @pytest.mark.parametrize(
     ("options", "start"),
     [
-        ({}, ["records_of"]),
-        ({"weighted": True}, ["records_of"]),
-        ({"inverses": INVERSES, "types": ["x"]}, ["records_of"]),
-        ({"scope": Scope(keep={"kind": {"$ne": "x"}})}, ["records_of"]),
-        ({"scope": Scope.only({"kind": {"$ne": "x"}}), "weighted": True}, ["records_of"]),
-        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["search_vectors", "records_of"]),
-        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["search_text", "records_of"]),
+        ({}, ["RecordsOf"]),
+        ({"weighted": True}, ["RecordsOf"]),
+        ({"inverses": INVERSES, "types": ["x"]}, ["RecordsOf"]),
+        ({"scope": Scope(keep={"kind": {"$ne": "x"}})}, ["RecordsOf"]),
+        ({"scope": Scope.only({"kind": {"$ne": "x"}}), "weighted": True}, ["RecordsOf"]),
+        ({"roots": [], "start_k": 1, "seeding": "dense"}, ["dense", "RecordsOf"]),
+        ({"roots": [], "start_k": 1, "seeding": "lexical"}, ["lexical", "RecordsOf"]),
     ],
 )
 async def test_a_step_of_any_width_costs_two_store_calls(width, options, start):
     items = layers_of(width)
     items["a"]["text"] = "near the very start"
     async with corpus_of(items) as corpus:
-        store = Counting(corpus.store)
+        store = Asked(corpus.store)
         policy = LinkWalk(**{"roots": ["a"], "direction": "out", **options})
         hits, walk = await walk_all(replace(corpus, store=store), policy, "near start", node_budget=500)
     assert len(hits) == 1 + 2 * width
-    assert store.calls == [*start, *["neighbors", "records_of"] * 2]
+    assert store.calls[: len(start)] == start
+    assert {*store.calls[len(start) :]} <= {"Edges", "RecordsOf"}
+    assert len(store.reads) <= len(start) + 2
     assert walk.summary.unknown == ("max_depth",)
 
 
 async def test_by_cost_each_note_is_looked_up_once_for_any_number_of_paths():
     asked = []
 
-    class Asked(Counting):
-        async def records_of(self, ids, **options):
-            asked.append(len(ids))
-            return await self._store.records_of(ids, **options)
+    class Noting(Wrapper):
+        async def read(self, *requests):
+            answers = await super().read(*requests)
+            rows = zip(requests, answers, strict=True)
+            asked.extend(len(answer) for each, answer in rows if kind_of(each) == "RecordsOf")
+            return answers
 
     async with corpus_of(layers_of(5)) as corpus:
         await walk_all(
-            replace(corpus, store=Asked(corpus.store)), LinkWalk(roots=["a"], weighted=True, direction="out")
+            replace(corpus, store=Noting(corpus.store)), LinkWalk(roots=["a"], weighted=True, direction="out")
         )
     assert asked == [1, 5, 5]
 
@@ -829,10 +819,10 @@ async def test_hits_are_read_in_slices_when_they_are_needed():
     items = {f"{at:04}": note() for at in range(600)}
     items["hub"] = note(*[("x", id) for id in items])
     async with corpus_of(items) as corpus:
-        store = Counting(corpus.store)
+        store = Asked(corpus.store)
         async with traverse("", replace(corpus, store=store), policy=LinkWalk(roots=["hub"]), node_budget=601) as walk:
             ids = [(await anext(walk)).artifact_id for _ in range(513)]
-            assert store.calls == ["records_of", "neighbors", "records_of"]
+            assert store.reads == [["RecordsOf", "Edges", "RecordsOf"], ["RecordsOf"]]
             ids += [hit.artifact_id async for hit in walk]
     assert ids == ["hub", *sorted(items)[:-1]]
 
@@ -868,7 +858,7 @@ async def test_neighbours_that_are_only_counted_are_made_only_in_a_thread(many, 
     monkeypatch.setattr(link_walk, "_make_steps", record_ends)
     monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
-        plain = replace(corpus, store=WithoutColumns(corpus.store))
+        plain = replace(corpus, store=Wrapper(corpus.store))
         _, walk = await walk_all(plain, LinkWalk(roots=["root"], direction="out"), max_depth=0, limits=COUNTED)
     assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
 

@@ -1,4 +1,4 @@
-"""The memory of a walk, and the store methods that policies need."""
+"""The memory of a walk, and what policies need of a store."""
 
 import re
 from dataclasses import dataclass, replace
@@ -21,6 +21,8 @@ from airw.policies import (
     Scored,
     Strategy,
 )
+from airw.protocols import check_able
+from airw.stores import Wrapper
 from airw.views.links import walk_links
 from tests.support.artifact_corpora import corpus_of, item
 
@@ -82,23 +84,14 @@ def test_each_walk_of_a_policy_has_its_own_memory():
     assert policy.begin(one).best_surfaces is not policy.begin(other).best_surfaces
 
 
-class FourMethods:
-    """A store that can be walked and has no other methods."""
+class FourAbilities(Wrapper):
+    """A store that can be walked and can do nothing else."""
 
-    def __init__(self, store):
-        self._inner = store
+    capabilities = frozenset({"dense", "edges", "records", "scores"})
 
-    async def get_records(self, ids):
-        return await self._inner.get_records(ids)
-
-    async def search_vectors(self, queries, k, **options):
-        return await self._inner.search_vectors(queries, k, **options)
-
-    async def best_of(self, query, artifact_ids, *, surfaces=None):
-        return await self._inner.best_of(query, artifact_ids, surfaces=surfaces)
-
-    async def neighbors(self, ids, **options):
-        return await self._inner.neighbors(ids, **options)
+    async def read(self, *requests):
+        check_able(self, *requests)
+        return await super().read(*requests)
 
 
 @dataclass
@@ -121,37 +114,32 @@ class Walked:
     ],
     ids=["eager", "scoped", "scored", "beam", "pagerank"],
 )
-async def test_a_store_with_four_methods_can_be_walked(policy):
+async def test_a_store_with_four_abilities_can_be_walked(policy):
     async with corpus_of(GRAPH) as corpus:
         # The store cannot search texts, so the walk starts from a dense search.
         dense = replace(policy, seeding="dense")
         whole = [hit async for hit in airw.traverse("0", corpus, policy=dense)]
-        small = Walked(corpus.name, FourMethods(corpus.store), corpus.embedder)
+        small = Walked(corpus.name, FourAbilities(corpus.store), corpus.embedder)
         assert [hit async for hit in airw.traverse("0", small, policy=policy)] == whole != []
 
 
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
-        (
-            Eager(edges=FIELDS),
-            r"Eager\(edges=\.\.\.\) needs a store with a method matching, which FourMethods",
-        ),
-        (PersonalizedPageRank(edges=FIELDS), r"PersonalizedPageRank\(edges=\.\.\.\) .* matching"),
-        (Eager(seeding="hybrid"), r"Eager\(seeding='hybrid'\) .* search_text"),
-        (Beam(seeding="titles"), r"Beam\(seeding='titles'\) .* resolve"),
-        (PersonalizedPageRank(title_weight=1), r"PersonalizedPageRank\(title_weight=\.\.\.\) .* resolve"),
-        (Mmr(), "Mmr needs .* vectors_of"),
-        (Scored(scorer=lambda node: 1), r"Scored\(scorer=\.\.\.\) .* vectors_of"),
-        (Nearest(), "Nearest needs .* vectors_of"),
-        (CollapsedTree(), "CollapsedTree needs .* records_of"),
-        (LinkWalk(), "LinkWalk needs .* records_of"),
-        (ReverseDependency(seeds=["a"]), "ReverseDependency needs .* referrers"),
+        (Eager(edges=FIELDS), r"Eager\(edges=\.\.\.\) needs .* 'matching', which FourAbilities does not offer"),
+        (PersonalizedPageRank(edges=FIELDS), r"PersonalizedPageRank\(edges=\.\.\.\) .* 'matching'"),
+        (Eager(seeding="hybrid"), "Rank needs .* 'lexical'; FourAbilities offers dense, edges"),
+        (Beam(seeding="titles"), r"Beam\(seeding='titles'\) .* 'names'"),
+        (PersonalizedPageRank(title_weight=1), r"PersonalizedPageRank\(title_weight=\.\.\.\) .* 'names'"),
+        (Mmr(), r"Mmr needs .* 'vectors'"),
+        (Scored(scorer=lambda node: 1), r"Scored\(scorer=\.\.\.\) .* 'vectors'"),
+        (Nearest(), r"Nearest needs .* 'vectors'"),
+        (ReverseDependency(seeds=["a"]), "Names needs .* 'names'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_missing_method_for_a_setting_is_an_error_before_the_first_hit(policy, says):
+async def test_a_missing_capability_for_a_setting_is_an_error_before_the_first_hit(policy, says):
     async with corpus_of(GRAPH) as corpus:
-        walk = airw.traverse("0", Walked(corpus.name, FourMethods(corpus.store), corpus.embedder), policy=policy)
+        walk = airw.traverse("0", Walked(corpus.name, FourAbilities(corpus.store), corpus.embedder), policy=policy)
         with pytest.raises(ArgumentError, match=f"^{says}"):
             await anext(walk)

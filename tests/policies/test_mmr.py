@@ -14,7 +14,6 @@ from airw.values import Limits
 from tests.support.artifact_corpora import (
     EIGHTHS,
     GROUPS,
-    Counting,
     corpus_of,
     cos,
     dot,
@@ -27,6 +26,7 @@ from tests.support.artifact_corpora import (
     reference,
     walk_all,
 )
+from tests.support.asked import Asked
 from tests.support.drawing import examples
 
 # The query is at 0: a, b and c are near and alike, d is farther, on the other side.
@@ -181,17 +181,17 @@ class TestArtifactsWithoutSurfaces:
 
 
 class TestCost:
-    async def test_a_step_costs_three_store_calls(self):
+    async def test_a_step_costs_one_store_call(self):
         items = {
             "a": item("0", to=["b", "c"]),
             "b": item("0.2", to=["d", "e"]),
             **{name: item("0.4") for name in "cde"},
         }
         async with corpus_of(items) as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             await walk_all(replace(corpus, store=store), Mmr(start_k=1, select_k=3, seeding="dense"))
-        step = ["vectors_of", "get_records"]
-        assert store.calls == ["search_vectors", *step, "neighbors", *step, "neighbors", *step]
+        start = ["VectorsOf", "scores", "Records", "Records", "Edges", "VectorsOf"]
+        assert store.reads == [["dense"], start, ["Records", "Edges", "VectorsOf"], ["Records"]]
 
     async def test_artifacts_at_the_depth_cap_are_chosen_in_one_step(self):
         async with corpus_of(FAN) as corpus:

@@ -21,10 +21,12 @@ from airw import build, embedder_from, from_mapping, open_corpus, top_k, travers
 from airw._base import concurrency
 from airw.errors import ArgumentError
 from airw.policies import PersonalizedPageRank, Scope, pagerank
+from airw.protocols import ArtifactIds, Edges, ask
 from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Extraction, IndexPlan, Limits, Link, SearchHit, Surface
 from airw.walking import Policy
+from tests.support.asked import Asked
 from tests.support.drawing import examples
 from tests.support.pagerank_truth import CLOSE, RESTARTS, exact, graphs
 
@@ -77,17 +79,6 @@ def corpus_of(items, store=None):
     items = {id: each if isinstance(each, dict) else item(*each) for id, each in items.items()}
     source = from_mapping(items, name="test", strategy=Whole(), embedder=ANGLE, edge_extractor=Given())
     return build(source, store=store or MemoryStore())
-
-
-class Counting:
-    """Counts the calls of a store."""
-
-    def __init__(self, store):
-        self._store, self.calls = store, Counter()
-
-    def __getattr__(self, name):
-        self.calls[name] += 1
-        return getattr(self._store, name)
 
 
 async def walk_all(corpus, query="0", **options):
@@ -210,8 +201,8 @@ class ClosedForm(Policy):
     restart: float
 
     async def seed(self, state, store):
-        ids = await store.store.artifact_ids()
-        edges = await store.store.neighbors(ids)
+        ids = await ask(store.store, ArtifactIds())
+        edges = await ask(store.store, Edges(ids))
         graph = {id: [edge.target for edge in found] for id, found in zip(ids, edges, strict=True)}
         state.cache["values"] = exact(graph, dict.fromkeys(self.roots, 1), self.restart)
         return [id for id in ids if state.cache["values"][id] > 0]
@@ -662,9 +653,9 @@ async def test_it_passes_the_exam_of_policies_over_a_file(policy, tmp_path):
 @pytest.mark.parametrize(
     ("options", "calls"),
     [
-        ({}, {"neighbors": 2, "best_of": 2, "get_records": 2}),
-        ({"scope": Scope(keep={"open": True})}, {"neighbors": 2, "best_of": 2, "get_records": 2}),
-        ({"edges": [("to", "$id"), ("name", "to")]}, {"matching": 2, "best_of": 2, "get_records": 2}),
+        ({}, {"Edges": 2, "scores": 2, "Records": 2}),
+        ({"scope": Scope(keep={"open": True})}, {"Edges": 2, "scores": 3, "Records": 3}),
+        ({"edges": [("to", "$id"), ("name", "to")]}, {"Matching": 2, "scores": 2, "Records": 3}),
     ],
     ids=["links", "scope", "fields"],
 )
@@ -673,11 +664,11 @@ async def test_a_step_of_any_size_takes_three_store_calls(options, calls):
     wide = {name: item(open=True, name=name, to=[]) for name in names}
     wide["hub"] = item(*names, open=True, name="hub", to=names)
     async with corpus_of(wide) as corpus:
-        store = Counting(corpus.store)
+        store = Asked(corpus.store)
         policy = PersonalizedPageRank(seed_k=0, roots=["hub"], width=500, **options)
         hits, _ = await walk_all(replace(corpus, store=store), policy=policy)
     assert len(hits) == 201
-    assert store.calls == calls
+    assert Counter(store.calls) == calls
 
 
 async def test_only_committed_artifacts_are_compared_with_the_query():

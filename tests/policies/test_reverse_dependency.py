@@ -5,7 +5,6 @@ Both `ir` policies also take the exam here.
 
 import json
 import math
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +18,7 @@ from airw.stores import MemoryStore
 from airw.testing import PolicySuite
 from airw.values import Edge, Extraction, IndexPlan, Surface
 from airw.walking import NodeCommitted
+from tests.support.asked import Asked
 from tests.support.repeats import share_cases
 
 
@@ -88,17 +88,6 @@ async def find(items, **options):
     async with corpus_of(items) as corpus:
         hits, _ = await walk_all(corpus, policy=ReverseDependency(**options))
     return [(hit.artifact_id, hit.metadata["walk_depth"], hit.metadata.get("seed")) for hit in hits]
-
-
-class Counting:
-    """Counts the calls of a store."""
-
-    def __init__(self, store):
-        self._store, self.calls = store, Counter()
-
-    def __getattr__(self, name):
-        self.calls[name] += 1
-        return getattr(self._store, name)
 
 
 async def test_it_finds_the_dependents_of_a_seed_and_theirs_each_depth_best_first():
@@ -338,23 +327,24 @@ async def test_fields_of_the_same_name_stay_beside_the_facts_of_the_policy():
 
 
 @pytest.mark.parametrize("scope", [Scope(), Scope(keep={"links": {"$exists": True}})], ids=["open", "scoped"])
-async def test_a_step_of_any_size_costs_three_store_calls(scope):
+async def test_a_step_of_any_size_costs_one_store_call(scope):
     wide = packages(hub=("0.5",)) | {
         f"n{at:03}": {"document": "0.1", "links": {"REF": ["hub", f"n{at // 2:03}"]}} for at in range(200)
     }
     policy = ReverseDependency(seeds=["hub", "numpy"], fan_in_weight=1, proximity_weight=1, scope=scope)
     async with corpus_of(wide) as corpus:
-        store = Counting(corpus.store)
+        store = Asked(corpus.store)
         hits, walk = await walk_all(replace(corpus, store=store), policy=policy, node_budget=500)
     assert (len(hits), walk.summary.steps) == (201, 2)
-    assert store.calls == {"max_fan_in": 1, "resolve": 1, "best_of": 2, "referrers": 2, "get_records": 2}
+    step = ["scores", "Records", "Referrers"]
+    assert store.reads == [["MaxFanIn"], ["Names"], step, step]
 
 
 async def test_without_a_weight_for_it_the_largest_fan_in_is_not_read():
     async with corpus_of(STACK) as corpus:
-        store = Counting(corpus.store)
+        store = Asked(corpus.store)
         await walk_all(replace(corpus, store=store), policy=ReverseDependency(seeds=["base"]))
-    assert not store.calls["max_fan_in"]
+    assert "MaxFanIn" not in store.calls
 
 
 async def test_dependents_that_a_limit_excludes_are_counted():
@@ -512,10 +502,10 @@ async def test_a_scope_costs_no_store_call():
     calls = []
     for scope in (Scope(), Scope.only(ENGLISH)):
         async with corpus_of(NOTES) as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             await walk_all(replace(corpus, store=store), policy=CollapsedTree(scope=scope))
-        calls.append(store.calls)
-    assert calls[0] == calls[1] == {"search_vectors": 1, "records_of": 1, "similarities": 1}
+        calls.append(store.reads)
+    assert calls[0] == calls[1] == [["dense"], ["RecordsOf"], ["scores"]]
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,12 @@ from airw.policies import (
     Scope,
     Scored,
 )
+from airw.protocols import Change
+from airw.stores import MemoryStore
 from airw.testing.changes import put
 from airw.values import Link
+from tests.support.asked import Asked
 from tests.support.drawn_walks import EMBEDDER, NearestTwo, rate, rate_paths
-from tests.support.internals.step_stores import Plain, StepStore, Trips
 
 pytestmark = pytest.mark.asyncio_only  # the calls are the same on every event loop
 NODES = 32
@@ -71,13 +73,13 @@ POLICIES = {
 }
 
 
-async def walk_and_count(policy, make=lambda store: store):
-    async with StepStore() as store:
-        await store.apply(make_changes())
-        trips = Trips(store)
-        async with traverse(QUERY, Corpus("c", make(store), EMBEDDER), policy=policy, node_budget=NODES) as walk:
-            hits = [hit.artifact_id async for hit in walk]
-        return hits, walk.summary.steps, trips
+async def walk_and_count(policy):
+    async with MemoryStore() as store:
+        await store.apply(Change(make_changes()))
+        asked = Asked(store)
+        async with traverse(QUERY, Corpus("c", asked, EMBEDDER), policy=policy, node_budget=NODES) as walk:
+            assert [hit async for hit in walk]
+        return walk.summary.steps, asked
 
 
 @pytest.mark.parametrize(
@@ -86,64 +88,52 @@ async def walk_and_count(policy, make=lambda store: store):
 )
 async def test_a_step_costs_one_round_trip(name):
     policy, others = POLICIES[name]
-    hits, steps, trips = await walk_and_count(policy)
-    assert trips.count <= steps + others, dict(trips.calls)
-    # Without the capability, most steps cost three.
-    expected, _, plain = await walk_and_count(policy, Plain)
-    assert hits == expected
-    assert plain.count > trips.count
+    steps, asked = await walk_and_count(policy)
+    assert asked.trips <= steps + others, asked.reads
 
 
 @pytest.mark.slow
 async def test_mmr_reads_ahead_of_likely_choices():
-    for policy, share in ((Mmr(select_k=NODES), 0.75), (Mmr(select_k=NODES, edges=[("next", "$id")]), 0.75)):
-        hits, steps, trips = await walk_and_count(policy)
-        assert trips.count <= share * steps, dict(trips.calls)
-        assert hits == (await walk_and_count(policy, Plain))[0]
+    steps, asked = await walk_and_count(Mmr(select_k=NODES))
+    assert asked.trips <= 0.75 * steps, asked.reads
 
 
 async def test_the_default_walk_costs_three_round_trips():
-    _, _, trips = await walk_and_count(PathCoverage())
-    assert trips.calls == {
-        "search_vectors": 1,
-        "search_text": 1,
-        "term_statistics": 1,
-        "read_step": 2,
-        "get_records": 1,
-    }
-    assert trips.count == 3
-    _, _, plain = await walk_and_count(PathCoverage(), Plain)
-    assert plain.count > trips.count
+    _, asked = await walk_and_count(PathCoverage())
+    search, start, links = sorted(asked.reads[:2]), asked.reads[2], asked.reads[3:]
+    assert search == [["Words"], ["dense", "lexical"]]
+    assert {*start} <= {"scores", "Records"}
+    assert [sorted(set(each)) for each in links] == [["Edges", "Records", "scores"]]
+    assert asked.trips == 3
 
 
 async def test_a_walk_along_shared_fields_costs_two_round_trips_a_step():
     for policy in (Eager(select_k=NODES, edges=[("c", "c")]), Mmr(select_k=NODES, edges=[("c", "c")])):
-        _, steps, trips = await walk_and_count(policy)
-        assert trips.count <= 2 * steps, dict(trips.calls)
+        steps, asked = await walk_and_count(policy)
+        assert asked.trips <= 2 * steps, asked.reads
 
 
 async def test_a_collapsed_tree_costs_three_round_trips():
-    _, _, trips = await walk_and_count(CollapsedTree())
-    assert trips.calls == {"search_vectors": 1, "records_of": 1, "similarities": 1}
+    _, asked = await walk_and_count(CollapsedTree())
+    assert asked.reads == [["dense"], ["RecordsOf"], ["scores"]]
 
 
 @pytest.mark.parametrize(
-    ("mode", "calls"),
-    [("dense", ["search_vectors"]), ("lexical", ["search_text"]), ("hybrid", ["search_vectors", "search_text"])],
+    ("mode", "channels"), [("dense", ["dense"]), ("lexical", ["lexical"]), ("hybrid", ["dense", "lexical"])]
 )
-async def test_a_search_costs_two_round_trips(mode, calls):
-    async with StepStore() as store:
-        await store.apply(make_changes())
-        trips, corpus = Trips(store), Corpus("c", store, EMBEDDER)
-        await search(corpus, QUERY, mode=mode)
-        assert trips.calls == {**dict.fromkeys(calls, 1), "get_records": 1}
-        assert trips.count == 2
+async def test_a_search_costs_two_round_trips(mode, channels):
+    async with MemoryStore() as store:
+        await store.apply(Change(make_changes()))
+        asked = Asked(store)
+        await search(Corpus("c", asked, EMBEDDER), QUERY, mode=mode)
+        assert sorted(asked.calls) == sorted([*channels, "Records"])
+        assert asked.trips == 2
 
 
 async def test_a_discovery_costs_two_round_trips():
-    async with StepStore() as store:
-        await store.apply(make_changes())
-        trips, corpus = Trips(store), Corpus("c", store, EMBEDDER)
-        await discover(corpus, QUERY)
-        assert trips.calls == {"search_vectors": 1, "search_text": 1, "get_records": 1}
-        assert trips.count == 2
+    async with MemoryStore() as store:
+        await store.apply(Change(make_changes()))
+        asked = Asked(store)
+        await discover(Corpus("c", asked, EMBEDDER), QUERY)
+        assert sorted(asked.calls) == ["Calibrations", "Calibrations", "Records", "dense", "lexical"]
+        assert asked.trips == 2

@@ -18,7 +18,6 @@ from airw.walking import NodeCommitted
 from tests.support.artifact_corpora import (
     EIGHTHS,
     GROUPS,
-    Counting,
     corpus_of,
     cos,
     find_ids,
@@ -30,6 +29,7 @@ from tests.support.artifact_corpora import (
     reference,
     walk_all,
 )
+from tests.support.asked import Asked
 from tests.support.drawing import examples
 
 
@@ -317,19 +317,19 @@ class TestScorer:
             ("b", "0.3", 1),
         ]
 
-    async def test_scoring_costs_two_calls_a_step_and_the_hits_then_none(self):
+    async def test_scoring_costs_one_call_a_step_and_the_hits_then_none(self):
         async with corpus_of(FORK) as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             counted, policy = (
                 replace(corpus, store=store),
                 Scored(start_k=1, select_k=2, scorer=by_rank, seeding="dense"),
             )
             await walk_all(counted, replace(policy, scope=Scope(keep={"rank": {"$ne": 9}})), "0.5")
-            step = ["vectors_of", "get_records"]
-            assert store.calls == ["search_vectors", *step, "neighbors", *step]
-            store.calls.clear()
+            step = ["Edges", "VectorsOf", "scores", "Records"]
+            assert store.reads == [["dense"], ["VectorsOf", "scores", "Records", "Records", *step]]
+            store.reads.clear()
             await walk_all(counted, replace(policy, scorer=None), "0.5")
-            assert store.calls == ["search_vectors", "get_records", "neighbors", "best_of", "get_records"]
+            assert store.reads == [["dense"], ["Records", "Edges", "scores", "Records"]]
 
 
 async def walk_into(hits, corpus, policy):

@@ -12,11 +12,13 @@ from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError
 from airw.links import MarkdownLinks
 from airw.policies import Beam, Eager, LinkWalk, Mmr, PersonalizedPageRank, Scope, Scored
+from airw.protocols import Names, Rank
 from airw.stores import MemoryStore
 from airw.testing import ScriptedStore
 from airw.values import Extraction
 from airw.values.filters import parse_filter
 from tests.support.artifact_corpora import Counting, corpus_of, ids, item, walk_all
+from tests.support.asked import Asked
 
 SEARCHES = ["dense", "lexical", "hybrid"]
 LIGHT = HashingEmbedder(dim=64)
@@ -67,11 +69,11 @@ class TestSearches:
     @pytest.mark.parametrize("seeding", [*SEARCHES, "titles"])
     async def test_without_a_search_roots_are_the_only_seeds(self, seeding):
         async with words() as corpus:
-            store = Counting(corpus.store)
+            store = Asked(corpus.store)
             counted, roots = replace(corpus, store=store), ("delta", "beta", "delta")
             assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0, roots=roots) == ["delta", "beta"]
             assert await seeds_of(counted, "alpha", seeding=seeding, start_k=0) == []
-        assert not {"search_vectors", "search_text", "resolve"} & {*store.calls}
+        assert not {"dense", "lexical", "Names"} & {*store.calls}
 
     @pytest.mark.parametrize("make", [Eager, Scored, Mmr, Beam, PersonalizedPageRank, LinkWalk])
     async def test_several_ways_each_find_as_many_and_the_first_comes_first(self, make):
@@ -105,22 +107,22 @@ class TestSearches:
     @pytest.mark.parametrize(
         ("options", "calls"),
         [
-            ({"seeding": "dense"}, ["search_vectors", "get_records"]),
-            ({"seeding": "lexical"}, ["search_text", "best_of", "get_records"]),
-            ({"seeding": "hybrid"}, ["search_text", "search_vectors", "get_records"]),
-            ({"seeding": "titles"}, ["resolve", "best_of", "get_records"]),
-            ({"seeding": "dense", "roots": ["delta"]}, ["search_vectors", "best_of", "get_records"]),
-            ({"seeding": "dense", "scope": Scope(keep={"kind": "y"})}, ["search_vectors", "get_records"]),
+            ({"seeding": "dense"}, ["dense", "Records"]),
+            ({"seeding": "lexical"}, ["lexical", "scores", "Records", "Records"]),
+            ({"seeding": "hybrid"}, ["lexical", "dense", "Records"]),
+            ({"seeding": "titles"}, ["Names", "scores", "Records"]),
+            ({"seeding": "dense", "roots": ["delta"]}, ["dense", "scores", "Records", "Records"]),
+            ({"seeding": "dense", "scope": Scope(keep={"kind": "y"})}, ["dense", "Records"]),
             (
                 {"seeding": "titles", "scope": Scope.only({"kind": "y"})},
-                ["resolve", "records_of", "best_of", "get_records"],
+                ["Names", "RecordsOf", "scores", "Records"],
             ),
-            ({"start_k": 0, "roots": ["beta", "eps"], "seeding": "titles"}, ["best_of", "get_records"]),
+            ({"start_k": 0, "roots": ["beta", "eps"], "seeding": "titles"}, ["scores", "Records"]),
         ],
     )
     async def test_the_first_hit_costs_few_calls(self, options, calls):
         async with words() as corpus:
-            store, embedder = Counting(corpus.store), Counting(corpus.embedder)
+            store, embedder = Asked(corpus.store), Counting(corpus.embedder)
             hits, _ = await walk_all(
                 replace(corpus, store=store, embedder=embedder),
                 seeds_only(**{"start_k": 2, **options}, select_k=1),
@@ -128,7 +130,7 @@ class TestSearches:
             )
         assert len(hits) == 1
         assert sorted(store.calls) == sorted(calls)
-        assert store.calls[-1] == "get_records"
+        assert store.calls[-1] == "Records"
         assert embedder.calls.count("embed_query") == 1
 
     @pytest.mark.parametrize("seeding", [*SEARCHES, "titles"])
@@ -152,7 +154,7 @@ class TestStartFilter:
             options = {"seeding": seeding, "start_k": 2, "scope": Scope(start=ONLY)}
             assert await seeds_of(replace(corpus, store=store), "keys locks", **options) == expected
         assert len(expected) == 2
-        asked = [call.options["filter"] for call in store.log if call.method.startswith("search")]
+        asked = [each.filter for each in store.log if isinstance(each, Rank) and each.among is None]
         assert asked == [parse_filter(ONLY)] * (2 if seeding == "hybrid" else 1)
 
     @pytest.mark.parametrize("make", [Eager, Scored, partial(Scored, scorer=lambda node: node.similarity_score), Mmr])
@@ -302,7 +304,7 @@ class TestTitles:
             query = " ".join(["New York"] * 200)
             hits, _ = await walk_all(replace(corpus, store=store), seeds_only(seeding="titles", select_k=None), query)
         assert ids(hits) == ["places/n1.md"]
-        assert store.calls["resolve"] == 1
+        assert store.calls[Names] == 1
 
     async def test_roots_follow_the_named_artifacts(self):
         async with notes() as corpus:

@@ -23,6 +23,21 @@ from airw.errors import (
     StoreError,
 )
 from airw.policies import LinkWalk
+from airw.protocols import (
+    Best,
+    Change,
+    Counts,
+    Edges,
+    Ends,
+    Fed,
+    Names,
+    Rank,
+    Records,
+    Vectors,
+    VectorsOf,
+    ask,
+    ask_all,
+)
 from airw.protocols.wire import pack_array
 from airw.remote import RemoteCorpus, Timeouts, corpus as corpus_module
 from airw.serving import app
@@ -61,7 +76,7 @@ class FickleServer:
 async def open_fickle(**options):
     """Yield a remote corpus and its server, on which the next answers can be planned."""
     async with MemoryStore() as store:
-        await store.apply([put("a", "rotate the keys"), put("b", "bake bread")])
+        await store.apply(Change([put("a", "rotate the keys"), put("b", "bake bread")]))
         server = FickleServer(app([Corpus("notes", store, EMBEDDER)]))
         async with (
             httpx.AsyncClient(transport=httpx.ASGITransport(server)) as client,
@@ -71,8 +86,8 @@ async def open_fickle(**options):
             yield corpus, server
 
 
-def answer(value):
-    return 200, {}, {"answer": value}
+def answer(*values):
+    return 200, {}, {"answers": values}
 
 
 def problem(status, error, detail="no", **headers):
@@ -90,7 +105,9 @@ def problem(status, error, detail="no", **headers):
         ((200, {}, b"[" * 100_000), "which is not JSON"),
         ((200, {}, b"9" * 5_000), "which is not JSON"),
         ((200, {}, b"null"), "cannot be used: None is not a list"),
-        (answer([["a"]]), "answered about 1 of 2"),
+        (answer([["a"]]), "Names was answered about 1 of 2"),
+        (answer(), "the message was answered about 0 of 1"),
+        (answer([["a"], []], []), "the message was answered about 2 of 1"),
         (answer([1, 2]), "1 is not a list"),
         (answer([["a"], [7]]), "7 is not a string"),
         (answer("a" * 10_000), "is not a list"),
@@ -111,7 +128,7 @@ async def test_an_answer_that_cannot_be_used_is_an_error_that_says_so(planned, t
     async with open_fickle() as (corpus, server):
         server.planned = [planned]
         with pytest.raises(RemoteError) as error:
-            await corpus.store.resolve(["a", "b"])
+            await ask(corpus.store, Names(["a", "b"]))
         assert told in str(error.value)
         assert str(error.value).startswith("corpus 'notes' at http://localhost ")
         assert len(str(error.value)) < 700
@@ -123,28 +140,45 @@ async def test_an_answer_that_is_too_long_is_cut_and_refused(monkeypatch):
         monkeypatch.setattr("airw.remote.calls._LARGEST_ANSWER", 1_000)  # not 128 MB
         server.planned = [answer(["x" * 1_000])]
         with pytest.raises(RemoteError, match="answered with more than 1,000 bytes; ask for less at once"):
-            await corpus.store.resolve(["a"])
+            await ask(corpus.store, Names(["a"]))
+
+
+EMPTY = {"shape": [0], "dtype": "<f4", "base64": ""}
 
 
 @pytest.mark.parametrize(
-    ("method", "value", "told"),
+    ("scores", "told"),
     [
-        ("similarities", {"shape": [1], "dtype": "<f4", "base64": "AAAA"}, "does not have the shape"),
-        ("similarities", {"shape": [1 << 39], "dtype": "<f4", "base64": ""}, "does not have the shape"),
-        ("similarities", {"shape": [1], "dtype": "<i8", "base64": ""}, "is not an array"),
-        ("similarities", {"shape": [1], "dtype": "<f4", "base64": "%%"}, "not in base64"),
-        ("similarities", {"shape": [0], "dtype": "<f4", "base64": ""}, "answered about 0 of 1"),
-        ("best_of", [["x"], {"shape": [0], "dtype": "<f4", "base64": ""}], "answered about 0 of 1"),
-        ("read_step", [[[]], ["a"], [[], {"shape": [0], "dtype": "<f4", "base64": ""}], [], None], "about 0 of 1"),
+        ({"shape": [1], "dtype": "<f4", "base64": "AAAA"}, "does not have the shape"),
+        ({"shape": [1 << 39], "dtype": "<f4", "base64": ""}, "does not have the shape"),
+        ({"shape": [1], "dtype": "<i8", "base64": ""}, "is not an array"),
+        ({"shape": [1], "dtype": "<f4", "base64": "%%"}, "not in base64"),
+        (EMPTY, "Rank was answered about 0 of 1"),
     ],
 )
-async def test_numbers_that_do_not_fit_are_refused(method, value, told):
+async def test_numbers_that_do_not_fit_are_refused(scores, told):
     async with open_fickle() as (corpus, server):
-        server.planned = [answer(value)]
-        query, ids = [1.0, 0.0, 0.0, 0.0], ["a"]
-        arguments = (ids, query) if method == "read_step" else (query, ids)
+        server.planned = [answer([[["x"], ["a"], scores, None]])]
         with pytest.raises(RemoteError, match=told):
-            await getattr(corpus.store, method)(*arguments)
+            await ask(corpus.store, Rank(np.eye(1, 4, dtype=np.float32), records=["x"]))
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([[[]], [[["x"], ["a"], EMPTY, None]], []], "Rank was answered about 0 of 1"),
+        ([[[]], [[["x"], ["a"], pack_array(np.ones(1)), None]], []], "Records was answered about 0 of 1"),
+        ([[[]], [], []], "Rank was answered about 0 of 1"),
+        ([[], [], []], "Edges was answered about 0 of 1"),
+    ],
+)
+async def test_a_chain_that_is_answered_with_other_lengths_is_refused(answers, told):
+    edges = Edges(["a"])
+    scores = Fed(Rank(np.eye(1, 4, dtype=np.float32), among=()), Ends(edges))
+    async with open_fickle() as (corpus, server):
+        server.planned = [answer(*answers)]
+        with pytest.raises(RemoteError, match=told):
+            await ask_all(corpus.store, edges, scores, Fed(Records(()), Best(scores)))
 
 
 async def test_hits_with_scores_that_are_no_numbers_are_refused():
@@ -152,33 +186,29 @@ async def test_hits_with_scores_that_are_no_numbers_are_refused():
     async with open_fickle() as (corpus, server):
         server.planned = [answer([[["x"], ["a"], nan, None]])]
         with pytest.raises(RemoteError, match="a number that is not finite"):
-            await corpus.store.search_text(["keys"], 5)
+            await ask(corpus.store, Rank(["keys"], 5))
 
 
 WIDE = pack_array(np.zeros((1, 5), np.float32))
 INFINITE = pack_array(np.array([[np.inf, 0, 0, 0]], np.float32))
 HALF_A_ROW = pack_array(np.array([[np.nan, 0, 0, 0]], np.float32))
-INFINITE_SCORE = pack_array(np.array([np.inf], np.float32))
 
 
 @pytest.mark.parametrize(
-    ("method", "planned", "told"),
+    ("request_", "planned", "told"),
     [
-        ("vectors", WIDE, "vectors answered with vectors of 5 numbers, and those here have 4"),
-        ("vectors", INFINITE, "vectors answered with a number that is not finite"),
-        ("vectors", HALF_A_ROW, "vectors answered with a number that is not finite"),
-        ("vectors_of", [[["x"]], WIDE], "vectors_of answered with vectors of 5 numbers"),
-        ("vectors_of", [[["x"]], HALF_A_ROW], "not finite"),
-        ("similarities", INFINITE_SCORE, "similarities answered with a number that is not finite"),
-        ("best_of", [["x"], INFINITE_SCORE], "best_of answered with a number that is not finite"),
+        (Vectors(["a"]), WIDE, "Vectors was answered with vectors of 5 numbers, and those here have 4"),
+        (Vectors(["a"]), INFINITE, "Vectors was answered with a number that is not finite"),
+        (Vectors(["a"]), HALF_A_ROW, "Vectors was answered with a number that is not finite"),
+        (VectorsOf(["a"]), [[["x"]], WIDE], "VectorsOf was answered with vectors of 5 numbers"),
+        (VectorsOf(["a"]), [[["x"]], HALF_A_ROW], "not finite"),
     ],
 )
-async def test_vectors_of_another_width_or_not_finite_are_refused(method, planned, told):
+async def test_vectors_of_another_width_or_not_finite_are_refused(request_, planned, told):
     async with open_fickle() as (corpus, server):
         server.planned = [answer(planned)]
-        arguments = [["a"]] if method.startswith("vectors") else [np.eye(1, 4, dtype=np.float32)[0], ["a"]]
         with pytest.raises(RemoteError, match=told) as error:
-            await getattr(corpus.store, method)(*arguments)
+            await ask(corpus.store, request_)
         assert "corpus 'notes' at http://localhost" in str(error.value)
 
 
@@ -207,18 +237,18 @@ async def test_a_server_of_another_version_is_refused():
 @pytest.mark.parametrize("planned", [(200, UPGRADED, {"result": 5}), (404, UPGRADED, b"moved"), (503, UPGRADED, b"")])
 async def test_a_server_that_was_upgraded_under_an_open_corpus_is_refused(planned):
     async with open_fickle() as (corpus, server):
-        assert (await corpus.store.counts())["artifacts"] == 2
+        assert (await ask(corpus.store, Counts()))["artifacts"] == 2
         server.requests.clear()
         server.planned = [planned, planned, (200, UPGRADED | {"content-type": "text/event-stream"}, b"event: odd\n\n")]
         with pytest.raises(RemoteError, match=OTHER_VERSION):
-            await corpus.store.counts()
+            await ask(corpus.store, Counts())
         with pytest.raises(RemoteError, match=OTHER_VERSION):
             await corpus.upsert({"c": "text"})
         with pytest.raises(RemoteError, match=OTHER_VERSION):
             await anext(corpus.traverse("", policy=LinkWalk(roots=["a"])))
         assert len(server.requests) == 3
-        server.planned = [(200, {"airw-api": "2, 1"}, {"answer": {"artifacts": 7}})]  # it still speaks ours
-        assert await corpus.store.counts() == {"artifacts": 7}
+        server.planned = [(200, {"airw-api": "2, 1"}, {"answers": [{"artifacts": 7}]})]  # it still speaks ours
+        assert await ask(corpus.store, Counts()) == {"artifacts": 7}
 
 
 @pytest.mark.parametrize("lacks", ["policy", "parameter"])
@@ -240,7 +270,7 @@ async def test_a_walk_with_a_policy_that_the_server_lacks_is_walked_here(lacks):
         here, paths, there, older_paths = found
         assert there == here
         assert paths == ["/traverse"]
-        assert older_paths == ["/store/read_step"]
+        assert {*older_paths} == {"/store/read"}
 
 
 # --- errors that keep their type -------------------------------------------------------------------------------------
@@ -263,14 +293,14 @@ async def test_an_error_has_the_type_that_it_had_on_the_server(planned, kind):
     async with open_fickle() as (corpus, server):
         server.planned = [planned]
         with pytest.raises(kind) as error:
-            await corpus.store.counts()
+            await ask(corpus.store, Counts())
         assert type(error.value) is kind or isinstance(error.value, RemoteError)
         assert len(server.requests) == 1
 
 
 async def test_a_server_that_refuses_arguments_does_not_end_the_work_of_others():
     async with open_fickle() as (bad, server), MemoryStore() as store:
-        await store.apply([put("c", "rotate the keys")])
+        await store.apply(Change([put("c", "rotate the keys")]))
         good = Corpus("good", store, EMBEDDER)
         for error in ("ArgumentError", "FilterError"):
             server.planned = [problem(400, error)] * 99
@@ -285,7 +315,7 @@ async def test_a_server_that_refuses_arguments_does_not_end_the_work_of_others()
 
 async def test_a_token_is_sent_in_a_header_and_appears_nowhere_else():
     async with open_fickle(token=TOKEN) as (corpus, server):
-        await corpus.store.counts()
+        await ask(corpus.store, Counts())
         assert server.requests[0][1]["authorization"] == f"Bearer {TOKEN}"
         assert server.requests[0][1]["accept-encoding"] == "identity"
         for planned in (
@@ -294,7 +324,7 @@ async def test_a_token_is_sent_in_a_header_and_appears_nowhere_else():
         ):
             server.planned = [planned]
             with pytest.raises(RemoteError) as error:
-                await corpus.store.counts()
+                await ask(corpus.store, Counts())
             assert TOKEN not in repr(error.value) + str(error.value.__cause__) + repr(corpus) + repr(corpus.store)
             assert "***" in str(error.value)
 
@@ -417,11 +447,11 @@ async def test_a_call_is_sent_again_after_a_fault_that_may_pass(fault, monkeypat
     monkeypatch.setattr(random, "uniform", lambda *_: 0.0)
     async with open_fickle() as (corpus, server):
         server.planned = [fault, fault]
-        assert (await corpus.store.counts())["artifacts"] == 2
+        assert (await ask(corpus.store, Counts()))["artifacts"] == 2
         assert len(server.requests) == 3
         server.planned = [fault] * 3
         with pytest.raises(StoreError):
-            await corpus.store.counts()
+            await ask(corpus.store, Counts())
         assert len(server.requests) == 6
 
 
@@ -432,7 +462,7 @@ async def test_a_call_is_not_sent_again_if_that_would_not_help(fault):
     async with open_fickle() as (corpus, server):
         server.planned = [fault]
         with pytest.raises((RemoteError, EmbedderError)):
-            await corpus.store.counts()
+            await ask(corpus.store, Counts())
         assert len(server.requests) == 1
 
 
@@ -483,4 +513,4 @@ async def test_all_attempts_together_take_no_longer_than_the_total():
     async with open_fickle(timeouts=Timeouts(total=0.2)) as (corpus, server):
         server.planned = [(503, {"retry-after": "3600"}, b"")]
         with anyio.fail_after(PATIENCE), pytest.raises(RemoteError, match=r"did not answer within total=0\.2 s"):
-            await corpus.store.counts()
+            await ask(corpus.store, Counts())

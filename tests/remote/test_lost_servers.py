@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import math
 from contextlib import AsyncExitStack, ExitStack
 
 import anyio
@@ -14,9 +13,10 @@ from airw.embedders import MissingEmbedder
 from airw.errors import EmbedderError, RemoteError
 from airw.links import extractor_from
 from airw.policies import LinkWalk
+from airw.protocols import ArtifactIds, Counts, Edges, ask
 from airw.remote import RemoteCorpus, Timeouts
 from airw.serving import app
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from airw.testing import ScriptedStore
 from tests.support.serving import serve, serve_in_process
 from tests.support.waiting import PATIENCE, skip_time, wait_for
@@ -172,10 +172,27 @@ async def test_a_walk_on_a_server_that_is_killed_fails_and_says_so(tmp_path):
                 await anext(corpus.traverse(QUERY))
 
 
-async def hanging_corpus(stack, method):
-    """Return a corpus, and its store; one method of that hangs."""
+class Hanging(Wrapper):
+    """A store that never answers some requests."""
+
+    def __init__(self, store, hangs):
+        super().__init__(store)
+        self._hangs = hangs
+
+    async def read(self, *requests):
+        if any(map(self._hangs, requests)):
+            await anyio.sleep_forever()
+        return await super().read(*requests)
+
+
+def is_second_step(request):
+    return isinstance(request, Edges) and "slow-01" in request.ids
+
+
+async def hanging_corpus(stack, hangs):
+    """Return a corpus, and its store, which never answers some requests."""
     corpus = await stack.enter_async_context(build(source("slow"), store=MemoryStore()))
-    store = ScriptedStore(corpus.store, delays={method: math.inf})
+    store = ScriptedStore(Hanging(corpus.store, hangs))
     return type(corpus)(corpus.name, store, corpus.embedder), store
 
 
@@ -186,22 +203,22 @@ async def read(walk, hits):
 
 async def test_a_cancelled_call_closes_its_connection_and_the_next_one_works():
     async with AsyncExitStack() as stack:
-        corpus, store = await hanging_corpus(stack, "counts")
+        corpus, store = await hanging_corpus(stack, lambda request: isinstance(request, Counts))
         with serve(app([corpus])) as server:
             async with RemoteCorpus(server.url, "slow", timeouts=TIMES) as remote:
                 async with anyio.create_task_group() as group:
-                    group.start_soon(remote.store.counts)
+                    group.start_soon(ask, remote.store, Counts())
                     await wait_for(lambda: store.running)
                     group.cancel_scope.cancel()
                 await wait_for(lambda: server.connections == 0)
-                assert len(await remote.store.artifact_ids()) == 12
+                assert len(await ask(remote.store, ArtifactIds())) == 12
                 assert server.connections == 1  # it stays open for the next call
         assert (server.connections_left, server.tasks_left) == (0, [])
 
 
 async def test_a_walk_that_is_closed_or_cancelled_stops_on_its_server():
     async with AsyncExitStack() as stack:
-        corpus, store = await hanging_corpus(stack, "neighbors")
+        corpus, store = await hanging_corpus(stack, is_second_step)
         with serve(app([corpus])) as server:
             async with RemoteCorpus(server.url, "slow", timeouts=TIMES) as remote:
                 walk = remote.traverse(QUERY, policy=LinkWalk(roots=["slow-00"], max_depth=None))
@@ -214,11 +231,11 @@ async def test_a_walk_that_is_closed_or_cancelled_stops_on_its_server():
                 hits = []
                 async with anyio.create_task_group() as group:
                     group.start_soon(read, walk, hits)
-                    await wait_for(lambda: hits and store.running)
+                    await wait_for(lambda: len(hits) == 2 and store.running)
                     group.cancel_scope.cancel()
-                assert (walk.summary.stop, walk.summary.emitted) == ("closed", 1)
+                assert (walk.summary.stop, walk.summary.emitted) == ("closed", 2)
                 await wait_for(lambda: server.connections == 0 and not store.running)
-                assert store.calls["neighbors"] <= 2  # one of each walk
+                assert store.calls[Edges] <= 4  # two of each walk
         assert (server.connections_left, server.tasks_left) == (0, [])
 
 
@@ -236,13 +253,13 @@ async def test_no_proxy_of_the_environment_sees_a_request(monkeypatch):
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
         async with RemoteCorpus(server.url, "notes", token="correct-horse-battery") as remote:
-            assert (await remote.store.counts())["artifacts"] == 0
+            assert (await ask(remote.store, Counts()))["artifacts"] == 0
     assert requests == []
 
 
 async def test_another_task_can_close_a_walk():
     async with AsyncExitStack() as stack:
-        corpus, store = await hanging_corpus(stack, "neighbors")
+        corpus, store = await hanging_corpus(stack, is_second_step)
         with serve(app([corpus])) as server:
             async with RemoteCorpus(server.url, "slow", timeouts=TIMES) as remote:
                 walk = remote.traverse(QUERY, policy=LinkWalk(roots=["slow-00"]))

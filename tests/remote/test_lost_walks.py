@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
 ALONG = LinkWalk(roots=[name_at(0)], direction="out", max_depth=None)
 # The walk sends three hits, then the store of the server hangs.
-HANGING = {"count": 20, "seconds": {"neighbors": [0, 0, math.inf]}}
+HANGING = {"count": 20, "seconds": {"Edges": [0, 0, math.inf]}}
 HITS = 3
 
 

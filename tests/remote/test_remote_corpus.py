@@ -16,8 +16,8 @@ from airw.discovery import FederatedCorpus
 from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, CorpusNotFound, EmbedderMismatch, RemoteError
 from airw.links import extractor_from
-from airw.policies import Beam, Eager, PathCoverage, PersonalizedPageRank
-from airw.protocols import ChangeFinder, SchemaReader, TermStatistics
+from airw.policies import Beam, Eager, LinkWalk, Mmr, PathCoverage, PersonalizedPageRank
+from airw.protocols import CAPABILITIES, ArtifactIds, Change, Counts, RecordsOf, Words, ask
 from airw.remote import RemoteCorpus, Timeouts
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
@@ -28,6 +28,7 @@ from tests.support.federated_walks import parts_story, policy_of, story
 from tests.support.federations import part, split_of
 from tests.support.remote_corpora import use_remotely
 from tests.support.serving import serve
+from tests.support.watched import Limited
 
 QUERY = "how to rotate the keys"
 WORDS = ("keys", "bread", "vault", "tyres", "audits")
@@ -74,7 +75,7 @@ async def test_a_discovery_in_several_has_the_same_hits():
 
 async def compare_drawn_walks(draw):
     async with MemoryStore() as store, use_remotely(Corpus("drawn", store, EMBEDDER)) as ([remote], _):
-        await store.apply(draw_changes(draw))
+        await store.apply(Change(draw_changes(draw)))
         for _ in range(4):
             policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30]), "limits": draw_limits(draw)}
             options["has_events"] = draw.random() < 0.5
@@ -156,11 +157,58 @@ async def test_a_step_of_a_walk_is_one_request(policy):
             async for _ in walk:
                 pass
         paths = requests.take()
-        steps = [path for path in paths if path == "/store/read_step"]
-        others = [path for path in paths if path != "/store/read_step"]
-        assert len(steps) <= walk.summary.steps + 1
-        assert len(others) <= 4  # the query is embedded, and its seeds are ranked
-        assert "/store/neighbors" not in paths
+        # One for each step, and to begin: the query is embedded, and its seeds are ranked and read.
+        assert {*paths} <= {"/embed", "/store/read"}
+        assert paths.count("/embed") <= 1
+        assert paths.count("/store/read") <= walk.summary.steps + 4
+
+
+MOST = {
+    "Beam": (7, 36),
+    "Eager": (11, 68),
+    "LinkWalk": (3, 20),
+    "Mmr": (5, 18),
+    "PathCoverage": (6, 27),
+    "PersonalizedPageRank": (13, 93),
+}
+"""The messages of a walk of 64 nodes over one server and over three, when each step was one call of its own."""
+
+
+@pytest.fixture(scope="module")
+async def circle(anyio_backend):
+    async with AsyncExitStack() as stack:
+        names = ("one", "two", "three")
+        yield [
+            await stack.enter_async_context(build_linked_notes(name, other))
+            for name, other in zip(names, (*names[1:], names[0]), strict=True)
+        ]
+
+
+def build_linked_notes(name, other, count=300):
+    """Open a corpus in which one artifact in five links to another corpus."""
+    texts = {f"{name}-{at:03}": f"how to rotate the {WORDS[at % 5]} of house {at // 5}" for at in range(count)}
+
+    def link(id, _):
+        at = int(id[-3:])
+        near = [f"{name}-{(3 * at + step) % count:03}" for step in (1, 2, 5)]
+        return {"next": near if at % 5 else [*near, [other, f"{other}-{at:03}"]]}
+
+    source = from_mapping(texts, name=name, embedder="light", edge_extractor=extractor_from(link, id="next"))
+    return build(source, store=MemoryStore())
+
+
+@pytest.mark.parametrize("kind", MOST)
+async def test_a_walk_of_64_nodes_takes_few_messages(circle, kind):
+    policies = {"Eager": Eager(start_k=2, select_k=64), "Beam": Beam(seed_k=2)}
+    policies |= {"Mmr": Mmr(), "PersonalizedPageRank": PersonalizedPageRank(), "PathCoverage": PathCoverage()}
+    async with use_remotely(*circle) as (remotes, requests):
+        for corpus, root, most in zip(
+            (remotes[0], FederatedCorpus(remotes)), ("one-000", ("one", "one-000")), MOST[kind], strict=True
+        ):
+            policy = policies.get(kind) or LinkWalk(roots=[root])
+            async with traverse(QUERY, corpus, policy=policy, node_budget=64) as walk:
+                assert [hit async for hit in walk]
+            assert len(requests.take()) <= most
 
 
 async def test_a_step_over_several_servers_is_one_request_of_each():
@@ -170,16 +218,15 @@ async def test_a_step_over_several_servers_is_one_request_of_each():
             hits = [hit.key async for hit in walk]
         paths = requests.take()
         assert {source for source, _ in hits} == {"one", "two"}
-        assert paths.count("/store/read_step") <= 2 * walk.summary.steps
-        assert len(paths) - paths.count("/store/read_step") <= 1 + 2 * 3  # to find the start
-        assert not {"/store/neighbors", "/store/best_of", "/store/get_records"}.intersection(paths)
+        assert paths.count("/embed") <= 1
+        assert paths.count("/store/read") <= 2 * walk.summary.steps + 2 * 3  # to find the start
 
 
 async def test_a_thousand_ids_are_one_request():
     async with notes(count=3) as corpus, use_remotely(corpus) as ([remote], requests):
         ids = [f"n{at}" for at in range(997)]
-        assert await remote.store.records_of(ids) == [None] * 997
-        assert requests.take() == ["/store/records_of"]
+        assert await ask(remote.store, RecordsOf(ids)) == [None] * 997
+        assert requests.take() == ["/store/read"]
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
@@ -212,9 +259,9 @@ async def test_artifacts_are_inserted_and_deleted_if_the_server_allows_it():
     async with notes(count=2) as corpus, use_remotely(corpus, writable=["notes"]) as ([remote], _):
         report = await remote.upsert({"notes-55": "rotate the keys", "notes-00": "rotate the tyres"})
         assert (report.added, report.updated, report.unchanged) == (1, 1, 0)
-        assert await remote.store.artifact_ids() == ["notes-00", "notes-01", "notes-55"]
+        assert await ask(remote.store, ArtifactIds()) == ["notes-00", "notes-01", "notes-55"]
         assert await remote.delete(["notes-55", "absent"]) == 1
-        assert await corpus.store.artifact_ids() == ["notes-00", "notes-01"]
+        assert await ask(corpus.store, ArtifactIds()) == ["notes-00", "notes-01"]
     async with notes(count=2) as corpus, use_remotely(corpus) as ([remote], _):
         with pytest.raises(RemoteError, match="cannot be changed"):
             await remote.upsert({"new": "text"})
@@ -222,23 +269,14 @@ async def test_artifacts_are_inserted_and_deleted_if_the_server_allows_it():
             await remote.upsert(["new"])
 
 
-async def test_it_has_the_optional_capabilities_of_the_served_store():
-    class Plain:
-        def __init__(self, store):
-            self.store = store
-
-        def __getattr__(self, name):
-            if name in ("term_statistics", "surface_kinds", "has_fields", "field_names"):
-                raise AttributeError(name)
-            return getattr(self.store, name)
-
+async def test_it_has_the_capabilities_of_the_served_store():
     async with notes() as corpus, use_remotely(corpus) as ([remote], _):
-        assert isinstance(remote.store, TermStatistics)
-        assert isinstance(remote.store, SchemaReader)
-        assert not isinstance(remote.store, ChangeFinder)
-        plain = Corpus("notes", Plain(corpus.store), corpus.embedder)
+        assert {*remote.store.capabilities} == CAPABILITIES - {"writing"}
+        plain = Corpus("notes", Limited(corpus.store, without=["words", "schema"]), corpus.embedder)
         async with use_remotely(plain) as ([other], _):
-            assert not isinstance(other.store, TermStatistics | SchemaReader)
+            assert {*other.store.capabilities} == CAPABILITIES - {"writing", "words", "schema"}
+            with pytest.raises(ArgumentError, match="Words needs a store with the capability 'words'"):
+                await ask(other.store, Words(["keys"]))
             here, there = [await discover([each], QUERY, mode="lexical") for each in (plain, other)]
             assert without_times(there) == without_times(here)
 
@@ -287,9 +325,9 @@ async def test_it_can_be_awaited_or_entered():
         await opened.aclose()
         assert not client.is_closed  # its opener closes it
         async with RemoteCorpus.open("http://localhost", "notes", client=client) as again:
-            assert await again.store.counts() == await corpus.store.counts()
+            assert await ask(again.store, Counts()) == await ask(corpus.store, Counts())
         with pytest.raises(RemoteError, match="is closed"):
-            await again.store.counts()
+            await ask(again.store, Counts())
         await client.aclose()
 
 

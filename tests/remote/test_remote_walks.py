@@ -11,6 +11,7 @@ from starlette.routing import Route
 from airw import Corpus, Limits, Walk, traverse
 from airw.errors import ArgumentError, WalkNotExtendable
 from airw.policies import Beam, LinkWalk
+from airw.protocols import Change
 from airw.remote import RemoteWalk
 from airw.serving import ServingLimits, sse
 from airw.stores import MemoryStore
@@ -49,7 +50,7 @@ async def read_walk(walk, form):
 async def compare_walks(draw):
     async with MemoryStore() as store:
         corpus = Corpus("drawn", store, EMBEDDER)
-        await store.apply(draw_changes(draw))
+        await store.apply(Change(draw_changes(draw)))
         async with use_remotely(corpus) as ([remote], requests):
             for _ in range(4):
                 policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30])}
@@ -88,7 +89,7 @@ POLICY = LinkWalk(roots=["n0"], max_depth=None)
 
 async def test_a_walk_on_a_server_is_a_walk():
     async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
-        await store.apply(chain(9))
+        await store.apply(Change(chain(9)))
         walks = [remote.traverse(QUERY, policy=POLICY) for _ in range(4)]
         assert {*map(type, walks)} == {RemoteWalk}
         assert [hit.artifact_id for hit in await top_k(walks[0], k=2)] == ["n0", "n1"]
@@ -101,7 +102,7 @@ async def test_a_walk_on_a_server_is_a_walk():
 
 async def test_notes_can_be_bundled_along_a_walk_on_a_server():
     async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
-        await store.apply(chain(5))
+        await store.apply(Change(chain(5)))
         there, here = [
             [note async for note in bundle(remote, walk=walk)]
             for walk in (remote.traverse("", policy=POLICY), traverse("", remote, policy=POLICY))
@@ -112,7 +113,7 @@ async def test_notes_can_be_bundled_along_a_walk_on_a_server():
 
 async def test_a_walk_on_a_server_can_be_streamed_on():
     async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
-        await store.apply(chain(5))
+        await store.apply(Change(chain(5)))
         policy, texts = Beam(seed_k=0, roots=["n0"], max_depth=None), []
         for start in (lambda: remote.traverse(QUERY, policy=policy), lambda: traverse(QUERY, remote, policy=policy)):
 
@@ -128,7 +129,7 @@ async def test_a_walk_on_a_server_can_be_streamed_on():
 
 async def test_a_path_leads_through_routers_however_deep():
     async with MemoryStore() as store, use_remotely(Corpus("chain", store, EMBEDDER)) as ([remote], _):
-        await store.apply([*chain(70), put("n70", links=[Link("n71", "a")]), put("n71", "n71", dim=8)])
+        await store.apply(Change([*chain(70), put("n70", links=[Link("n71", "a")]), put("n71", "n71", dim=8)]))
         async with remote.traverse("", policy=POLICY, node_budget=100) as walk:
             hits = [hit async for hit in walk]
         assert walk.path(hits[-1]) == [f"n{at}" for at in range(72)]
@@ -164,7 +165,7 @@ def without_progress(events):
 async def compare_walks_that_go_on(draw, *, holds_walks):
     async with MemoryStore() as store:
         corpus = Corpus("drawn", store, EMBEDDER)
-        await store.apply(draw_changes(draw))
+        await store.apply(Change(draw_changes(draw)))
         async with use_remotely(corpus, holds_walks=holds_walks) as ([remote], requests):
             for _ in range(3):
                 policy, form = draw_policy(draw), draw.choice([*FORMS])
@@ -192,7 +193,7 @@ async def test_a_walk_on_a_server_goes_on_as_one_walk(draw, holds_walks):
 @pytest.mark.parametrize(("holds_walks", "further"), [(True, "/traverse/continue"), (False, "/traverse")])
 async def test_a_server_that_holds_the_walk_is_asked_nothing_twice(holds_walks, further):
     async with MemoryStore() as store:
-        await store.apply(chain(9))
+        await store.apply(Change(chain(9)))
         scripted = ScriptedStore(store)
         async with use_remotely(Corpus("chain", scripted, EMBEDDER), holds_walks=holds_walks) as ([remote], requests):
             async with remote.traverse(QUERY, policy=POLICY, node_budget=8) as walk:
@@ -212,7 +213,7 @@ async def test_a_walk_goes_on_deeper_and_after_a_token_was_lost():
         MemoryStore() as store,
         use_remotely(serve_chain(store), holds_walks=True) as ([remote], _),
     ):
-        await store.apply(chain(9))
+        await store.apply(Change(chain(9)))
         limits = ServingLimits(max_held_per_client=1)
         async with use_remotely(serve_chain(store), holds_walks=True, limits=limits) as ([few], requests):
             walks = [server.traverse(QUERY, policy=POLICY, max_depth=1) for server in (remote, few, few)]
@@ -231,7 +232,7 @@ async def test_what_cannot_go_on_says_so_at_once():
         MemoryStore() as store,
         use_remotely(serve_chain(store), holds_walks=True) as ([remote], _),
     ):
-        await store.apply(chain(9))
+        await store.apply(Change(chain(9)))
         walk = remote.traverse(QUERY, policy=POLICY, node_budget=5)
         with pytest.raises(WalkNotExtendable, match="it has not ended"):
             walk.extend(node_budget=9)
@@ -257,7 +258,7 @@ async def test_a_walk_with_a_policy_of_ones_own_goes_on_over_a_remote_store():
         """A policy that no server knows, so it is walked here."""
 
     async with MemoryStore() as store, use_remotely(serve_chain(store)) as ([remote], _):
-        await store.apply(chain(9))
+        await store.apply(Change(chain(9)))
         walk = remote.traverse(QUERY, policy=Own(roots=["n0"], max_depth=None), node_budget=2)
         assert not isinstance(walk, RemoteWalk)
         assert [hit.artifact_id async for hit in walk] == ["n0", "n1"]

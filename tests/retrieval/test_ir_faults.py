@@ -12,6 +12,7 @@ import pytest
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, StoreError
 from airw.indexing import Chunked
+from airw.protocols import Change, Counts, ask
 from airw.values import ArtifactChange, LedgerEntry, Record, SearchHit
 from tests.support.small_corpora import Kinds, in_memory
 
@@ -34,7 +35,7 @@ async def test_nan_is_never_stored_searched_or_printed():
     record = Record(Record.make_id("b", "document", 0), "b", "document", 0, "text")
     change = ArtifactChange(LedgerEntry("b", "1", "e", "s"), [record], np.full((1, 2), np.nan, np.float32))
     with pytest.raises(StoreError, match="NaN"):
-        await corpus.store.apply([change])
+        await corpus.store.apply(Change([change]))
     hit = SearchHit("a", "document", float("nan"), "text", {"x": float("inf")})
     assert json.loads(json.dumps(hit.to_dict(), allow_nan=False))["score"] is None
 
@@ -46,7 +47,7 @@ async def test_an_artifact_of_many_chunks_does_not_crowd_out_the_others(mode):
     items = {"big": "\n\n".join(f"keys keys keys {number}" for number in range(200))}
     items |= {f"small-{number}": f"keys and more words {number}" for number in range(20)}
     corpus = await in_memory(items, strategy=Chunked(chunk_size=20, overlap=0))
-    assert (await corpus.store.counts())["records"] > 200
+    assert (await ask(corpus.store, Counts()))["records"] > 200
     hits = await corpus.search("keys keys keys 1", k=10, mode=mode)
     assert len({hit.artifact_id for hit in hits}) == len(hits) == 10
 

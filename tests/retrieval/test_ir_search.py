@@ -30,6 +30,7 @@ from ir.store import CorpusStore
 
 from airw.corpora import build
 from airw.embedders import embedder_from
+from airw.protocols import Schema, ask
 from airw.reranking import dependency_evidence_boost
 from airw.retrieval import retrieve
 from airw.retrieval.fusion import fuse_ranks
@@ -137,7 +138,7 @@ def by_letters(query, texts):
 
 async def find(corpus, query, **options):
     """Return the hits; none for surfaces of kinds that no record has, as in `ir`."""
-    kinds = await corpus.store.surface_kinds()
+    kinds = (await ask(corpus.store, Schema())).kinds
     wanted = options.get("surfaces")
     return [] if wanted and set(wanted).isdisjoint(kinds) else await retrieve(corpus, query, **options)
 

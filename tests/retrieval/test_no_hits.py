@@ -10,6 +10,7 @@ from airw.errors import ArgumentError, UnknownFieldWarning
 from airw.retrieval import MODES, SearchQuery, explain_no_hits, no_hits, retrieve
 from airw.sources import from_mapping, from_records
 from airw.stores import MemoryStore
+from tests.support.asked import Asked, Without
 
 RECORDS = [
     {"id": "keys", "text": "rotate the keys", "status": "Final", "author": {"name": "Ada"}},
@@ -85,17 +86,6 @@ async def test_conditions_that_mean_something_for_absent_fields_do_not_warn(filt
             assert await corpus.search("keys", filter=filter) == []
 
 
-class Silent:
-    """A store that must not be asked what it contains."""
-
-    def __init__(self, store):
-        self.store = store
-
-    def __getattr__(self, name):
-        assert name not in {"surface_kinds", "has_fields", "field_names"}
-        return getattr(self.store, name)
-
-
 class Named:
     def __init__(self, store):
         self.name, self.store, self.embedder = "any", store, resolve_embedder("light")
@@ -103,22 +93,16 @@ class Named:
 
 async def test_a_search_with_hits_asks_for_nothing_more():
     async with corpus_of() as corpus:
-        silent = Named(Silent(corpus.store))
+        asked = Asked(corpus.store)
+        silent = Named(asked)
         options = {"filter": {"$or": [{"status": "Final"}, {"nope": 1}]}, "surfaces": ["chunk", "chunks"]}
         assert len(await retrieve(silent, "keys", **options)) == 1
-
-
-class SearchOnly:
-    """A store that can be searched, and cannot say which kinds and fields it has."""
-
-    def __init__(self, store):
-        self.search_vectors, self.search_text = store.search_vectors, store.search_text
-        self.get_records, self.records_of = store.get_records, store.records_of
+        assert "Schema" not in asked.calls
 
 
 async def test_a_store_without_the_capability_finds_nothing_in_silence():
     async with corpus_of() as corpus:
-        assert await retrieve(Named(SearchOnly(corpus.store)), "keys", surfaces=["no"], filter={"nope": 1}) == []
+        assert await retrieve(Named(Without(corpus.store, "schema")), "keys", surfaces=["no"], filter={"nope": 1}) == []
 
 
 async def test_of_several_corpora_one_with_the_name_is_enough():

@@ -10,10 +10,11 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, FilterError
 from airw.indexing import Chunked
+from airw.protocols import ArtifactIds, Change, Counts, Records, Words, ask
 from airw.retrieval import FUSIONS, MODES, SearchQuery, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from tests.support.drawing import examples
 
 RRF = {"mode": "hybrid", "fusion": "rrf", "alpha": 0.5}
@@ -83,7 +84,7 @@ async def test_an_artifact_of_200_matching_chunks_does_not_crowd_out_the_others(
     items |= {f"short{number:02}": f"signing keys and matter {number}" for number in range(20)}
     chunks = Chunked(chunk_size=30, overlap=0)
     async with corpus_of(items, strategy=chunks) as corpus:
-        counts = await corpus.store.counts()
+        counts = await ask(corpus.store, Counts())
         hits = await retrieve(corpus, "signing keys", mode=mode)
         surfaces = await retrieve(corpus, "signing keys part", mode=mode, per_artifact=False, k=20)
     assert counts["records"] >= 200
@@ -213,21 +214,22 @@ async def test_a_query_is_embedded_at_most_once_and_never_for_a_lexical_search(m
     assert asked == ["keys"] * times
 
 
-class MeetingStore(MemoryStore):
+class MeetingStore(Wrapper):
     """A store whose lexical search waits until the dense channel embeds its query."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, store):
+        super().__init__(store)
         self.embedding, self.searching = anyio.Event(), anyio.Event()
 
-    async def search_text(self, queries, k, **scope):
-        self.searching.set()
-        await self.embedding.wait()
-        return await super().search_text(queries, k, **scope)
+    async def read(self, *requests):
+        if any(request.needs == "lexical" for request in requests):
+            self.searching.set()
+            await self.embedding.wait()
+        return await super().read(*requests)
 
 
 async def test_the_two_channels_of_a_hybrid_search_run_concurrently():
-    store = MeetingStore()
+    store = MeetingStore(MemoryStore())
 
     async def embed(texts):
         if texts == ["keys"]:
@@ -267,19 +269,20 @@ async def test_a_query_vector_of_another_width_is_an_embedder_mismatch():
             await retrieve(other, "keys")
 
 
-class ShrinkingStore(MemoryStore):
+class ShrinkingStore(Wrapper):
     """A store whose best artifact is removed between ranking and reading, `times` times."""
 
     def __init__(self, times):
-        super().__init__()
+        super().__init__(MemoryStore())
         self.times = times
 
-    async def get_records(self, record_ids):
-        if self.times:
-            self.times -= 1
-            first = (await super().get_records(record_ids[:1]))[0]
-            await self.apply([], removals=[first.artifact_id])
-        return await super().get_records(record_ids)
+    async def read(self, *requests):
+        for request in requests:
+            if isinstance(request, Records) and self.times:
+                self.times -= 1
+                [first] = await ask(self.store, Records(request.ids[:1]))
+                await self.apply(Change(removals=[first.artifact_id]))
+        return await super().read(*requests)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -302,7 +305,7 @@ async def test_a_writer_that_never_rests_costs_only_what_it_removed():
     items = {f"a{number}": "keys" for number in range(6)}
     async with corpus_of(items, store=ShrinkingStore(100)) as corpus:
         hits = await retrieve(corpus, "keys", k=3, mode="lexical")
-        assert set(ids(hits)) <= set(await corpus.store.artifact_ids())
+        assert set(ids(hits)) <= set(await ask(corpus.store, ArtifactIds()))
     assert len(hits) == 2
 
 
@@ -367,7 +370,7 @@ async def test_the_default_adds_half_the_cosine_and_half_the_share_of_the_highes
         hits = {hit.artifact_id: hit for hit in await retrieve(corpus, "signing keys")}
         # A word that no text has does not count: there is no text that could contain it.
         unknown = await retrieve(corpus, "signing zebra", mode="lexical")
-        counts = await corpus.store.term_statistics(["signing keys"])
+        counts = await ask(corpus.store, Words(["signing keys"]))
     highest = counts.max_score(counts)
     for hit in hits.values():
         share = hit.metadata.get("lexical_score", 0.0) / highest

@@ -15,13 +15,14 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderError, RerankerError, RerankerUnavailable
 from airw.indexing import Chunked
+from airw.protocols import Change, Records, RecordsOf
 from airw.retrieval import FUSIONS, MODES, SearchQuery, formulate_queries, retrieve, run_search
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.merging import append_artifacts
 from airw.sources import from_mapping
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from airw.values import IndexPlan, Ranking, Surface
-from tests.support.artifact_corpora import Counting
+from tests.support.asked import Asked
 from tests.support.drawing import examples
 
 TEXTS = {
@@ -396,8 +397,8 @@ async def test_a_reranker_reads_the_matching_surface_or_the_whole_artifact_once_
     text = "signing keys rotate every quarter of the year"
     items = {"long": text, "short": "bread"}
     async with corpus_of(items, strategy=Chunked(chunk_size=20, overlap=8)) as corpus:
-        records = (await corpus.store.records_of(["long"]))[0]
-        counting = Counting(corpus.store)
+        records = (await corpus.store.read(RecordsOf(["long"])))[0][0]
+        counting = Asked(corpus.store)
         every = {"rerank_text": "artifact", "per_artifact": False}
         read = {}
         for name, options in {"surface": {}, "artifact": every, "cut": every | {"rerank_max_chars": 4}}.items():
@@ -409,7 +410,7 @@ async def test_a_reranker_reads_the_matching_surface_or_the_whole_artifact_once_
     assert min(read["surface"]) == "bread"
     assert sorted(read["artifact"]) == ["bread", text]
     assert sorted(read["cut"]) == ["brea", "sign"]
-    assert counting.calls.count("records_of") == 2
+    assert counting.calls.count("RecordsOf") == 2
 
 
 class Opened:
@@ -421,17 +422,18 @@ class Opened:
         self.store, self.embedder = store, embedder
 
 
-class Forgetful(MemoryStore):
+class Forgetful(Wrapper):
     """A store whose artifact "a" is removed when its records are read for the reranker."""
 
-    async def records_of(self, artifact_ids, **options):
-        await self.apply([], removals=["a"])
-        return await super().records_of(artifact_ids, **options)
+    async def read(self, *requests):
+        if any(isinstance(request, RecordsOf) for request in requests):
+            await self.apply(Change(removals=["a"]))
+        return await super().read(*requests)
 
 
 async def test_for_a_removed_artifact_the_reranker_reads_the_matching_surface():
     items = {"a": {"title": "keys", "body": "locks"}, "b": {"title": "bread", "body": "rye"}}
-    async with kinds_of(items, store=Forgetful()) as corpus:
+    async with kinds_of(items, store=Forgetful(MemoryStore())) as corpus:
         reader = Reader()
         await retrieve(corpus, "keys", rerank=reader, rerank_text="artifact")
     assert reader.asked == [("keys", ["keys", "bread\n\nrye"])]
@@ -575,11 +577,11 @@ async def test_several_queries_need_one_call_per_channel_and_are_embedded_concur
 
     queries = ["?keys", "?bread", "?locks"]
     async with corpus_of(TEXTS, embedder=embedder_from(embed_slowly, id="slow", dim=2)) as corpus:
-        counting = Counting(corpus.store)
+        counting = Asked(corpus.store)
         with anyio.fail_after(60):
             opened = Opened(counting, corpus.embedder)
             hits = await retrieve(opened, "?any", mode="hybrid", formulate=lambda _: queries)
-    assert sorted(counting.calls) == ["get_records", "search_text", "search_vectors"]
+    assert sorted(counting.calls) == ["Records", "dense", "lexical"]
     assert len(hits) == len(TEXTS)
     assert "lexical_score" in hits[0].metadata
 
@@ -646,17 +648,18 @@ async def test_queries_of_several_widths_are_an_embedder_error():
             await retrieve(Opened(corpus.store, Uneven()), "any", formulate=lambda _: ["keys", "long"])
 
 
-class Shrinking(MemoryStore):
+class Shrinking(Wrapper):
     """A store whose best artifact is removed once between ranking and reading."""
 
     times = 1
 
-    async def get_records(self, record_ids):
-        if self.times:
-            self.times -= 1
-            first = (await super().get_records(record_ids[:1]))[0]
-            await self.apply([], removals=[first.artifact_id])
-        return await super().get_records(record_ids)
+    async def read(self, *requests):
+        for request in requests:
+            if isinstance(request, Records) and self.times:
+                self.times -= 1
+                [[first]] = await self.store.read(Records(request.ids[:1]))
+                await self.apply(Change(removals=[first.artifact_id]))
+        return await super().read(*requests)
 
 
 @pytest.mark.parametrize("stage", [{"surface_weights": {"document": 2}}, {"rerank": length}, {"boost": lambda hit: 0}])
@@ -669,7 +672,7 @@ async def test_a_record_removed_during_a_search_is_replaced_without_formulating_
         return ["keys", "keys keys"]
 
     options = {"mode": mode, "k": 3, **stage, "formulate": formulate}
-    async with corpus_of(items, store=Shrinking()) as corpus:
+    async with corpus_of(items, store=Shrinking(MemoryStore())) as corpus:
         hits = await retrieve(corpus, "any", **options)
         assert asked == ["any"]
         assert hits == await retrieve(corpus, "any", **options)

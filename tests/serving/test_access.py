@@ -29,7 +29,7 @@ REQUESTS = [
     ("GET", "/tree", {"corpus": "?", "roots": "keys.md"}),
     ("GET", "/path", {"corpus": "?", "start": "keys.md", "end": "rotation.md"}),
     ("POST", "/store/describe", {"corpus": "?"}),
-    ("POST", "/store/artifact_ids", {"corpus": "?"}),
+    ("POST", "/store/read", {"corpus": "?", "requests": [{"ask": "ArtifactIds"}]}),
     ("POST", "/embed", {"corpus": "?", "texts": ["keys"]}),
 ]
 each_request = pytest.mark.parametrize(

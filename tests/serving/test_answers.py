@@ -9,9 +9,11 @@ import pytest
 
 from airw.corpora import Corpus
 from airw.errors import StoreError
+from airw.protocols import CAPABILITIES
 from airw.serving import ServingLimits, app
 from airw.serving.answers import PIECE, JsonAnswer, UnsentAnswers, encode_pieces
 from airw.serving.problems import AnswerTooLarge
+from airw.stores import OwnStore
 from airw.testing import run_on_virtual_clock
 from tests.support.event_streams import StreamClient
 from tests.support.heartbeat import least_lag, slow_down
@@ -116,17 +118,17 @@ async def test_an_answer_beyond_the_limit_is_refused_by_name():
         assert answer.json()["detail"] == "the answer has more than 300 bytes; ask for less at once"
 
 
-class Holding:
+class Holding(OwnStore):
     """A store that answers nothing until it is told to."""
+
+    capabilities = CAPABILITIES
 
     def __init__(self):
         self.may_answer = anyio.Event()
 
-    async def get_records(self, *_, **__):
+    async def read(self, *requests):
         await self.may_answer.wait()
         raise StoreError("nothing is here")
-
-    search_vectors = search_text = get_records
 
 
 @pytest.mark.asyncio_only

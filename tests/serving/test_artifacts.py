@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from airw import build, from_mapping, from_notes, from_skills
+from airw.protocols import Counts, Ledger, ask
 from airw.serving import Token, app
 from airw.stores import MemoryStore
 from tests.support.served import client, notes, serve_notes
@@ -129,7 +130,7 @@ async def test_a_value_that_cannot_be_stored_changes_nothing():
         answer = await asking.put("/artifact", content=half, headers={"Content-Type": "application/json"})
         assert answer.status_code == 400
         assert "unpaired surrogate" in answer.json()["detail"]
-        assert await corpus.store.ledger(["locks.md"]) == [None]
+        assert await ask(corpus.store, Ledger(["locks.md"])) == [None]
 
 
 async def test_a_change_is_refused_early_while_a_build_holds_the_corpus(monkeypatch):
@@ -153,7 +154,7 @@ async def test_changes_of_one_corpus_wait_for_each_other():
             for number in range(8):
                 tasks.start_soon(change, number)
         assert statuses == [200] * 8
-        assert (await corpus.store.counts())["artifacts"] == 11
+        assert (await ask(corpus.store, Counts()))["artifacts"] == 11
 
 
 async def test_without_a_right_to_write_nothing_can_be_changed():

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from airw import build, from_mapping
+from airw.protocols import Edges
 from airw.serving import ServingLimits, app
 from tests.support.served_corpora import CHAIN_WALK, make_chain
 from tests.support.serving import MEGABYTE, exchange, files_of, memory_of, request_bytes, serve, serve_in_process
@@ -51,7 +52,7 @@ def test_more_walks_than_a_server_takes_are_refused_and_the_others_are_whole():
         return 0.0 if "airw_refused_total{" in application.state.service.metrics.to_text() else 1.0
 
     limits = ServingLimits(max_streams=20, max_streams_per_client=20)
-    application = app([make_chain(100, seconds={"neighbors": pause})], limits=limits)
+    application = app([make_chain(100, seconds={Edges: pause})], limits=limits)
     with serve(application) as server:
         _, readings = read_streams(server.port, WALK, 60, at_once=60)
         counts = Counter(reading.status for reading in readings)

@@ -11,6 +11,7 @@ from airw import Corpus, build, from_notes
 from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError
 from airw.policies.specs import policy_spec
+from airw.protocols import Change
 from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore
 from airw.testing import run_on_virtual_clock
@@ -84,7 +85,7 @@ def draw_spec(draw):
 
 async def compare_with_one_walk(draw):
     async with MemoryStore() as store:
-        await store.apply(draw_changes(draw))
+        await store.apply(Change(draw_changes(draw)))
         async with client(app([Corpus("drawn", store, EMBEDDER)])) as asking:
             fields = {"corpus": "drawn", "query": "n1 n2", "policy": draw_spec(draw), "edges": True}
             budgets = sorted(draw.sample(range(1, 40), 3))

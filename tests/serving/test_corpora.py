@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from airw.errors import ArgumentError
+from airw.protocols import CAPABILITIES
 from airw.serving import Token, app
 from tests.support.served import client, notes, serve_notes
 
@@ -23,7 +24,7 @@ async def test_the_catalogue_says_what_is_served_and_what_can_be_asked():
     assert (answer["api"], corpus["name"], corpus["dim"], corpus["writable"]) == ([1], "notes", 512, False)
     assert corpus["embedder_id"] == "hashing-v1-512"
     assert corpus["counts"]["artifacts"] == 3
-    assert {"VectorSearch", "TermStatistics", "LinkReader"} <= set(corpus["capabilities"])
+    assert {*corpus["capabilities"]} == CAPABILITIES - {"writing"}
     assert answer["limits"]["max_k"] == 1_000
 
 

@@ -9,6 +9,7 @@ import socket
 import httpx
 import pytest
 
+from airw.protocols import Edges
 from airw.serving import ServingLimits, app
 from tests.support.event_streams import parse_events
 from tests.support.served_corpora import CALLS_A_STEP, CHAIN_WALK, calls_of, make_chain
@@ -55,7 +56,7 @@ def finish(wire):
     "go", [leave, pytest.param(reset, marks=pytest.mark.slow), pytest.param(finish, marks=pytest.mark.slow)]
 )
 def test_a_client_that_leaves_stops_the_walk_within_one_step(go):
-    corpus = make_chain(100, seconds={"neighbors": math.inf})  # it hangs after the first hit
+    corpus = make_chain(100, seconds={Edges: [0, math.inf]})  # it hangs after the first hits
     with serve(app([corpus])) as server, Wire(server.port) as wire:
         calls = Calls(corpus, server)
         wire.send(WALK)
@@ -107,7 +108,7 @@ def test_a_client_that_reads_nothing_slows_its_own_walk_and_no_other():
     with serve(app([corpus], limits=limits)) as server, Wire(server.port, receive_bytes=4_096) as wire:
 
         def steps():
-            return corpus.store.calls["neighbors"]
+            return corpus.store.calls[Edges]
 
         def stands():
             """Return whether the walk takes no step while another client gets many answers."""

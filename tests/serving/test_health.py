@@ -6,19 +6,22 @@ import pytest
 from airw import build, from_mapping, open_corpus
 from airw.corpora import Corpus
 from airw.serving import ServingLimits, Token, app
+from airw.stores import OwnStore
 from tests.support.served import client, notes, serve_notes
 from tests.support.waiting import PATIENCE
 
 TOKEN = Token(value="correct-horse-battery", read=["notes"])
 
 
-class Hanging:
+class Hanging(OwnStore):
     """A store that never answers."""
+
+    capabilities = frozenset({"records"})
 
     def __init__(self):
         self.calls = 0
 
-    async def get_records(self, ids):
+    async def records(self, request):
         self.calls += 1
         await anyio.sleep_forever()
 
@@ -54,11 +57,13 @@ async def test_a_busy_server_is_alive_all_the_same():
         assert (await asking.post("/search", json={"corpus": "notes", "query": "keys"})).status_code == 200
 
 
-class Breaking:
+class Breaking(OwnStore):
     """A store that fails in its own way."""
 
-    async def get_records(self, ids):
-        raise OSError(f"the disk at /dev/secret is gone, and with it {len(ids)} records")
+    capabilities = frozenset({"records"})
+
+    async def records(self, request):
+        raise OSError(f"the disk at /dev/secret is gone, and with it {len(request.ids)} records")
 
 
 async def test_a_store_with_errors_of_its_own_is_not_ready_and_the_others_are_listed():

@@ -237,12 +237,15 @@ GUESSES = [
 def test_no_filter_tells_whether_a_guess_of_a_hidden_path_is_right(open_server, filter):
     searching = {"corpus": "notes", "query": "keys", "filter": filter}
     scoped = {"name": "path-coverage", "params": {"scope": {"keep": filter}}}
+    asked = {"ask": "Rank", "queries": ["keys"], "k": 5, "filter": filter}
+    edges, ends = {"ask": "Edges", "ids": []}, {"take": "Ends", "of": 0}
     requests = [
         ("/search", searching),
         ("/discover", searching),
         ("/discover", {"corpus": "notes", "query": "keys", "walk": scoped}),
         ("/traverse", {"corpus": "notes", "query": "keys", "policy": scoped}),
-        ("/store/search_text", {"corpus": "notes", "queries": ["keys"], "k": 5, "filter": filter}),
+        ("/store/read", {"corpus": "notes", "requests": [asked]}),
+        ("/store/read", {"corpus": "notes", "requests": [edges, {"ask": "Fed", "request": asked, "by": ends}]}),
     ]
     for path, fields in requests:
         answer, _ = ask(open_server, "POST", path, fields, token=None)
@@ -255,6 +258,7 @@ def test_fields_with_paths_are_compared_by_what_answers_show(open_server):
         fields = {"corpus": "notes", "query": "keys", "filter": filter}
         answer, _ = ask(open_server, "POST", "/search", fields, token=None)
         assert answer.status == 200, answer
-    fields = {"corpus": "notes", "wanted": [["path", HIDDEN], ["title", HOSTILE]]}
-    answer, _ = ask(open_server, "POST", "/store/matching", fields, token=None)
-    assert answer.json == {"answer": [[], ["h"]]}
+    matching = {"ask": "Matching", "wanted": [["path", HIDDEN], ["title", HOSTILE]]}
+    fields = {"corpus": "notes", "requests": [matching]}
+    answer, _ = ask(open_server, "POST", "/store/read", fields, token=None)
+    assert answer.json == {"answers": [[[], ["h"]]]}

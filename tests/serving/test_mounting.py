@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from airw import build, from_mapping
 from airw.errors import ArgumentError
+from airw.protocols import Counts, ask
 from airw.serving import Token, app
 from tests.support.served import client, notes
 
@@ -68,7 +69,7 @@ async def test_corpora_that_were_passed_open_stay_open():
     async with notes() as corpus:
         async with client(app([corpus])) as asking:
             await asking.get("/corpora")
-        assert (await corpus.store.counts())["artifacts"] == 3
+        assert (await ask(corpus.store, Counts()))["artifacts"] == 3
 
 
 WITHOUT_STARLETTE = """

@@ -20,6 +20,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from airw.errors import StoreError
+from airw.protocols import Edges, Rank
 from airw.serving import ServingLimits, Token, app
 from airw.testing import ScriptedStore
 from tests.support.browser import chromium, complaints, requests, visit
@@ -182,7 +183,7 @@ def test_paths_lead_from_a_root_and_the_drawing_has_each_artifact(browser):
 
 
 def test_stop_ends_the_calls_of_the_store(browser):
-    corpus = make_notes(seconds={"neighbors": [0, 0, math.inf]})  # it hangs after three hits
+    corpus = make_notes(seconds={Edges: [0, 0, math.inf]})  # it hangs after three hits
     slow_link = {"policy": "link-walk", "params": '{"roots": ["n0"]}', "max_depth": 25, "node_budget": 30}
     with page_of(browser, corpus) as address:
         start(browser, link_to(address, **slow_link))
@@ -191,7 +192,7 @@ def test_stop_ends_the_calls_of_the_store(browser):
         await_end(browser)
         listed = titles(browser)
         wait_until(lambda: 'airw_walks_total{stop="disconnected"} 1' in httpx.get(f"{address}metrics").text)
-        assert (corpus.store.running, corpus.store.calls["neighbors"]) == (0, 3)
+        assert (corpus.store.running, corpus.store.calls[Edges]) == (0, 3)
         assert len(listed) == 3
         assert titles(browser) == listed
         assert text_of(browser, "#status").startswith("Stopped after")
@@ -226,7 +227,7 @@ def test_an_error_of_the_server_is_shown_as_text(browser):
 
 def test_a_failure_in_the_midst_of_a_walk_keeps_the_hits(browser):
     corpus = make_notes()
-    failing = ScriptedStore(corpus.store, failures={"neighbors": [None, None, None, OSError("the disk is gone")]})
+    failing = ScriptedStore(corpus.store, failures={Edges: [None, None, None, OSError("the disk is gone")]})
     slow_link = {"policy": "link-walk", "params": '{"roots": ["n0"]}', "max_depth": 25}
     with page_of(browser, replace(corpus, store=failing)) as address:
         follow(browser, link_to(address, **slow_link))
@@ -720,7 +721,7 @@ def test_several_corpora_are_walked_as_one_graph(browser):
 
 def test_a_corpus_that_fails_is_named_and_the_others_go_on(browser):
     notes, books = make_notes(4), make_notes(5, name="books")
-    failing = ScriptedStore(books.store, failures={"search_vectors": StoreError("the disk is gone")})
+    failing = ScriptedStore(books.store, failures={Rank: StoreError("the disk is gone")})
     with page_of(browser, notes, replace(books, store=failing)) as address:
         follow(browser, link_to(address, corpora=["notes", "books"], policy="eager"))
         assert {each.split(" ")[0] for each in texts(browser, "#hits .facts")} == {"notes"}

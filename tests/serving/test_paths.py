@@ -99,13 +99,14 @@ GUESSES = [  # of a part that is there, and of one that is not
 def requests_with(filter):
     """Return the requests that take a filter."""
     asked = {"corpus": "notes", "query": "signing keys"}
+    texts = {"ask": "Rank", "queries": ["signing keys"], "k": 5}
     scope = {"name": "path-coverage", "params": {"scope": {"start": filter, "cross": filter, "keep": filter}}}
     return [
         ("/search", {**asked, "filter": filter}),
         ("/discover", {**asked, "min_score": None, "filter": filter}),
         ("/discover", {**asked, "min_score": None, "walk": scope}),
         ("/traverse", {**asked, "policy": scope}),
-        ("/store/search_text", {"corpus": "notes", "queries": ["signing keys"], "k": 5, "filter": filter}),
+        ("/store/read", {"corpus": "notes", "requests": [{**texts, "filter": filter}]}),
     ]
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from airw import errors
 from airw.corpora import Corpus
+from airw.protocols import CAPABILITIES
 from airw.serving import app
 from airw.serving.problems import describe_problem, status_of
+from airw.stores import OwnStore
 from tests.support.served import client, notes, serve_notes
 from tests.support.virtual_time import on_virtual_clock
 
@@ -36,13 +38,13 @@ def test_an_unexpected_error_has_no_details():
     assert status_of(errors.AirwError("secret")) == 500
 
 
-class Failing:
+class Failing(OwnStore):
     """A store that fails as no store should."""
 
-    async def get_records(self, *_, **__):
-        raise ZeroDivisionError("a secret")
+    capabilities = CAPABILITIES
 
-    search_vectors = search_text = get_records
+    async def read(self, *requests):
+        raise ZeroDivisionError("a secret")
 
 
 async def test_an_unexpected_error_is_logged_once_with_its_traceback(caplog):
@@ -63,18 +65,17 @@ async def test_a_request_of_a_client_is_no_error_of_the_log(caplog):
         assert caplog.records == []
 
 
-class Waiting:
+class Waiting(OwnStore):
     """A store that never answers, and counts the calls that were stopped."""
 
+    capabilities = CAPABILITIES
     stopped = 0
 
-    async def get_records(self, *_, **__):
+    async def read(self, *requests):
         try:
             await anyio.sleep_forever()
         finally:
             self.stopped += 1
-
-    search_vectors = search_text = records_of = get_records
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`POST /store/{method}` and `/embed`: each argument is checked before the store sees it."""
+"""`POST /store/read` and `/embed`: each value is checked before the store sees it."""
 
 import json
 from contextlib import asynccontextmanager
@@ -10,13 +10,15 @@ from hypothesis import given, settings, strategies as st
 
 from airw import Corpus
 from airw.embedders import HashingEmbedder
-from airw.protocols.wire import STORE_CALLS, pack_array
+from airw.protocols import CAPABILITIES, Change, Edges, Ends, Fed, Rank, RecordsOf, VectorsOf
+from airw.protocols.wire import REQUEST_NAMES, pack_answer, pack_array, pack_requests
 from airw.serving import ServingLimits, Token, app
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, OwnStore
 from airw.testing import ScriptedStore
 from airw.testing.changes import put
 from airw.values import Link
 from tests.support.drawing import examples
+from tests.support.watched import Limited
 
 EMBEDDER = HashingEmbedder(dim=8)
 QUERY = [1.0, 0, 0, 0, 0, 0, 0, 0]
@@ -34,14 +36,25 @@ async def client_of(corpus, **options):
 async def serve_notes(*, wrap=lambda store: store, **options):
     """Yield a client of a server with one corpus, and its store, which counts calls."""
     async with MemoryStore() as memory:
-        await memory.apply([put("a", "rotate the keys", links=[Link("b")], dim=8), put("b", "bake bread", dim=8)])
+        await memory.apply(
+            Change([put("a", "rotate the keys", links=[Link("b")], dim=8), put("b", "bake bread", dim=8)])
+        )
         store = ScriptedStore(memory)
         async with client_of(Corpus("notes", wrap(store), EMBEDDER), **options) as client:
             yield client, store
 
 
-async def ask(client, method, body, **headers):
-    return await client.post(f"/store/{method}", content=json.dumps({"corpus": "notes", **body}), headers=headers)
+async def send(client, *requests, **headers):
+    body = json.dumps({"corpus": "notes", "requests": requests})
+    return await client.post("/store/read", content=body, headers=headers)
+
+
+async def answer_to(client, kind, **fields):
+    """Return what the store answers to one request."""
+    answer = await send(client, {"ask": kind, **fields})
+    assert answer.status_code == 200, answer.text
+    [value] = answer.json()["answers"]
+    return value
 
 
 def vector(numbers=QUERY, dtype=np.float32):
@@ -49,26 +62,39 @@ def vector(numbers=QUERY, dtype=np.float32):
 
 
 GOOD = {
-    "ids": ["a", "b"],
-    "artifact_ids": ["a"],
-    "record_ids": ["a"],
-    "queries": vector([QUERY]),
-    "query": vector(),
-    "k": 3,
-    "refs": ["a"],
-    "nodes": ["a", ["else", "b"]],
-    "wanted": [["tag", "x"]],
-    "paths": ["tag"],
-    "versions": {"a": "1"},
-    "stamp": ["a", "1", "e", "s", "", "", []],
+    "Records": {"ids": ["a", "b"]},
+    "RecordsOf": {"artifact_ids": ["a"], "kinds": ["chunk"], "limit": 1},
+    "Vectors": {"ids": ["a"]},
+    "VectorsOf": {"artifact_ids": ["a"]},
+    "Rank": {
+        "queries": ["keys"],
+        "k": 3,
+        "filter": {"tag": "x"},
+        "surfaces": ["chunk"],
+        "per_artifact": True,
+        "among": None,
+        "records": None,
+        "statistics": None,
+    },
+    "Words": {"queries": ["keys"]},
+    "TextLanguage": {},
+    "Edges": {"ids": ["a"], "direction": "both", "links": {"types": ["x"], "exclude": [], "origins": None}, "limit": 3},
+    "Referrers": {"nodes": ["a", ["else", "b"]], "types": None},
+    "Names": {"refs": ["a"]},
+    "MaxFanIn": {"types": None},
+    "LinkCounts": {},
+    "UnresolvedLinks": {"artifact_ids": None, "limit": 3},
+    "Matching": {"wanted": [["tag", "x"]], "limit": 3},
+    "ArtifactIds": {},
+    "Ledger": {"ids": ["a"]},
+    "Stale": {"versions": {"a": "1"}, "stamp": ["a", "1", "e", "s", "", "", []]},
+    "Config": {},
+    "Calibrations": {},
+    "Counts": {},
+    "Schema": {"paths": ["tag"], "limit": 3},
+    "Fed": {"request": {"ask": "Records", "ids": []}, "by": {"take": "Best", "of": 0, "limit": 1}},
 }
-
-
-def good_call(method):
-    body = {name: GOOD[name] for name in STORE_CALLS[method].arguments}
-    if method in ("search_text", "term_statistics"):
-        body["queries"] = ["keys"]
-    return body
+VECTORS = {"ask": "Rank", "queries": vector([QUERY]), "k": 3}
 
 
 BAD = [
@@ -112,19 +138,26 @@ def is_fine(answer):
     return answer.status_code < 500 and (answer.status_code == 200 or kind.startswith("application/problem+json"))
 
 
+def test_there_is_an_example_of_each_kind_of_request():
+    assert GOOD.keys() == {*REQUEST_NAMES}
+
+
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize(
-    "method",
-    [method if method == "matching" else pytest.param(method, marks=pytest.mark.slow) for method in STORE_CALLS],
+    "kind", [kind if kind in ("Matching", "Fed") else pytest.param(kind, marks=pytest.mark.slow) for kind in GOOD]
 )
-async def test_no_wrong_argument_is_a_failure_of_the_server(method):
-    form = STORE_CALLS[method]
+async def test_no_wrong_value_is_a_failure_of_the_server(kind):
     async with serve_notes() as (client, _):
-        answer = await ask(client, method, good_call(method))
-        assert answer.status_code == 200 or (method == "find_changed" and answer.status_code == 400), answer.text
-        for name in [*form.arguments, *form.options, "odd"]:
+        good = {"ask": kind, **GOOD[kind]}
+        answer = await send(client, VECTORS, good)
+        assert answer.status_code == 200, answer.text
+        for name in [*good, "odd", *(["queries"] if kind == "Rank" else [])]:
             for value in BAD:
-                answer = await ask(client, method, {**good_call(method), name: value})
+                answer = await send(client, VECTORS, {**good, name: value})
+                assert is_fine(answer), (name, value, answer.text)
+        for name in good.get("by", ()):
+            for value in BAD:
+                answer = await send(client, VECTORS, {**good, "by": {**good["by"], name: value}})
                 assert is_fine(answer), (name, value, answer.text)
 
 
@@ -132,136 +165,212 @@ async def test_no_wrong_argument_is_a_failure_of_the_server(method):
 @pytest.mark.asyncio_only
 @settings(max_examples=examples(100))
 @given(
-    method=st.sampled_from(sorted(STORE_CALLS)),
-    body=st.dictionaries(
-        st.sampled_from(sorted({*GOOD, "filter", "surfaces", "limit", "statistics", "direction"})),
+    kind=st.sampled_from(sorted(GOOD)),
+    fields=st.dictionaries(
+        st.sampled_from(sorted({name for fields in GOOD.values() for name in fields})),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.sampled_from(BAD),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
         ),
     ),
 )
-async def test_no_body_is_a_failure_of_the_server(method, body):
+async def test_no_request_is_a_failure_of_the_server(kind, fields):
     async with serve_notes() as (client, _):
-        assert is_fine(await ask(client, method, {**good_call(method), **body}))
+        assert is_fine(await send(client, VECTORS, {"ask": kind, **GOOD[kind], **fields}))
+
+
+ONE = {"ask": "Records", "ids": ["a"]}
+FED = {"ask": "Fed", "request": {"ask": "Records", "ids": []}}
 
 
 @pytest.mark.parametrize(
-    ("method", "body", "told"),
+    ("requests", "told"),
     [
-        ("get_records", {}, "get_records needs ids"),
-        ("get_records", {"ids": "ab"}, "ids of get_records cannot be used: 'ab' is not a list"),
-        ("get_records", {"ids": ["a"], "sort": 1}, "get_records takes ids, not 'sort'"),
-        ("counts", {"ids": []}, "counts takes no arguments, not 'ids'"),
-        ("get_records", {"ids": ["a"] * 11}, "one call takes at most 10 ids here, not 11"),
-        ("neighbors", {"ids": ["a", "b", "a"]}, "ids must be different, but 'a' is there twice; send it once"),
-        ("read_step", {"ids": [], "query": None, "hit_ids": ["a", "a"]}, "hit_ids must be different"),
-        ("fan_in", {"nodes": [["x", "a"], ["x", "a"]]}, "nodes must be different"),
-        ("read_step", {"ids": [], "query": None, "known_ids": ["a"] * 11}, "one call takes at most 10 ids here"),
+        ([{"ask": "Records"}], "Records needs ids"),
+        ([{"ask": "Ledger"}], "Ledger needs ids"),
+        ([{"ask": "Records", "ids": "ab"}], "ids of Records cannot be used: 'ab' is not a list"),
+        ([{"ask": "Records", "ids": ["a"], "sort": 1}], "Records takes ids, not 'sort'"),
+        ([{"ask": "Counts", "ids": []}], "Counts takes nothing, not 'ids'"),
+        ([{"ask": "Records", "ids": list("abcdefghijk")}], "at most 10 ids and other items here, not 11; split it"),
         (
-            "search_text",
-            {"queries": ["x"] * 10, "k": 11},
-            "k times the number of queries must be at most 100 here, not 110",
+            [{"ask": "Records", "ids": list("abcdef")}, {"ask": "Vectors", "ids": list("abcdef")}],
+            "one message may have at most 10 ids and other items here, not 12; split it",
         ),
-        ("search_text", {"queries": ["x" * 21], "k": 1}, "a query must have at most 20 characters, not 21"),
-        ("search_text", {"queries": ["x"], "k": -1}, "k must be a whole number of at least 0"),
-        ("search_text", {"queries": ["x"], "k": 1, "filter": {"a": {"$in": [1] * 9}}}, "at most 5 conditions"),
-        ("similarities", {"query": vector([np.inf] * 8), "record_ids": []}, "finite numbers"),
+        ([{"ask": "Edges", "ids": ["a", "b", "a"]}], "'a' is there twice; send it once"),
+        ([{"ask": "Referrers", "nodes": [["x", "a"], ["x", "a"]]}], "('x', 'a') is there twice"),
+        ([{"ask": "Edges", "ids": ["a"], "links": {"types": ["x"] * 10}}], "at most 10 ids and other items"),
         (
-            "search_vectors",
-            {"queries": {"shape": [1 << 40, 0], "dtype": "<f4", "base64": ""}, "k": 0},
-            "one call takes at most 10 queries here, not 1,099,511,627,776",
+            [{"ask": "Edges", "ids": ["a"]}, {**FED, "by": {"take": "Best", "of": 0}}],
+            "Best must be the best of a Rank",
         ),
-        ("apply", {"puts": []}, "there is no method 'apply' here"),
-        ("set_config", {"config": {}}, "there is no method 'set_config' here"),
-        ("__class__", {}, "there is no method '__class__' here"),
+        ([{**ONE}, {**FED, "by": {"take": "Ends", "of": 0}}], "Ends must be those of Edges"),
+        (
+            [{"ask": "Edges", "ids": ["a"]}, {**FED, "by": {"take": "Ends", "of": 0}}],
+            "Records cannot be fed by Ends",
+        ),
+        ([{**FED, "by": {"take": "Best", "of": 0}}], "0 is not the place of an earlier request"),
+        ([VECTORS, {**FED, "by": {"take": "Best", "of": -1}}], "-1 is not the place of an earlier request"),
+        ([VECTORS, {**FED, "by": {"take": "Best", "of": True}}], "True is not the place of an earlier request"),
+        ([VECTORS, {**FED, "by": {"take": "Best", "of": 0, "limit": -1}}], "limit must be"),
+        ([VECTORS, {**FED, "by": {"take": "First", "of": 0}}], "take must be one of Ends, Best, not 'First'"),
+        ([VECTORS, {**FED, "by": 0}], "0 is not an object"),
+        ([VECTORS, {"ask": "Fed", "request": {**FED}}], "ask must be one of"),
+        ([{"ask": "Rank", "queries": ["x"] * 10, "k": 11}], "at most 100 rows of rankings here, not 110; split it"),
+        ([{"ask": "Rank", "queries": ["x"] * 2}], "at most 100 rows of rankings here, not 200; split it"),
+        ([{"ask": "Rank", "queries": ["x" * 21], "k": 1}], "query must have at most 20 characters, not 21"),
+        ([{"ask": "Words", "queries": ["x" * 21]}], "query must have at most 20 characters, not 21"),
+        ([{"ask": "Rank", "queries": ["x"], "k": -1}], "k must be a whole number of at least 0"),
+        ([{"ask": "Rank", "queries": ["x"], "k": 1, "filter": {"a": {"$in": [1] * 9}}}], "at most 5 conditions"),
+        ([{"ask": "Rank", "queries": vector([[np.inf] * 8]), "k": 1}], "finite numbers"),
+        (
+            [{"ask": "Rank", "queries": {"shape": [1 << 40, 0], "dtype": "<f4", "base64": ""}, "k": 0}],
+            "at most 10 ids and other items here, not 1,099,511,627,776",
+        ),
+        ([{"ask": "Counts"}] * 17, "requests must have at most 16 entries here, not 17"),
+        ([{"ask": "Matching", "wanted": [[f"f{at}", 1] for at in range(33)]}], "at most 32 different fields"),
+        ([{"ask": "Schema", "paths": [f"f{at}" for at in range(33)]}], "at most 32 different fields"),
+        (
+            [
+                {"ask": "Schema", "paths": [f"f{at}" for at in range(20)]},
+                {"ask": "Matching", "wanted": [[f"f{at}", 1] for at in range(10, 33)]},
+            ],
+            "at most 32 different fields of records here, not 33; split it",
+        ),
+        ([{"ask": "Change", "puts": []}], "ask must be one of"),
+        ([{"ask": "__class__"}], "ask must be one of"),
+        ([{"ask": ["Records"], "ids": []}], "ask must be one of"),
+        ([[]], "[] is not an object"),
     ],
 )
-async def test_what_is_wrong_is_told_before_the_store_is_called(method, body, told):
-    limits = ServingLimits(max_ids=10, max_query_chars=20, max_conditions=5)
+async def test_what_is_wrong_is_told_before_the_store_is_asked(requests, told):
+    is_wide = "different fields" in told
+    limits = ServingLimits(max_ids=100 if is_wide else 10, max_query_chars=20, max_conditions=5)
     async with serve_notes(limits=limits) as (client, store):
-        before = len(store.log)
-        answer = await ask(client, method, body)
+        answer = await send(client, *requests)
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
-        assert len(store.log) == before
+        assert store.calls == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "requests is missing"),
+        ({"requests": None}, "requests must be a list"),
+        ({"requests": {}}, "requests must be a list"),
+        ({"requests": [], "request": 1}, "a message to a store takes corpus, requests, not 'request'"),
+    ],
+)
+async def test_a_message_without_a_list_of_requests_is_refused(body, told):
+    async with serve_notes() as (client, _):
+        answer = await client.post("/store/read", json={"corpus": "notes", **body})
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+
+
+async def test_a_chain_is_answered_as_its_parts():
+    async with serve_notes() as (client, store):
+        scores = {"ask": "Rank", "queries": vector([QUERY]), "per_artifact": True, "among": []}
+        answer = await send(
+            client,
+            {"ask": "Edges", "ids": ["a"]},
+            {"ask": "Fed", "request": scores, "by": {"take": "Ends", "of": 0, "limit": 5, "without": ["z"]}},
+            {"ask": "Fed", "request": {"ask": "Records", "ids": []}, "by": {"take": "Best", "of": 1, "limit": 1}},
+        )
+        edges, rankings, records = answer.json()["answers"]
+        assert store.reads == 1
+        assert edges == await answer_to(client, "Edges", ids=["a"])
+        assert rankings == await answer_to(client, "Rank", **{**scores, "among": ["b"]})
+        assert records == await answer_to(client, "Records", ids=rankings[0][0])
+        assert records[0][4] == "bake bread"
 
 
 async def test_a_corpus_that_the_caller_may_not_read_does_not_exist():
     tokens = [Token(value=READER, read=["notes"]), Token(value=OTHER, read=[])]
     async with serve_notes(tokens=tokens) as (client, store):
-        for path, body in (("counts", {}), ("describe", {})):
-            assert (await ask(client, path, body)).status_code == 401
-            assert (await ask(client, path, body, authorization=f"Bearer {READER}")).status_code == 200
-            log = len(store.log)
-            answer = await ask(client, path, body, authorization=f"Bearer {OTHER}")
+        for path, body in (("/store/read", {"requests": [{"ask": "Counts"}]}), ("/store/describe", {})):
+
+            async def ask(corpus="notes", token=None, path=path, body=body):
+                headers = {} if token is None else {"authorization": f"Bearer {token}"}
+                return await client.post(path, json={"corpus": corpus, **body}, headers=headers)
+
+            assert (await ask()).status_code == 401
+            assert (await ask(token=READER)).status_code == 200
+            reads = store.reads
+            answer = await ask(token=OTHER)
             assert answer.json()["error"] == "CorpusNotFound"
-            unknown = await ask(client, path, {**body, "corpus": "none"}, authorization=f"Bearer {OTHER}")
+            unknown = await ask("none", token=OTHER)
             assert unknown.json()["detail"].replace("none", "notes") == answer.json()["detail"]
-            assert len(store.log) == log
+            assert store.reads == reads
         answer = await client.post(
             "/embed", json={"corpus": "notes", "query": "x"}, headers={"authorization": "Bearer no"}
         )
         assert answer.status_code == 401
 
 
+async def describe(client):
+    return await client.post("/store/describe", json={"corpus": "notes"})
+
+
 async def test_a_description_names_what_a_client_must_know():
     async with serve_notes() as (client, _):
-        answer = await ask(client, "describe", {})
+        answer = await describe(client)
     told = answer.json()
     assert answer.headers["airw-api"] == "1"
     assert "width" in told["policies"]["beam"]
     assert told["embedder"] == {"id": EMBEDDER.id, "dim": 8}
-    assert {"read_step", "first_surfaces", "search_vectors"} <= {*told["methods"]}
+    assert {*told["capabilities"]} == CAPABILITIES - {"writing"}
     assert told["limits"]["max_ids"] == ServingLimits().max_ids
 
 
-async def test_a_store_with_few_methods_says_which_are_missing():
-    class Small:
-        def __init__(self, store):
-            self.get_records, self.neighbors = store.get_records, store.neighbors
-            self.best_of, self.records_of = store.best_of, store.records_of
-
-    async with serve_notes(wrap=Small) as (client, _):
-        methods = (await ask(client, "describe", {})).json()["methods"]
-        assert {*methods} == {"get_records", "neighbors", "best_of", "records_of", "first_surfaces", "read_step"}
-        answer = await ask(client, "resolve", {"refs": []})
-        assert (answer.status_code, answer.json()["detail"]) == (400, "the store of this corpus has no method resolve")
-        answer = await ask(client, "first_surfaces", {"artifact_ids": ["a", "none"]})
-        assert answer.json()["answer"][2] == ["rotate the keys", ""]
-        answer = await ask(client, "read_step", {"ids": ["a"], "query": vector(), "max_ends": 5, "hit_ids": ["a"]})
-        assert answer.json()["answer"][1] == ["a", "b"]
+async def test_a_store_with_few_capabilities_says_which_are_missing():
+    few = {"edges", "records", "scores"}
+    async with serve_notes(wrap=lambda store: Limited(store, without=CAPABILITIES - few)) as (client, _):
+        assert (await describe(client)).json()["capabilities"] == sorted(few)
+        answer = await send(client, {"ask": "Names", "refs": []})
+        assert answer.status_code == 400
+        assert "Names needs a store with the capability 'names'" in answer.json()["detail"]
+        [record] = await answer_to(client, "Records", ids=["none"])
+        assert record is None
 
 
 async def test_a_width_that_a_store_does_not_check_is_refused_by_name():
-    class Careless:
-        async def similarities(self, query, record_ids):
-            return np.ones((len(record_ids), 8)) @ query
+    class Careless(OwnStore):
+        capabilities = frozenset({"scores"})
+
+        async def rank(self, request):
+            return [np.ones((len(request.records), 8)) @ query for query in request.queries]
 
     async with serve_notes(wrap=lambda _: Careless()) as (client, _):
-        answer = await ask(client, "similarities", {"query": vector([1.0] * 3), "record_ids": ["a"]})
+        answer = await send(client, {"ask": "Rank", "queries": vector([[1.0] * 3]), "records": ["a"]})
         assert (answer.status_code, answer.json()["error"]) == (400, "EmbedderMismatch")
         assert "has 3 numbers, and those of the corpus have 8" in answer.json()["detail"]
 
 
 async def test_settings_are_sent_without_the_problems_of_artifacts_of_which_there_may_be_thousands():
     async with serve_notes() as (client, store):
-        await store.set_config({"dim": 8, "problems": {"a": ["a link leads out"]}})
-        assert (await ask(client, "config", {})).json()["answer"] == {"dim": 8}
+        await store.apply(Change(config={"dim": 8, "problems": {"a": ["a link leads out"]}}))
+        assert await answer_to(client, "Config") == {"dim": 8}
 
 
 async def test_absolute_paths_stay_on_the_server():
     async with MemoryStore() as store:
         metadata = {"path": "/srv/secret/a.md", "tags": ["x"]}
-        await store.apply([put("a", "keys", metadata=metadata, links=[Link("none", file="/srv/secret/a.md")], dim=8)])
-        await store.set_config({"root": "/srv/secret"})
+        await store.apply(
+            Change([put("a", "keys", metadata=metadata, links=[Link("none", file="/srv/secret/a.md")], dim=8)])
+        )
+        await store.apply(Change(config={"root": "/srv/secret"}))
         async with client_of(Corpus("notes", store, EMBEDDER)) as client:
-            for method in STORE_CALLS:
-                answer = await ask(
-                    client, method, good_call(method) | ({"hit_ids": ["a"]} if method == "read_step" else {})
-                )
-                assert "/srv" not in answer.text, (method, answer.text)
-            [[record]] = (await ask(client, "records_of", {"artifact_ids": ["a"]})).json()["answer"]
+            for kind, fields in GOOD.items():
+                answer = await send(client, VECTORS, {"ask": kind, **fields})
+                assert answer.status_code == 200, answer.text
+                assert "/srv" not in answer.text, (kind, answer.text)
+            [[record]] = await answer_to(client, "RecordsOf", artifact_ids=["a"])
             assert record[-1] == {"path": "a.md", "tags": ["x"]}
+            answer = await send(client, VECTORS, {"ask": "Fed", **GOOD["Fed"]})
+            assert answer.json()["answers"][1][0][-1] == {"path": "a.md", "tags": ["x"]}
+            assert await answer_to(client, "Matching", wanted=[["path", "/srv/secret/a.md"], ["tags", "x"]]) == [
+                [],
+                ["a"],
+            ]
 
 
 @pytest.mark.parametrize(
@@ -284,20 +393,9 @@ async def test_texts_that_cannot_be_embedded_are_refused(body, told):
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
 
 
-@pytest.mark.parametrize(
-    ("method", "body"),
-    [("matching", {"wanted": [[f"f{number}", 1] for number in range(33)]}), ("has_fields", {"paths": ["f"] * 33})],
-)
-async def test_one_call_asks_for_few_fields_as_each_may_cost_a_scan(method, body):
-    async with serve_notes() as (client, store):
-        answer = await ask(client, method, body)
-        assert (answer.status_code, "at most 32" in answer.json()["detail"]) == (400, True), answer.text
-        assert store.calls == {}
-
-
 async def test_a_corpus_without_a_name_is_refused():
     async with serve_notes() as (client, _):
-        for path in ("/store/counts", "/store/describe", "/embed"):
+        for path in ("/store/read", "/store/describe", "/embed"):
             for body in ({}, {"corpus": 7}, {"corpus": None}, {"corpus": ["notes"]}):
                 answer = await client.post(path, json=body)
                 assert (answer.status_code, "corpus" in answer.json()["detail"]) == (400, True)
@@ -306,24 +404,26 @@ async def test_a_corpus_without_a_name_is_refused():
 @pytest.mark.slow
 async def test_an_answer_that_is_too_long_is_refused_before_the_store_has_made_all_of_it():
     async with MemoryStore() as memory:
-        await memory.apply([put(f"n{at}", "x", metadata={"note": "x" * 1_000}, dim=8) for at in range(2_500)])
+        await memory.apply(Change([put(f"n{at}", "x", metadata={"note": "x" * 1_000}, dim=8) for at in range(2_500)]))
         store = ScriptedStore(memory)
         async with client_of(Corpus("notes", store, EMBEDDER), limits=ServingLimits(max_answer=500_000)) as client:
-            answer = await ask(client, "records_of", {"artifact_ids": [f"n{at}" for at in range(2_500)]})
+            answer = await send(client, {"ask": "RecordsOf", "artifact_ids": [f"n{at}" for at in range(2_500)]})
             assert (answer.status_code, answer.json()["error"]) == (413, "ArgumentError")
-            told = "the answer has more than 500,000 bytes; ask about fewer artifact_ids at once"
-            assert answer.json()["detail"] == told
-            assert store.calls == {"records_of": 1}
+            assert answer.json()["detail"] == "the answer has more than 500,000 bytes; ask for less at once"
+            assert store.calls == {RecordsOf: 1}
 
 
 @pytest.mark.slow
-async def test_a_long_call_is_answered_in_slices_as_in_one():
+async def test_a_long_message_is_answered_in_slices_as_at_once():
     ids = [f"n{at}" for at in range(1_500)]
     async with MemoryStore() as memory:
-        await memory.apply([put(id, f"keys {id}", links=[Link("n0")], dim=8) for id in ids])
-        async with client_of(Corpus("notes", memory, EMBEDDER)) as client:
-            for method in ("records_of", "vectors_of", "neighbors"):
-                body = {"ids" if method == "neighbors" else "artifact_ids": ids}
-                answer = (await ask(client, method, body)).json()["answer"]
-                expected = await getattr(memory, method)(ids)
-                assert answer == json.loads(json.dumps(STORE_CALLS[method].answer.pack(expected)))
+        await memory.apply(Change([put(id, f"keys {id}", links=[Link("n0")], dim=8) for id in ids]))
+        edges = Edges(ids)
+        ends = Fed(RecordsOf(()), Ends(edges))
+        requests = [RecordsOf(ids), VectorsOf(ids), edges, ends, Rank(np.eye(1, 8, dtype=np.float32), among=ids)]
+        async with client_of(Corpus("notes", memory, EMBEDDER), limits=ServingLimits(max_ids=10_000)) as client:
+            answer = await send(client, *pack_requests(requests))
+            expected = await memory.read(*requests)
+            for request, value, each in zip(requests, answer.json()["answers"], expected, strict=True):
+                plain = ends.request if request is ends else request
+                assert value == json.loads(json.dumps(pack_answer(plain, each)))

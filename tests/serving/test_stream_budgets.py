@@ -6,6 +6,7 @@ from hypothesis import given, strategies as st
 from airw import build, from_mapping, traverse
 from airw.errors import ArgumentError
 from airw.policies import LinkWalk
+from airw.protocols import Edges
 from airw.serving import sse
 from airw.serving.stream_budgets import BudgetCount, StreamBudget
 from airw.stores import MemoryStore
@@ -70,7 +71,7 @@ async def test_a_stream_ends_with_its_budget_and_the_summary_names_it(budget, hi
         client = await StreamClient().call(sse(walk, **budget))
         whole = len(NAMES) == hits
         if not whole:
-            assert corpus.store.calls["neighbors"] < hits + 1
+            assert corpus.store.calls[Edges] < hits + 1
     sent = [event.data for event in client.events if event.kind == "hit"]
     assert [hit["artifact_id"] for hit in sent] == NAMES[:hits]
     summary = client.events[-1].data

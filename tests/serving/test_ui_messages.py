@@ -5,6 +5,7 @@ import json
 import pytest
 
 from airw.errors import StoreError
+from airw.protocols import Edges
 from airw.serving import sse
 from airw.serving.ui_messages import wants_ui_messages
 from tests.support.event_streams import StreamClient
@@ -79,7 +80,7 @@ async def test_edges_are_transient_parts():
 
 
 async def test_a_failure_is_an_error_part_without_a_finish():
-    async with open_chain(failures={"neighbors": [None, StoreError("disk full")]}) as corpus:
+    async with open_chain(failures={Edges: [None, StoreError("disk full")]}) as corpus:
         parts, _ = await parts_of(sse(walk_chain(corpus)))
     assert parts[-1] == {"type": "error", "errorText": "disk full"}
     assert "finish" not in {part["type"] for part in parts}

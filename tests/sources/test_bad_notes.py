@@ -8,6 +8,7 @@ import pytest
 from airw import build
 from airw.errors import SourceError
 from airw.links import CorpusGraph
+from airw.protocols import ArtifactIds, Edges, RecordsOf, UnresolvedLinks, ask
 from airw.sources import from_notes
 from airw.stores import MemoryStore
 from tests.support.reading import write
@@ -23,13 +24,13 @@ async def build_notes(root, files=None):
 
 
 async def edges_of(corpus):
-    ids = await corpus.store.artifact_ids()
-    return {(edge.source, edge.target) for edges in await corpus.store.neighbors(ids) for edge in edges}
+    ids = await ask(corpus.store, ArtifactIds())
+    return {(edge.source, edge.target) for edges in await ask(corpus.store, Edges(ids)) for edge in edges}
 
 
 async def list_unresolved(corpus):
     """Return file, line, reference and candidate notes of each unresolved link."""
-    links = await corpus.store.unresolved_links()
+    links = await ask(corpus.store, UnresolvedLinks())
     return [
         (unresolved.link.file, unresolved.link.line, unresolved.link.target_ref, unresolved.candidates)
         for unresolved in links
@@ -76,7 +77,7 @@ async def test_frontmatter_of_half_a_megabyte_costs_its_fields_alone(tmp_path):
 async def test_short_numbers_and_dates_of_every_form_are_read(tmp_path):
     yaml = "hex: 0xff\nbig: " + "9" * 90 + "\nratio: 1.5e+3\nday: 2026-11-22\ntext: '" + "9" * 500 + "'"
     corpus, _ = await build_notes(tmp_path, {"n.md": f"---\n{yaml}\n---\n# N"})
-    [[record, *_]] = await corpus.store.records_of(["n.md"])
+    [[record, *_]] = await ask(corpus.store, RecordsOf(["n.md"]))
     expected = {"hex": 255, "big": int("9" * 90), "ratio": 1500.0, "day": "2026-11-22", "text": "9" * 500}
     assert expected.items() <= record.metadata.items()
     assert list_problems(corpus) == []
@@ -85,7 +86,7 @@ async def test_short_numbers_and_dates_of_every_form_are_read(tmp_path):
 async def test_a_note_above_two_megabytes_is_a_problem_that_names_it_and_the_option(tmp_path):
     write(tmp_path, {"good.md": "# Good", "large.md": "x" * 2_000_001, "allowed.md": "x" * 1_000})
     async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light", on_error="skip") as corpus:
-        assert await corpus.store.artifact_ids() == ["allowed.md", "good.md"]
+        assert await ask(corpus.store, ArtifactIds()) == ["allowed.md", "good.md"]
         [problem] = corpus.report.problems
     assert (problem.item, problem.reason) == (
         "large.md",
@@ -163,7 +164,7 @@ async def test_a_note_of_a_hundred_thousand_links_is_built_in_seconds(tmp_path):
     corpus, edges = await build_notes(tmp_path, {"many.md": f"{text}\n[[next]]", "n7.md": "seven"})
     assert time.perf_counter() - began < 60
     assert edges == {("many.md", "n7.md"), ("many.md", "next.md")}
-    assert len(await corpus.store.unresolved_links(["many.md"])) == 99_999
+    assert len(await ask(corpus.store, UnresolvedLinks(["many.md"]))) == 99_999
     assert list_problems(corpus) == []
 
 
@@ -181,7 +182,7 @@ async def test_deep_nesting_costs_no_time_and_the_text_after_it_is_read(tmp_path
     assert time.perf_counter() - began < 60
     assert edges == {(name, "next.md") for name in deep}
     assert {item for item, reason in list_problems(corpus) if "(line " in reason} == deep.keys()
-    assert len(await corpus.store.unresolved_links(["quotes.md", "lists.md"])) == 1_000
+    assert len(await ask(corpus.store, UnresolvedLinks(["quotes.md", "lists.md"]))) == 1_000
 
 
 async def test_line_ends_of_windows_and_a_byte_order_mark_have_no_effect(tmp_path):
@@ -223,7 +224,7 @@ async def test_symbolic_links_that_loop_or_lead_out_are_reported_and_not_followe
     assert edges == {("good.md", "next.md"), ("sub/near.md", "good.md")}
     lost = {problem.item: problem.lost for problem in corpus.report.problems}
     assert lost == {"a.md": True, "b.md": True, "leak.md": True, "sub/loop": False, "way-out": False}
-    assert await corpus.store.artifact_ids() == ["good.md", "next.md", "sub/near.md"]
+    assert await ask(corpus.store, ArtifactIds()) == ["good.md", "next.md", "sub/near.md"]
 
 
 async def build_skipping(root):

@@ -3,6 +3,7 @@
 import pytest
 
 from airw import build, search
+from airw.protocols import RecordsOf, UnresolvedLinks, ask
 from airw.sources import from_notes
 from airw.stores import MemoryStore
 from tests.support.reading import read, read_items, write
@@ -127,7 +128,7 @@ async def test_toml_between_lines_of_pluses_is_read_and_the_body_begins_after_it
         "params": {"title": "Other"},
     }
     async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light") as corpus:
-        [[description, chunk]] = await corpus.store.records_of(["note.md"])
+        [[description, chunk]] = await ask(corpus.store, RecordsOf(["note.md"]))
         assert (description.text, chunk.text) == ("Keys\n\nRotate the keys.", "Rotate the keys.")
         assert text[chunk.metadata["start"] :] == chunk.text
 
@@ -165,7 +166,7 @@ async def test_properties_above_the_text_of_a_page_are_fields(tmp_path):
         "public": "",
     }
     async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light") as corpus:
-        [[_, chunk]] = await corpus.store.records_of(["note.md"])
+        [[_, chunk]] = await ask(corpus.store, RecordsOf(["note.md"]))
         assert chunk.text == "- text\n- later:: x"
 
 
@@ -202,7 +203,7 @@ async def test_an_alias_field_that_another_note_has_is_reported_with_its_line(tm
 async def test_links_in_fields_have_the_line_where_they_are_written(tmp_path, head, lines):
     write(tmp_path, {"a.md": head})
     async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light") as corpus:
-        unresolved = await corpus.store.unresolved_links()
+        unresolved = await ask(corpus.store, UnresolvedLinks())
     assert [each.link.line for each in unresolved] == lines
 
 
@@ -210,6 +211,6 @@ async def test_links_in_fields_have_the_line_where_they_are_written(tmp_path, he
 async def test_a_note_of_any_suffix_has_its_stem_as_title_and_name(tmp_path, suffix):
     write(tmp_path, {f"Far{suffix}": "far", "a.md": "[[far]] [x](Far)"})
     async with build(from_notes(tmp_path, pattern="."), store=MemoryStore(), embedder="light") as corpus:
-        assert await corpus.store.unresolved_links() == []
-        [[record, *_]] = await corpus.store.records_of([f"Far{suffix}"])
+        assert await ask(corpus.store, UnresolvedLinks()) == []
+        [[record, *_]] = await ask(corpus.store, RecordsOf([f"Far{suffix}"]))
         assert record.metadata["title"] == "Far"

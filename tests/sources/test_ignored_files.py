@@ -8,6 +8,7 @@ import pytest
 from airw import build
 from airw.corpora import coverage
 from airw.errors import ArgumentError, SourceError
+from airw.protocols import ArtifactIds, ask
 from airw.sources import from_files, from_md_reports, from_notes, from_packages, from_skills
 from airw.stores import MemoryStore
 from airw.values import Artifact
@@ -127,7 +128,7 @@ async def test_a_note_that_becomes_ignored_is_removed_like_a_deleted_one(tmp_pat
     await build(source, store=store)
     write(tmp_path, {".gitignore": "a.md\n"})
     report = (await build(source, store=store)).report
-    assert (report.added, report.removed, await store.artifact_ids()) == (1, 1, ["secret/plan.md"])
+    assert (report.added, report.removed, await ask(store, ArtifactIds())) == (1, 1, ["secret/plan.md"])
 
 
 @pytest.mark.parametrize(

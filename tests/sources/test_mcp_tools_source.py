@@ -10,6 +10,7 @@ from airw.corpora import build
 from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Skill, WholeText
+from airw.protocols import ArtifactIds, RecordsOf, ask
 from airw.sources import from_mcp_tools
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
@@ -70,7 +71,7 @@ async def test_name_and_description_are_searched_and_the_schema_is_not():
     source = from_mcp_tools([{**PLAIN, "inputSchema": SCHEMA}, {"name": "ping"}], embedder="light")
     assert (source.name, source.indexing_strategy) == ("tools", Skill())
     corpus = await build(source, store=MemoryStore())
-    records = {found[0].artifact_id: found for found in await corpus.store.records_of(["list_files", "ping"])}
+    records = {found[0].artifact_id: found for found in await ask(corpus.store, RecordsOf(["list_files", "ping"]))}
     assert [record.text for record in records["list_files"]] == ["list_files\n\nList a folder."]
     assert [record.text for record in records["ping"]] == ["ping"]
     assert await corpus.search("zebra", mode="lexical") == []
@@ -145,7 +146,7 @@ async def test_a_tool_that_cannot_be_indexed_ends_the_build_or_is_reported_by_na
     assert item in str(caught.value)
     assert words in str(caught.value)
     corpus = await build(source, store=MemoryStore(), on_error="skip")
-    assert await corpus.store.artifact_ids() == ["list_files", "ping"]
+    assert await ask(corpus.store, ArtifactIds()) == ["list_files", "ping"]
     assert corpus.report.problems == (problem,)
 
 
@@ -173,4 +174,4 @@ async def test_another_strategy_reads_the_same_fields():
         from_mcp_tools([PLAIN], name="mine", strategy=WholeText(text_key="description"), embedder="light"),
         store=MemoryStore(),
     )
-    assert [record.text for record in (await corpus.store.records_of(["list_files"]))[0]] == ["List a folder."]
+    assert [record.text for record in (await ask(corpus.store, RecordsOf(["list_files"])))[0]] == ["List a folder."]

@@ -17,7 +17,7 @@ from airw.corpora import build, search
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Package, WholeText
 from airw.links import extractor_from
-from airw.protocols import Source
+from airw.protocols import ArtifactIds, Edges, Source, ask
 from airw.sources import from_packages
 from airw.stores import MemoryStore
 from airw.values import Artifact
@@ -104,7 +104,7 @@ async def test_the_environment_is_searched_by_descriptions_and_walked_along_requ
         assert corpus.report.added == len(wanted)
         hits = await search(corpus, "array computing in Python", surfaces=["description"], k=1)
         assert hits[0].artifact_id == "numpy"
-        found = await corpus.store.neighbors(["httpx"])
+        found = await ask(corpus.store, Edges(["httpx"]))
         assert {edge.target for edge in found[0]} == {"anyio", "certifi", "httpcore", "idna"}
 
 
@@ -202,7 +202,7 @@ async def test_a_broken_distribution_ends_a_build_or_is_left_out_with_skip(site)
     with pytest.raises(SourceError, match=r"gone-1\.0\.dist-info"):
         await build(source, store=MemoryStore())
     corpus = await build(source, store=MemoryStore(), on_error="skip")
-    assert "fine" in await corpus.store.artifact_ids()
+    assert "fine" in await ask(corpus.store, ArtifactIds())
     assert [problem.item for problem in corpus.report.problems] == [str(site / "gone-1.0.dist-info")]
 
 
@@ -444,7 +444,7 @@ async def test_a_listed_folder_that_was_removed_is_a_problem_and_its_artifact_st
     with pytest.raises(SourceError, match=r"'packages'.*'a'"):
         await build(source, store=store)
     corpus = await build(source, store=store, on_error="skip")
-    assert await store.artifact_ids() == ["a", "b"]
+    assert await ask(store, ArtifactIds()) == ["a", "b"]
     assert [problem.item for problem in corpus.report.problems] == ["a"]
 
 

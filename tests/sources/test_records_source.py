@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 from airw.corpora import build
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
 from airw.indexing import Chunked, WholeText
+from airw.protocols import ArtifactIds, ask
 from airw.sources import CorpusSource, from_records, split_reference
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
@@ -174,7 +175,7 @@ async def test_a_build_ends_at_a_problem_or_reports_and_leaves_it_out():
         await build(source, store=MemoryStore())
     corpus = await build(source, store=MemoryStore(), on_error="skip")
     assert [problem.item for problem in corpus.report.problems] == ["r[3]", "r[4]"]
-    assert await corpus.store.artifact_ids() == ["7", "a", "r_2"]
+    assert await ask(corpus.store, ArtifactIds()) == ["7", "a", "r_2"]
     (hit,) = await corpus.search("alpha", filter={"year": 2026})
     assert (hit.artifact_id, hit.metadata["year"]) == ("a", 2026)
 

@@ -7,6 +7,7 @@ import pytest
 import airw
 from airw import build
 from airw.links import CorpusGraph, DependencyLinks, MarkdownLinks, SharedNames, TitleMentions, extractor_from
+from airw.protocols import ArtifactIds, Edges, ask
 from airw.sources import (
     from_files,
     from_jsonl,
@@ -31,7 +32,7 @@ def skill(name, body="", **fields):
 async def links_of(source, **options):
     """Return the edges of a corpus, and the links that lead nowhere."""
     async with await build(source, store=MemoryStore(), embedder="light", **options) as corpus:
-        graph, ids = CorpusGraph(corpus), sorted(await corpus.store.artifact_ids())
+        graph, ids = CorpusGraph(corpus), sorted(await ask(corpus.store, ArtifactIds()))
         edges = [(edge.source, edge.type, edge.target) for group in await graph.neighbors(ids) for edge in group]
         return edges, [each.link.target_ref for each in await graph.unresolved_links()]
 
@@ -100,7 +101,7 @@ async def test_only_a_change_of_a_link_in_the_body_indexes_a_skill_again(tmp_pat
     assert await count_updates("One. [b](../b/)") == (2, 0)
     assert await count_updates("Two.\n\nMore of it. [b](../b/SKILL.md)") == (0, 0)
     assert await count_updates("Three.") == (0, 1)
-    [edges] = await store.neighbors(["a"])
+    [edges] = await ask(store, Edges(["a"]))
     assert edges == []
 
 
@@ -201,7 +202,7 @@ async def test_every_extractor_reads_every_source(extractor, tmp_path):
             source, store=MemoryStore(), embedder="light", edge_extractor=extractor, on_error="skip"
         ) as corpus:
             assert [problem for problem in corpus.report.problems if problem.lost] == [], kind
-            assert sorted(await corpus.store.artifact_ids()) == sorted(items), kind
+            assert sorted(await ask(corpus.store, ArtifactIds())) == sorted(items), kind
 
 
 @pytest.mark.parametrize("kind", ["skills", "projects"])

@@ -17,6 +17,7 @@ from airw.embedders import embedder_from
 from airw.errors import ArgumentError, ArgumentKindError, FilterError, SourceError
 from airw.indexing import Chunked, Skill
 from airw.links import extractor_from
+from airw.protocols import ArtifactIds, RecordsOf, ask
 from airw.sources import SKILL_FOLDERS, from_skills
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
@@ -173,7 +174,7 @@ async def test_an_indexed_skill_that_cannot_be_read_now_is_kept_under_its_id(tmp
     corpus = await build(from_skills(roots=tmp_path, embedder="light"), store=store, on_error="skip")
     (problem,) = corpus.report.problems
     assert (problem.item, "is kept" in problem.reason) == ("x", True)
-    texts = [found[0].text for found in await store.records_of(["x", "x@b"])]
+    texts = [found[0].text for found in await ask(store, RecordsOf(["x", "x@b"]))]
     assert texts == ["x\n\nOne.", "x\n\nTwo."]
     with pytest.raises(SourceError, match=r"a/skills/x/SKILL\.md: is not UTF-8"):
         await build(from_skills(roots=tmp_path, embedder="light"), store=store)
@@ -477,7 +478,7 @@ async def test_real_skills_are_all_indexed_and_found(real):
     """With `light` and k=10, recall is about 0.39 dense, 0.72 lexical and 0.53 hybrid."""
     root, queries = real
     corpus = await build(from_skills(roots=root, embedder="light"), store=MemoryStore())
-    assert (corpus.report.added, len(await corpus.store.artifact_ids())) == (606, 606)
+    assert (corpus.report.added, len(await ask(corpus.store, ArtifactIds()))) == (606, 606)
     assert not any(problem.lost for problem in corpus.report.problems)
     for mode, least in (("dense", 0.36), ("lexical", 0.69), ("hybrid", 0.5)):
         recalls = []

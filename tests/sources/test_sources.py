@@ -21,7 +21,7 @@ from airw import build
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked, Notes, Package, Skill, WholeText
 from airw.links import MarkdownLinks
-from airw.protocols import Source
+from airw.protocols import RecordsOf, Source, ask
 from airw.sources import CorpusSource, content_hash, from_files, from_jsonl, from_mapping, from_notes, from_records
 from airw.stores import MemoryStore
 from airw.values import Artifact, ItemProblem
@@ -436,8 +436,8 @@ async def test_an_upsert_of_fields_equals_a_build_of_them():
             build(from_mapping({}, name="x", strategy=strategy, embedder="light"), store=MemoryStore()) as upserted,
         ):
             await upserted.upsert(items)
-            records = await built.store.records_of(["a"])
-            assert records == await upserted.store.records_of(["a"])
+            records = await ask(built.store, RecordsOf(["a"]))
+            assert records == await ask(upserted.store, RecordsOf(["a"]))
             assert records[0][0].metadata["license"] == "MIT"
 
 

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from airw import build
+from airw.protocols import Edges, RecordsOf, ask
 from airw.sources import from_md_reports, from_notes
 from airw.stores import MemoryStore
 from tests.support.reading import read, write
@@ -57,10 +58,10 @@ async def test_links_search_and_metadata_know_the_same_title(tmp_path):
         tmp_path, {"a.md": "Intro.\n\n# The Only\n\n## S", "b.md": "[[the only]] [[S]]", "c.md": "+++\n+++\nx\n\n# C C"}
     )
     async with build(from_notes(tmp_path), store=MemoryStore(), embedder="light") as corpus:
-        [edge] = (await corpus.store.neighbors(["b.md"]))[0]
+        [edge] = (await ask(corpus.store, Edges(["b.md"])))[0]
         assert edge.target == "a.md"
         for name, title in [("a.md", "The Only"), ("c.md", "C C")]:
-            [[description, *_]] = await corpus.store.records_of([name])
+            [[description, *_]] = await ask(corpus.store, RecordsOf([name]))
             assert (description.metadata["title"], description.text.split("\n")[0]) == (title, title)
 
 

@@ -1,4 +1,4 @@
-"""Edges as columns equal those of `neighbors`, whoever writes, and whenever."""
+"""Edges follow the writes of all stores on a file, though they are kept in memory."""
 
 import subprocess
 import sys
@@ -6,15 +6,13 @@ import tempfile
 from pathlib import Path
 
 import anyio
-import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw.errors import ArgumentError
-from airw.protocols import AdjacencyReader
+from airw.protocols import Change, Edges, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
-from airw.values import Edge, Link
+from airw.values import Edge, Link, LinkFilter
 from tests.support.drawing import examples
 
 NAMES = ["a", "b", "c", "d"]
@@ -32,13 +30,13 @@ WRITES = st.lists(
     min_size=1,
     max_size=5,
 )
-CHOICES = [{"direction": "both"}, {"direction": "in", "types": ["r"]}, {"limit": 1}, {"exclude": ["r"], "limit": 2}]
+CHOICES = [
+    Edges(NAMES, "both"),
+    Edges(NAMES, "in", LinkFilter(types=["r"])),
+    Edges(NAMES, limit=1),
+    Edges(NAMES, links=LinkFilter(exclude=["r"]), limit=2),
+]
 ROOT = Path(__file__).parents[2]
-
-
-async def columns_of(store, **options):
-    columns = await store.neighbor_columns(await store.artifact_numbers(NAMES), **options)
-    return columns.to_edges(NAMES)
 
 
 async def check_writes(folder, writes):
@@ -46,33 +44,31 @@ async def check_writes(folder, writes):
     async with SqliteStore(path) as one, SqliteStore(path) as other, MemoryStore() as memory:
         for puts, removed in writes:
             for store in (one, memory):
-                await store.apply(puts, removals=[removed])
-            for options in CHOICES:
-                expected = await memory.neighbors(NAMES, **options)
-                assert await columns_of(memory, **options) == expected
-                # The first call of each reads the changes; the second one answers from memory.
-                for store in (one, other, other):
-                    assert await columns_of(store, **options) == expected
-                    assert await store.neighbors(NAMES, **options) == expected
+                await store.apply(Change(puts, removals=[removed]))
+            expected = await memory.read(*CHOICES)
+            # The first call of each reads the changes; the second one answers from memory.
+            for store in (one, other, other):
+                assert await store.read(*CHOICES) == expected
 
 
 @pytest.mark.slow
 @given(writes=WRITES)
 @settings(max_examples=examples(10), deadline=None)
-def test_columns_follow_the_writes_of_another_store(writes):
+def test_edges_follow_the_writes_of_another_store(writes):
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(check_writes, folder, writes)
 
 
 WRITE = """
 import anyio, sys
+from airw.protocols import Change
 from airw.stores import SqliteStore
 from airw.testing.changes import put
 from airw.values import Link
 
 async def main():
     async with SqliteStore(sys.argv[1]) as store:
-        await store.apply([put("b", "x", links=[Link("a")])], removals=["c"])
+        await store.apply(Change([put("b", "x", links=[Link("a")])], removals=["c"]))
 
 anyio.run(main)
 """
@@ -80,52 +76,39 @@ anyio.run(main)
 
 @pytest.mark.slow
 @pytest.mark.asyncio_only
-async def test_columns_follow_the_writes_of_another_process(tmp_path):
+async def test_edges_follow_the_writes_of_another_process(tmp_path):
     async with SqliteStore(tmp_path / "c.airw") as store:
-        await store.apply([put(name, "x", links=[Link("b"), Link("c")]) for name in "abc"])
-        numbers = await store.artifact_numbers(["a"])
+        await store.apply(Change([put(name, "x", links=[Link("b"), Link("c")]) for name in "abc"]))
         for _ in range(3):
-            columns = await store.neighbor_columns(numbers, direction="both")
-        assert columns.to_edges(["a"]) == [[Edge("a", "b", "related"), Edge("a", "c", "related")]]
+            edges = await ask(store, Edges(["a"], "both"))
+        assert edges == [[Edge("a", "b", "related"), Edge("a", "c", "related")]]
         await anyio.to_thread.run_sync(subprocess.check_call, [sys.executable, "-c", WRITE, tmp_path / "c.airw"])
-        columns = await store.neighbor_columns(numbers, direction="both")
-        assert columns.to_edges(["a"]) == [[Edge("a", "b", "related"), Edge("b", "a", "related")]]
+        edges = await ask(store, Edges(["a"], "both"))
+        assert edges == [[Edge("a", "b", "related"), Edge("b", "a", "related")]]
 
 
 @pytest.mark.asyncio_only
 async def test_edges_in_memory_are_answered_without_a_reader(tmp_path, monkeypatch):
     async with SqliteStore(tmp_path / "c.airw") as store:
-        await store.apply([put(name, "x", links=[Link("b")]) for name in "abc"])
-        numbers = await store.artifact_numbers(["a", "c"])
+        await store.apply(Change([put(name, "x", links=[Link("b")]) for name in "abc"]))
+        expected = [[Edge("a", "b", "related")], [Edge("c", "b", "related")]]
         for _ in range(2):
-            await store.neighbor_columns(numbers)
+            assert await ask(store, Edges(["a", "c"])) == expected
         with monkeypatch.context() as patch:
-            patch.setattr(store, "_read_index", None)
-            assert (await store.neighbor_columns(numbers)).offsets.tolist() == [0, 1, 2]
-            assert await store.neighbors(["a"]) == [[Edge("a", "b", "related")]]
+            patch.setattr(store, "_use_reader", None)
+            assert await ask(store, Edges(["a", "c"])) == expected
         # A write drops only the rows that it has changed.
-        await store.apply([put("c", "x")])
-        assert (await store.neighbor_columns(numbers)).offsets.tolist() == [0, 1, 1]
+        await store.apply(Change([put("c", "x")]))
+        assert await ask(store, Edges(["a", "c"])) == [expected[0], []]
 
 
 @pytest.mark.asyncio_only
-async def test_numbers_outlive_a_file_that_is_replaced(tmp_path):
+async def test_edges_are_those_of_a_file_that_replaces_another(tmp_path):
     for name, links in (("old", "b"), ("new", "ac")):
         async with SqliteStore(tmp_path / f"{name}.airw") as store:
-            await store.apply([put(id, "x", links=[Link(end) for end in links]) for id in "abc"])
+            await store.apply(Change([put(id, "x", links=[Link(end) for end in links]) for id in "abc"]))
     async with SqliteStore(tmp_path / "old.airw") as store:
-        numbers = await store.artifact_numbers(["a", "b"])
         for _ in range(3):
-            assert (await store.neighbor_columns(numbers)).to_edges(["a", "b"])[1] == []
+            assert await ask(store, Edges(["b"])) == [[]]
         (tmp_path / "new.airw").replace(tmp_path / "old.airw")
-        columns = await store.neighbor_columns(numbers)
-        assert columns.to_edges(["a", "b"])[1] == [Edge("b", "a", "related"), Edge("b", "c", "related")]
-        assert (await store.artifact_numbers(["a", "b"])).tolist() == numbers.tolist()
-
-
-async def test_a_number_that_is_none_is_refused():
-    async with MemoryStore() as store:
-        assert isinstance(store, AdjacencyReader)
-        assert (await store.neighbor_columns(np.array([-1, -1]))).offsets.tolist() == [0, 0, 0]
-        with pytest.raises(ArgumentError, match="not 5"):
-            await store.neighbor_columns([5])
+        assert await ask(store, Edges(["b"])) == [[Edge("b", "a", "related"), Edge("b", "c", "related")]]

@@ -15,6 +15,7 @@ import airw
 from airw.cli import main
 from airw.corpora import build, open_corpus
 from airw.errors import AirwError, StoreCorrupt
+from airw.protocols import ArtifactIds, Calibrations, Counts, Edges, Ledger, Matching, RecordsOf, UnresolvedLinks, ask
 from airw.sources import from_mapping
 from airw.stores import SqliteStore, copy_file
 from tests.support.waiting import PATIENCE
@@ -168,15 +169,15 @@ CALLS = {
     "lexical": lambda corpus: corpus.search("hello text", mode="lexical", k=5),
     "filter": lambda corpus: corpus.search("hello", mode="hybrid", filter={"a": {"$gt": 3}}),
     "surfaces": lambda corpus: corpus.search("hello", mode="hybrid", surfaces=["document"]),
-    "ids": lambda corpus: corpus.store.artifact_ids(),
-    "ledger": lambda corpus: corpus.store.ledger(),
-    "records": lambda corpus: corpus.store.records_of(["a", "n1"]),
-    "first surfaces": lambda corpus: corpus.store.first_surfaces(["a", "n1"]),
-    "neighbors": lambda corpus: corpus.store.neighbors(["a"], direction="both"),
-    "matching": lambda corpus: corpus.store.matching([("a", 1)]),
-    "counts": lambda corpus: corpus.store.counts(),
-    "calibration": lambda corpus: corpus.store.calibration(),
-    "unresolved": lambda corpus: corpus.store.unresolved_links(),
+    "ids": lambda corpus: ask(corpus.store, ArtifactIds()),
+    "ledger": lambda corpus: ask(corpus.store, Ledger()),
+    "records": lambda corpus: ask(corpus.store, RecordsOf(["a", "n1"])),
+    "first records": lambda corpus: ask(corpus.store, RecordsOf(["a", "n1"], limit=1)),
+    "neighbors": lambda corpus: ask(corpus.store, Edges(["a"], "both")),
+    "matching": lambda corpus: ask(corpus.store, Matching([("a", 1)])),
+    "counts": lambda corpus: ask(corpus.store, Counts()),
+    "calibration": lambda corpus: ask(corpus.store, Calibrations()),
+    "unresolved": lambda corpus: ask(corpus.store, UnresolvedLinks()),
     "walk": lambda corpus: airw.top_k(airw.traverse("hello", corpus, policy=airw.policies.Beam(), timeout=5), k=5),
     "discover": lambda corpus: airw.discover(corpus, "hello"),
     "upsert": lambda corpus: corpus.upsert({"a": "changed", "new": "words"}),

@@ -14,6 +14,7 @@ import pytest
 
 import airw
 from airw.errors import StoreBusy, StoreError
+from airw.protocols import ArtifactIds, Change, Counts, ask
 from airw.serving import app
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
@@ -74,7 +75,7 @@ def test_several_loops_write_and_each_finds_what_it_wrote(corpus):
             assert [hit.artifact_id for hit in hits] == [f"new {number} {turn}"]
 
     run_in_threads(write)
-    ids = asyncio.run(corpus.store.artifact_ids())
+    ids = asyncio.run(ask(corpus.store, ArtifactIds()))
     assert len(ids) == len(TEXTS) + 16
 
 
@@ -83,11 +84,11 @@ def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path
     asyncio.run(open_notes(tmp_path / "notes.airw").aclose())
     retrieve = airw.corpora.as_retriever(tmp_path / "notes.airw")
 
-    async def ask(_):
+    async def ask_in_loop(_):
         hits = await asyncio.gather(*(retrieve(f"keys {number}") for number in range(4)))
         return id(retrieve.corpus), [len(each) for each in hits]
 
-    assert len({str(answer) for answer in run_in_threads(ask, 8)}) == 1
+    assert len({str(answer) for answer in run_in_threads(ask_in_loop, 8)}) == 1
     asyncio.run(retrieve.aclose())
 
 
@@ -95,7 +96,7 @@ def test_a_retriever_that_several_loops_ask_first_opens_its_corpus_once(tmp_path
 def test_an_application_is_asked_in_several_loops(corpus):
     served = app({"notes": corpus})
 
-    async def ask(_):
+    async def ask_in_loop(_):
         transport = httpx.ASGITransport(served)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for _ in range(3):
@@ -103,7 +104,7 @@ def test_an_application_is_asked_in_several_loops(corpus):
                 ready = await client.get("/readyz")
                 assert (found.status_code, len(found.json()["hits"]), ready.status_code) == (200, 2, 200)
 
-    run_in_threads(ask)
+    run_in_threads(ask_in_loop)
 
 
 @pytest.mark.slow
@@ -136,14 +137,14 @@ def test_a_builder_waits_for_that_of_another_loop(corpus):
 def test_the_loop_that_opened_a_corpus_and_another_use_it_together(tmp_path):
     async def main():
         async with SqliteStore(tmp_path / "s.airw") as store:
-            await store.apply([put("a", "one")])
+            await store.apply(Change([put("a", "one")]))
 
-            async def ask():
-                return [await store.counts() for _ in range(100)]
+            async def count():
+                return [await ask(store, Counts()) for _ in range(100)]
 
             with ThreadPoolExecutor(1) as threads:
-                other = threads.submit(asyncio.run, ask())
-                own = await ask()
+                other = threads.submit(asyncio.run, count())
+                own = await count()
                 return own + await asyncio.wait_for(asyncio.wrap_future(other), PATIENCE)
 
     answers = asyncio.run(main())
@@ -181,12 +182,12 @@ def test_a_store_works_on_after_a_loop_was_closed_during_a_call(tmp_path):
     loop.set_exception_handler(lambda *_: None)  # asyncio complains that the call was not ended
     hook, threading.excepthook = threading.excepthook, complaints.append
     try:
-        call = loop.create_task(store.counts())
+        call = loop.create_task(ask(store, Counts()))
         for _ in range(3):  # it waits for the thread of its connection by then
             loop.run_until_complete(asyncio.sleep(0))
         loop.close()
         del call
-        assert asyncio.run(asyncio.wait_for(store.counts(), PATIENCE))["artifacts"] == 0
+        assert asyncio.run(asyncio.wait_for(ask(store, Counts()), PATIENCE))["artifacts"] == 0
         asyncio.run(store.aclose())
     finally:
         threading.excepthook = hook
@@ -196,6 +197,7 @@ def test_a_store_works_on_after_a_loop_was_closed_during_a_call(tmp_path):
 FORKED = """
 import asyncio, os, signal, sys, warnings
 import airw
+from airw.protocols import Counts, ask
 from airw.stores import SqliteStore
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads, from Python 3.12 on
 
@@ -208,8 +210,12 @@ corpus = asyncio.run(make())
 child = os.fork()
 if child == 0:
     signal.alarm(60)
-    uses = lambda: corpus.search("keys"), lambda: corpus.delete(["a"]), corpus.store.counts, corpus.aclose
-    for use in uses:
+    for use in (
+        lambda: corpus.search("keys"),
+        lambda: corpus.delete(["a"]),
+        lambda: ask(corpus.store, Counts()),
+        corpus.aclose,
+    ):
         async def call():
             await use()
         try:

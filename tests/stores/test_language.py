@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from airw import build, discover, from_mapping, from_notes
 from airw.errors import ArgumentError, SourceError
-from airw.protocols import LanguageKeeper
+from airw.protocols import ArtifactIds, Change, Rank, RecordsOf, TextLanguage, Vectors, Words, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
 from airw.values import Analyser, TermCounts, formula_of
@@ -22,7 +22,7 @@ TEXTS = {"keys": "Rotating the signing keys", "bread": "to be or not to bake", "
 
 
 async def find(store, *queries):
-    return [sorted(ranking.artifact_ids) for ranking in await store.search_text(queries, 9)]
+    return [sorted(ranking.artifact_ids) for ranking in await ask(store, Rank(queries, 9))]
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ async def test_a_question_finds_the_words_with_their_marks(kind, tmp_path, anyio
 async def test_a_file_of_an_earlier_version_keeps_its_words_until_it_is_built_for_a_language_again(tmp_path):
     path, source = tmp_path / "old.airw", from_mapping(MARKED, name="old", embedder="light")
     async with build(source, store=path, language="en-unicode61") as corpus:
-        assert await corpus.store.language() == "en-unicode61"
-        before = await corpus.store.search_text(["किताब कविता"], 9)
+        assert await ask(corpus.store, TextLanguage()) == "en-unicode61"
+        before = await ask(corpus.store, Rank(["किताब कविता"], 9))
     async with build(source, store=path) as corpus:
-        assert await corpus.store.language() == "en-unicode61"
-        after = await corpus.store.search_text(["किताब कविता"], 9)
+        assert await ask(corpus.store, TextLanguage()) == "en-unicode61"
+        after = await ask(corpus.store, Rank(["किताब कविता"], 9))
         assert [each.artifact_ids for each in after] == [each.artifact_ids for each in before] == [["hindi"]]
-        assert (await corpus.store.term_statistics(["किताब"])).formula == formula_of(Analyser("en-unicode61"))
+        assert (await ask(corpus.store, Words(["किताब"]))).formula == formula_of(Analyser("en-unicode61"))
     async with build(source, store=path, language="en") as corpus:
-        assert await corpus.store.language() == "en"
+        assert await ask(corpus.store, TextLanguage()) == "en"
         assert await find(corpus.store, "किताब कविता", "कविता") == [["hindi"], []]
 
 
@@ -140,19 +140,19 @@ def test_stores_agree_to_the_last_bit_after_any_changes_of_language(steps):
         async with MemoryStore() as memory, SqliteStore(folder / "notes.airw") as sqlite:
             for language, puts, removals in steps:
                 for store in (memory, sqlite):
-                    await store.set_language(language)
-                    await store.apply([put(name, text) for name, text in puts.items()], removals=removals)
-                    assert await store.language() == language
+                    await store.apply(Change(language=language))
+                    await store.apply(Change([put(name, text) for name, text in puts.items()], removals=removals))
+                    assert await ask(store, TextLanguage()) == language
                 async with MemoryStore(language=language) as fresh:
-                    artifact_ids = await memory.artifact_ids()
-                    records = await memory.records_of(artifact_ids)
-                    await fresh.apply([put(each[0].artifact_id, each[0].text) for each in records])
-                    expected = rows_of(await fresh.search_text(QUERIES, 9))
-                    counts = await fresh.term_statistics(QUERIES)
+                    artifact_ids = await ask(memory, ArtifactIds())
+                    records = await ask(memory, RecordsOf(artifact_ids))
+                    await fresh.apply(Change([put(each[0].artifact_id, each[0].text) for each in records]))
+                    expected = rows_of(await ask(fresh, Rank(QUERIES, 9)))
+                    counts = await ask(fresh, Words(QUERIES))
                 for store in (memory, sqlite):
-                    assert rows_of(await store.search_text(QUERIES, 9)) == expected
-                    assert rows_of(await store.search_text(QUERIES, 9, statistics=counts)) == expected
-                    assert await store.term_statistics(QUERIES) == counts
+                    assert rows_of(await ask(store, Rank(QUERIES, 9))) == expected
+                    assert rows_of(await ask(store, Rank(QUERIES, 9, statistics=counts))) == expected
+                    assert await ask(store, Words(QUERIES)) == counts
 
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(main, Path(folder))
@@ -162,14 +162,17 @@ def test_stores_agree_to_the_last_bit_after_any_changes_of_language(steps):
 async def test_a_file_keeps_its_language_and_readers_see_a_new_one_at_their_next_call(tmp_path):
     path = tmp_path / "notes.airw"
     async with SqliteStore(path, language=None) as store:
-        await store.apply([put(name, text) for name, text in TEXTS.items()])
+        await store.apply(Change([put(name, text) for name, text in TEXTS.items()]))
     # Another wish of a reader changes nothing.
     async with await SqliteStore.open(path, language="en") as reader, SqliteStore(path) as writer:
-        assert isinstance(reader, LanguageKeeper)
-        assert (await reader.language(), await find(reader, "rotate", "the key")) == (None, [[], ["keys"]])
-        await writer.set_language("en")
-        assert (await reader.language(), await find(reader, "rotate", "the key")) == ("en", [["keys"], ["keys"]])
-        vectors = await reader.vectors([record.id for [record] in await reader.records_of([*TEXTS])])
+        assert "words" in reader.capabilities
+        assert (await ask(reader, TextLanguage()), await find(reader, "rotate", "the key")) == (None, [[], ["keys"]])
+        await writer.apply(Change(language="en"))
+        assert (await ask(reader, TextLanguage()), await find(reader, "rotate", "the key")) == (
+            "en",
+            [["keys"], ["keys"]],
+        )
+        vectors = await ask(reader, Vectors([record.id for [record] in await ask(reader, RecordsOf([*TEXTS]))]))
         assert not np.isnan(vectors).any()
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("INSERT INTO record_text (record_text) VALUES ('integrity-check')").fetchall() == []
@@ -181,12 +184,12 @@ async def test_a_build_changes_the_language_without_embedding_and_later_builds_k
     n_unchanged = 0
     for language, expected in (("auto", "en"), (None, None), ("auto", None), ("en", "en"), ("auto", "en")):
         async with build(source, store=path, language=language) as corpus:
-            assert await corpus.store.language() == expected
+            assert await ask(corpus.store, TextLanguage()) == expected
             assert (corpus.report.updated, corpus.report.unchanged) == (0, n_unchanged)
             n_unchanged = len(TEXTS)
             assert await find(corpus.store, "rotate") == [["keys"] if expected else []]
     async with build(source, store=MemoryStore(language=None), language="en") as corpus:
-        assert await corpus.store.language() == "en"
+        assert await ask(corpus.store, TextLanguage()) == "en"
 
 
 @pytest.mark.asyncio_only
@@ -200,7 +203,7 @@ async def test_a_build_that_is_refused_leaves_the_language_as_it_was(tmp_path):
     with pytest.raises(SourceError, match="was built from"):
         await build(from_notes(tmp_path / "two", name="notes", embedder="light"), store=path, language=None)
     async with await SqliteStore.open(path) as store:
-        assert await store.language() == "en"
+        assert await ask(store, TextLanguage()) == "en"
 
 
 async def test_corpora_of_different_languages_are_channels_of_their_own():
@@ -210,7 +213,7 @@ async def test_corpora_of_different_languages_are_channels_of_their_own():
     ):
         result = await discover([stems, plain], "rotating keys", strategy="top_k", max_k=4)
         assert [hit.artifact_id for hit in result.results[:2]] == ["keys", "keys"]
-        counts = [await corpus.store.term_statistics(["keys"]) for corpus in (stems, plain)]
+        counts = [await ask(corpus.store, Words(["keys"])) for corpus in (stems, plain)]
         with pytest.raises(ArgumentError, match="stems and stop words of en"):
             TermCounts.sum(counts)
 

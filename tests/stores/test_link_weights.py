@@ -1,4 +1,4 @@
-"""Links have weights: in both stores, in columns, and in files of an older format."""
+"""Links have weights: in both stores, and in files of an older format."""
 
 import sqlite3
 from contextlib import closing
@@ -7,6 +7,7 @@ import pytest
 
 from airw.corpora import check_corpus_file
 from airw.errors import ArgumentError, StoreCorrupt
+from airw.protocols import Change, Edges, UnresolvedLinks, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
 from airw.values import Edge, Link, UnresolvedLink
@@ -29,54 +30,52 @@ async def store(request, tmp_path):
         yield store
 
 
-async def test_both_stores_keep_weights_in_lists_and_in_columns(store):
-    await store.apply([put("a", "x", links=LINKS), put("b", "x"), put("c", "x")])
-    [out] = await store.neighbors(["a"])
+async def test_both_stores_keep_weights(store):
+    await store.apply(Change([put("a", "x", links=LINKS), put("b", "x"), put("c", "x")]))
+    [out] = await ask(store, Edges(["a"]))
     assert out == [Edge("a", "b", "r", weight=0.85), Edge("a", "c", "r")]
-    [into] = await store.neighbors(["b"], direction="in")
+    [into] = await ask(store, Edges(["b"], "in"))
     assert into == out[:1]
-    columns = await store.neighbor_columns(await store.artifact_numbers(["a", "b"]), direction="both")
-    assert columns.weights().tolist() == [0.85, 1.0, 0.85]
-    assert await store.unresolved_links() == [UnresolvedLink("a", Link("no", weight=0.25))]
+    assert await ask(store, UnresolvedLinks()) == [UnresolvedLink("a", Link("no", weight=0.25))]
 
 
 async def test_a_file_of_the_format_before_has_weights_of_1_until_they_are_written(tmp_path):
     path = tmp_path / "old.airw"
     async with SqliteStore(path) as store:
-        await store.apply([put("a", "x", links=LINKS), put("b", "x"), put("c", "x")])
+        await store.apply(Change([put("a", "x", links=LINKS), put("b", "x"), put("c", "x")]))
     with closing(sqlite3.connect(path)) as connection:
         for statement in _TO_FORMAT_6:
             connection.execute(statement)
     before = path.read_bytes()
     async with await SqliteStore.open(path) as store:
-        both = await store.neighbors(["a", "b"], direction="both")
+        both = await ask(store, Edges(["a", "b"], "both"))
         assert both == [[Edge("a", "b", "r"), Edge("a", "c", "r")], [Edge("a", "b", "r")]]
-        assert await store.unresolved_links() == [UnresolvedLink("a", Link("no"))]
+        assert await ask(store, UnresolvedLinks()) == [UnresolvedLink("a", Link("no"))]
         assert path.read_bytes() == before
-        await store.apply([put("c", "x", links=LINKS)])
-        assert await store.neighbors(["c", "a"]) == [[Edge("c", "b", "r", weight=0.85)], both[0]]
+        await store.apply(Change([put("c", "x", links=LINKS)]))
+        assert await ask(store, Edges(["c", "a"])) == [[Edge("c", "b", "r", weight=0.85)], both[0]]
     async with await SqliteStore.open(path) as store:
-        assert await store.neighbors(["b"], direction="in") == [[both[1][0], Edge("c", "b", "r", weight=0.85)]]
+        assert await ask(store, Edges(["b"], "in")) == [[both[1][0], Edge("c", "b", "r", weight=0.85)]]
 
 
 @pytest.mark.parametrize("weight", ["heavy", -1, 2, b"\0"])
 async def test_a_weight_that_airw_never_writes_is_damage(tmp_path, weight):
     path = tmp_path / "odd.airw"
     async with SqliteStore(path) as store:
-        await store.apply([put("a", "x", links=[Link("b", weight=0.5)]), put("b", "x")])
+        await store.apply(Change([put("a", "x", links=[Link("b", weight=0.5)]), put("b", "x")]))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE link SET weight = ?", [weight])
     assert await check_corpus_file(path) == ["1 links with a wrong weight"]
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreCorrupt, match="weight"):
-            await store.neighbors(["a"])
+            await ask(store, Edges(["a"]))
 
 
 @pytest.mark.parametrize("changes", [["PRAGMA user_version = 6"], [*_TO_FORMAT_6, "PRAGMA user_version = 7"]])
 async def test_a_file_whose_format_and_columns_disagree_is_damaged(tmp_path, changes):
     path = tmp_path / "odd.airw"
     async with SqliteStore(path) as store:
-        await store.apply([put("a", "x")])
+        await store.apply(Change([put("a", "x")]))
     with closing(sqlite3.connect(path)) as connection:
         for statement in changes:
             connection.execute(statement)

@@ -12,9 +12,20 @@ import numpy as np
 import pytest
 
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
-from airw.protocols import FirstSurfaceReader, FirstSurfaces
+from airw.protocols import (
+    ArtifactIds,
+    Change,
+    Counts,
+    Edges,
+    Ledger,
+    Matching,
+    Rank,
+    Records,
+    RecordsOf,
+    VectorsOf,
+    ask,
+)
 from airw.stores import MemoryStore, SqliteStore
-from airw.testing.changes import put
 from airw.values import Edge
 from airw.values.filters import matches, parse_filter
 from tests.support.corpora import ROOT, run, start_process
@@ -40,9 +51,11 @@ async def store(path):
 
 async def test_the_content_is_the_same_after_reopening(path):
     async with SqliteStore(path) as store:
-        await store.apply([change("a", records=3, links=["B"], metadata={"year": 2020}), change("b", names=[["B"]])])
-        await store.set_config({"embedder": "e", "n": [1, None]})
-        await store.set_calibration("dense", {"floor": 0.25})
+        await store.apply(
+            Change([change("a", records=3, links=["B"], metadata={"year": 2020}), change("b", names=[["B"]])])
+        )
+        await store.apply(Change(config={"embedder": "e", "n": [1, None]}))
+        await store.apply(Change(calibrations={"dense": {"floor": 0.25}}))
         before = await everything(store)
     store = await SqliteStore.open(path)
     after = await everything(store)
@@ -66,7 +79,7 @@ async def test_a_path_is_taken_literally(tmp_path, name):
     await fill(tmp_path / name, change("a"))
     assert [each.name for each in tmp_path.iterdir()] == [name]
     async with await SqliteStore.open(str(tmp_path / name)) as store:
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 def damage(content, path):
@@ -125,7 +138,7 @@ async def test_metadata_that_is_no_json_is_damage_even_if_other_records_are_whol
         connection.execute("UPDATE record SET metadata = ? WHERE artifact_id = 'a'", [metadata])
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreCorrupt, match="damaged"):
-            await store.records_of(["a", "b"])
+            await ask(store, RecordsOf(["a", "b"]))
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -143,7 +156,7 @@ async def test_an_empty_file_becomes_a_corpus_when_entered(path):
     path.touch()
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 @pytest.mark.parametrize("where", ["missing/x.airw", "file/x.airw", ".", "/proc/x.airw"])
@@ -183,22 +196,22 @@ def test_importing_stores_does_not_load_aiosqlite():
 async def test_the_error_of_a_store_that_is_not_open_contains_the_fix(path):
     store = SqliteStore(path)
     with pytest.raises(StoreError, match="async with"):
-        await store.artifact_ids()
+        await ask(store, ArtifactIds())
     await store.aclose()
     async with store:
-        await store.apply([change("a")])
+        await store.apply(Change([change("a")]))
     await store.aclose()
-    for call in (store.artifact_ids, store.counts):
+    for request in (ArtifactIds(), Counts()):
         with pytest.raises(StoreError, match="closed; open it again"):
-            await call()
+            await ask(store, request)
     with pytest.raises(StoreError, match="closed; open it again"):
-        await store.apply([change("b")])
+        await store.apply(Change([change("b")]))
 
 
 async def test_a_forgotten_store_warns_with_the_fix(path):
     store = SqliteStore(path)
     await store.__aenter__()
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     with pytest.warns(ResourceWarning) as caught:
         del store
     gc.collect()
@@ -220,21 +233,21 @@ def test_a_forgotten_store_does_not_keep_the_interpreter_from_exiting(path):
 
 
 async def test_an_id_with_nul_is_not_the_id_before_it(store):
-    await store.apply([change("a", links=["b"]), change("b")])
+    await store.apply(Change([change("a", links=["b"]), change("b")]))
     asked = ["a\0b", "a", "\ud800"]
-    assert [entry and entry.artifact_id for entry in await store.ledger(asked)] == [None, "a", None]
-    assert [len(edges) for edges in await store.neighbors(asked)] == [0, 1, 0]
-    await store.apply([], removals=["a\0b"])
-    assert await store.artifact_ids() == ["a", "b"]
+    assert [entry and entry.artifact_id for entry in await ask(store, Ledger(asked))] == [None, "a", None]
+    assert [len(edges) for edges in await ask(store, Edges(asked))] == [0, 1, 0]
+    await store.apply(Change(removals=["a\0b"]))
+    assert await ask(store, ArtifactIds()) == ["a", "b"]
 
 
 async def test_the_width_of_a_corpus_may_change_if_every_artifact_is_replaced(store, path):
     other = await SqliteStore.open(path)
-    await store.apply([change("a"), change("b")])
-    assert len((await other.search_vectors(np.ones((1, 4), np.float32), 5))[0]) == 2
-    await store.apply([change("a", dim=6), change("c", dim=6)], removals=["b"])
+    await store.apply(Change([change("a"), change("b")]))
+    assert len((await ask(other, Rank(np.ones((1, 4), np.float32), 5)))[0]) == 2
+    await store.apply(Change([change("a", dim=6), change("c", dim=6)], removals=["b"]))
     for each in (store, other):
-        [ranking] = await each.search_vectors(np.ones((1, 6), np.float32), 5)
+        [ranking] = await ask(each, Rank(np.ones((1, 6), np.float32), 5))
         assert sorted(ranking.artifact_ids) == ["a", "c"]
     await other.aclose()
 
@@ -258,13 +271,13 @@ async def test_remove_deletes_a_damaged_corpus_but_no_other_file(tmp_path):
 async def test_a_store_never_writes_to_a_file_that_replaced_its_own(path):
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
-        await store.artifact_ids()
+        await ask(store, ArtifactIds())
         await SqliteStore.remove(path)
         await fill(path, change("b"))
         with pytest.raises(StoreError, match="replaced while open"):
-            await store.apply([change("c")])
+            await store.apply(Change([change("c")]))
     async with await SqliteStore.open(path) as store:
-        assert await store.artifact_ids() == ["b"]
+        assert await ask(store, ArtifactIds()) == ["b"]
 
 
 # Other connections and processes
@@ -274,11 +287,13 @@ async def test_another_store_sees_each_write_at_its_next_call(store, path):
     async with await SqliteStore.open(path) as other:
         for step in range(5):
             await store.apply(
-                [change("a", version=str(step), records=step % 3), change(f"n{step}", links=["a"])],
-                removals=[f"n{step - 2}"],
+                Change(
+                    [change("a", version=str(step), records=step % 3), change(f"n{step}", links=["a"])],
+                    removals=[f"n{step - 2}"],
+                )
             )
             assert await everything(other) == await everything(store)
-            assert (await other.counts())["artifacts"] == min(step + 2, 3)
+            assert (await ask(other, Counts()))["artifacts"] == min(step + 2, 3)
 
 
 async def test_a_search_that_is_repeated_sees_the_writes_of_other_stores(store, path):
@@ -286,39 +301,42 @@ async def test_a_search_that_is_repeated_sees_the_writes_of_other_stores(store, 
     query = np.ones((1, 4), np.float32)
     async with await SqliteStore.open(path) as other:
         for step in range(4):
-            await store.apply([change(f"n{step}", records=2)], removals=[f"n{step - 2}"])
-            expected = await store.scan_vectors(query, 9)
-            [words] = await store.search_text(["1"], 9)
+            await store.apply(Change([change(f"n{step}", records=2)], removals=[f"n{step - 2}"]))
+            [expected] = await ask(store, Rank(query, 9, per_artifact=True))
+            [words] = await ask(store, Rank(["1"], 9))
             for _ in range(3):
-                [ranking] = await other.search_text(["1"], 9)
+                [ranking] = await ask(other, Rank(["1"], 9))
                 assert list(ranking.record_ids) == list(words.record_ids) != []
-                [found] = await other.search_vectors(query, 9, per_artifact=True)
-                assert list(found.artifact_ids) == list(expected[0].artifact_ids)
-                await other.similarities(query[0], ["n0#0"])
+                [found] = await ask(other, Rank(query, 9, per_artifact=True))
+                assert list(found.artifact_ids) == list(expected.artifact_ids)
+                [named] = await ask(other, Rank(query, per_artifact=True, among=[f"n{at}" for at in range(step + 1)]))
+                assert list(named.artifact_ids) == list(expected.artifact_ids)
     with pytest.raises(StoreError):
-        await other.search_vectors(query, 9, per_artifact=True)
+        await ask(other, Rank(query, 9, per_artifact=True))
 
 
 @pytest.mark.slow
 async def test_another_process_s_writes_are_seen_at_the_next_query(store, path):
-    await store.apply([change("a", "old words", metadata={"tag": "x"}), change("b", metadata={"tag": ["x", "y"]})])
-    assert len((await store.search_vectors(np.ones((1, 4), np.float32), 9))[0]) == 2
+    await store.apply(
+        Change([change("a", "old words", metadata={"tag": "x"}), change("b", metadata={"tag": ["x", "y"]})])
+    )
+    assert len((await ask(store, Rank(np.ones((1, 4), np.float32), 9)))[0]) == 2
     wanted = [("tag", "x"), ("tag", "y"), ("tag", "z")]
-    assert await store.matching(wanted) == [["a", "b"], ["b"], []]
+    assert await ask(store, Matching(wanted)) == [["a", "b"], ["b"], []]
     code = """
         from tests.support.stored import change
         async def main():
             async with SqliteStore(path) as store:
                 puts = [change("a", "new words", records=2, metadata={"tag": "z"}), change("c", metadata={"tag": "y"})]
-                await store.apply(puts, removals=["b"])
+                await store.apply(Change(puts, ["b"]))
         anyio.run(main)
         """
     run(code, path)
-    [dense] = await store.search_vectors(np.ones((1, 4), np.float32), 9)
-    [lexical] = await store.search_text(["old new"], 9)
+    [dense] = await ask(store, Rank(np.ones((1, 4), np.float32), 9))
+    [lexical] = await ask(store, Rank(["old new"], 9))
     assert sorted(dense.artifact_ids) == ["a", "a", "c"]
     assert list(lexical.artifact_ids) == ["a", "a"]
-    assert await store.matching(wanted) == [[], ["c"], ["a"]]
+    assert await ask(store, Matching(wanted)) == [[], ["c"], ["a"]]
 
 
 @pytest.mark.slow
@@ -328,16 +346,16 @@ async def test_the_remembered_result_of_a_filter_is_never_out_of_date(store):
     for step in range(40):
         names = [f"{each}" for each in random.permutation(9)[:4]]
         puts = [change(name, version=f"{step}", records=2, metadata={"n": step % 2}) for name in names[:2]]
-        await store.apply(puts, removals=names[2:])
-        groups = await store.records_of(await store.artifact_ids())
+        await store.apply(Change(puts, removals=names[2:]))
+        groups = await ask(store, RecordsOf(await ask(store, ArtifactIds())))
         for filter in filters if step % 3 else filters[:1]:
-            [ranking] = await store.search_vectors(east, 100, filter=filter)
+            [ranking] = await ask(store, Rank(east, 100, filter=filter))
             kept = {record.id for group in groups for record in group if matches(filter, record.metadata)}
             assert set(ranking.record_ids) == kept
 
 
 async def test_readers_neither_wait_for_a_writer_nor_see_half_of_a_write(store, path):
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     before = await everything(store)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -354,17 +372,17 @@ async def test_artifacts_that_change_together_are_never_seen_apart(store, path):
     async def write():
         async with SqliteStore(path) as writer:
             for step in range(150):
-                await writer.apply([change(name, f"{name} w{step}", version=f"{step}") for name in "ab"])
+                await writer.apply(Change([change(name, f"{name} w{step}", version=f"{step}") for name in "ab"]))
         scope.cancel()
 
-    await store.apply([change(name, f"{name} w0", version="0") for name in "ab"])
+    await store.apply(Change([change(name, f"{name} w0", version="0") for name in "ab"]))
     async with anyio.create_task_group() as group:
         scope = group.cancel_scope
         group.start_soon(write)
         while True:
-            versions = {entry.version for entry in await store.ledger(["a", "b"])}
-            first, second = await store.search_text(["a", "b"], 5)
-            texts = {record.text[2:] for record in await store.get_records([*first.record_ids, *second.record_ids])}
+            versions = {entry.version for entry in await ask(store, Ledger(["a", "b"]))}
+            first, second = await ask(store, Rank(["a", "b"], 5))
+            texts = {record.text[2:] for record in await ask(store, Records([*first.record_ids, *second.record_ids]))}
             assert (len(versions), len(texts), len(first)) == (1, 1, 1)
             seen |= versions
     assert len(seen) > 5
@@ -381,7 +399,7 @@ async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
                     version = f"{sys.argv[2]}.{step}"
                     same = {"version": version, "records": 4, "links": names[:1]}
                     changes = [change(name, f"{name} w{version}", **same) for name in names]
-                    await store.apply(changes, removals=[f"{step % 50}"])
+                    await store.apply(Change(changes, [f"{step % 50}"]))
                     print("x", flush=True)
         anyio.run(main)
         """
@@ -392,11 +410,13 @@ async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
             process.kill()
             process.wait()
         async with await SqliteStore.open(path) as store:
-            entries = await store.ledger()
-            for entry, records in zip(entries, await store.records_of(await store.artifact_ids()), strict=True):
+            entries = await ask(store, Ledger())
+            for entry, records in zip(
+                entries, await ask(store, RecordsOf(await ask(store, ArtifactIds()))), strict=True
+            ):
                 assert [record.text for record in records] == [f"{entry.artifact_id} w{entry.version}"] * 4
                 assert entry.record_ids == tuple(record.id for record in records)
-            [dense] = await store.search_vectors(np.ones((1, 4), np.float32), 10**6)
+            [dense] = await ask(store, Rank(np.ones((1, 4), np.float32), 10**6))
             assert sorted(dense.record_ids) == sorted(each for entry in entries for each in entry.record_ids)
     check_file(path)
     assert len(entries) > 10
@@ -407,26 +427,26 @@ async def test_a_process_killed_at_any_moment_leaves_whole_artifacts(path):
 
 async def test_cancelling_a_long_search_stops_it(store, monkeypatch):
     """Python checks the filter for a thousand records one by one, which takes minutes here."""
-    await store.apply([change("a", "word", records=1_000, metadata={"tags": ["x"] * 50})])
+    await store.apply(Change([change("a", "word", records=1_000, metadata={"tags": ["x"] * 50})]))
     hard, checks = parse_filter({"$or": [{"tags": {"$in": [f"{each}"]}} for each in range(100)]}), []
     monkeypatch.setattr("airw.stores.sqlite._filter_sql.hand_over", lambda: (checks.append(1), time.sleep(0.2)))
     with anyio.fail_after(PATIENCE):
-        await cancel_once(lambda: checks, lambda: store.search_text(["word"], 5, filter=hard))
+        await cancel_once(lambda: checks, lambda: ask(store, Rank(["word"], 5, filter=hard)))
     assert len(checks) < 1_000
-    assert len((await store.search_text(["word"], 5))[0]) == 5
+    assert len((await ask(store, Rank(["word"], 5)))[0]) == 5
 
 
 @pytest.mark.slow
 async def test_an_apply_cancelled_midway_leaves_all_or_nothing(store, path):
-    await store.apply([change("a", records=5)])
+    await store.apply(Change([change("a", records=5)]))
     for delay in (0, 0.001, 0.005, 0.02, 0.05, 0.1):
         big = [change(f"{each}", "some words here", version=str(delay), records=10) for each in range(200)]
         with anyio.move_on_after(delay):
-            await store.apply(big)
-        assert {entry.version for entry in await store.ledger()} - {"1"} in ({str(delay)}, set())
-        await store.apply([], removals=[str(each) for each in range(200)])
-    assert await store.artifact_ids() == ["a"]
-    assert (await store.counts())["records"] == 5
+            await store.apply(Change(big))
+        assert {entry.version for entry in await ask(store, Ledger())} - {"1"} in ({str(delay)}, set())
+        await store.apply(Change(removals=[str(each) for each in range(200)]))
+    assert await ask(store, ArtifactIds()) == ["a"]
+    assert (await ask(store, Counts()))["records"] == 5
     check_file(path)
 
 
@@ -464,7 +484,7 @@ async def test_a_long_random_history_equals_memory(path):
             ]
             removals = [f"{name}" for name in random.choice(30, 3)]
             for each in (store, memory):
-                await each.apply(puts, removals=removals)
+                await each.apply(Change(puts, removals=removals))
             if step % 4 == 0:
                 assert await everything(store) == await everything(memory)
         assert await everything(store) == await everything(memory)
@@ -474,12 +494,12 @@ async def test_a_long_random_history_equals_memory(path):
 async def test_records_that_are_read_together_are_those_of_each_caller(tmp_path):
     await fill(tmp_path / "two.airw", change("a"), change("b"))
     async with await SqliteStore.open(tmp_path / "two.airw") as store:
-        surfaces = await store.records_of(["a", "b"])
+        surfaces = await ask(store, RecordsOf(["a", "b"]))
         wanted = [[surfaces[number % 2][0].id, "missing"] for number in range(9)]
         found = [None] * len(wanted)
 
         async def read(number):
-            found[number] = await store.get_records(wanted[number])
+            found[number] = await ask(store, Records(wanted[number]))
 
         async with anyio.create_task_group() as group:
             for number in range(len(wanted)):
@@ -490,27 +510,16 @@ async def test_records_that_are_read_together_are_those_of_each_caller(tmp_path)
 
 async def test_a_few_vectors_are_compared_as_they_are_in_the_file_now(tmp_path):
     await fill(tmp_path / "two.airw", change("a"), change("b"))
-    query = np.ones(4, np.float32)
+    query = np.ones((1, 4), np.float32)
     async with (
         await SqliteStore.open(tmp_path / "two.airw") as store,
         await SqliteStore.open(tmp_path / "two.airw") as other,
     ):
         for _ in range(3):  # at first the index is not in memory
-            assert None not in (await store.best_of(query, ["a", "b"])).record_ids
-            assert list(map(len, (await store.vectors_of(["b", "a", "b"])).record_ids)) == [1, 1, 1]
-        await other.apply([], removals=["b"])
-        assert (await store.best_of(query, ["b", "a", "b"])).record_ids[::2] == [None, None]
-        assert list(map(len, (await store.vectors_of(["b", "a"])).record_ids)) == [0, 1]
-
-
-async def test_first_surfaces_are_those_of_the_first_records(tmp_path):
-    async with SqliteStore(tmp_path / "notes.airw") as store:
-        await store.apply([put("two", "part 0", "part 1", metadata={"n": [0]}), put("one", "words"), put("none")])
-        assert isinstance(store, FirstSurfaceReader)
-        for ids in (["two", "unknown", "one", "none", "two", "nul\0"], []):
-            found = await store.first_surfaces(ids)
-            assert found == FirstSurfaces.from_records(await store.records_of(ids, limit=1))
-        found = await store.first_surfaces(["two", "none"])
-        assert found == (["chunk", None], [0, None], ["part 0", ""], [{"n": [0]}, {}])
-        found.metadata[0]["n"].append("mine")
-        assert (await store.first_surfaces(["two"])).metadata == [{"n": [0]}]
+            [ranking] = await ask(store, Rank(query, among=["a", "b"], per_artifact=True))
+            assert sorted(ranking.artifact_ids) == ["a", "b"]
+            assert list(map(len, (await ask(store, VectorsOf(["b", "a", "b"]))).record_ids)) == [1, 1, 1]
+        await other.apply(Change(removals=["b"]))
+        [ranking] = await ask(store, Rank(query, among=["b", "a", "b"], per_artifact=True))
+        assert list(ranking.artifact_ids) == ["a"]
+        assert list(map(len, (await ask(store, VectorsOf(["b", "a"]))).record_ids)) == [0, 1]

@@ -10,10 +10,8 @@ from airw.testing import CAPABILITIES
 from tests.support.repeats import share_cases
 from tests.support.store_cases.suite import CloseSuite
 
-MEMORY = CloseSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES.keys() - {"persistent", "shared"})
-SQLITE = CloseSuite(
-    lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES.keys() - {"adjacency"}
-)
+MEMORY = CloseSuite(lambda folder: MemoryStore(), capabilities=CAPABILITIES - {"persistent", "shared"})
+SQLITE = CloseSuite(lambda folder: SqliteStore(folder / "corpus.airw"), capabilities=CAPABILITIES)
 
 
 LARGE = ("ten_thousand", "long_texts_and_long_queries", "empty_texts_odd_texts")  # a second each

@@ -20,6 +20,7 @@ import pytest
 from airw.corpora import build, open_corpus
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, StoreBusy, StoreError
+from airw.protocols import ArtifactIds, Calibrations, Change, Config, Rank, RecordsOf, ask
 from airw.sources import from_mapping
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, LedgerEntry, Record
@@ -104,7 +105,7 @@ async def test_builds_killed_at_15_random_moments_leave_whole_pages_that_answer_
         path = tmp_path / f"{number}.airw"
         if path.exists() and path.stat().st_size:
             async with SqliteStore(path) as store:
-                held, has_settings = await store.artifact_ids(), bool(await store.config())
+                held, has_settings = await ask(store, ArtifactIds()), bool(await ask(store, Config()))
             assert commits * PAGE <= len(held) <= (commits + 1) * PAGE
             assert held == [f"{at:03}" for at in range(len(held))]
             between += commits > 0 and len(held) < COUNT
@@ -128,8 +129,10 @@ async def test_rebuilds_killed_at_15_random_moments_leave_each_artifact_old_or_n
     for number, commits in enumerate(reported):
         path = tmp_path / f"{number}.airw"
         async with await SqliteStore.open(path) as store:
-            words = [record.text.split()[0] for (record,) in await store.records_of(await store.artifact_ids())]
-            (lexical,) = await store.search_text(["beta"], COUNT)
+            words = [
+                record.text.split()[0] for (record,) in await ask(store, RecordsOf(await ask(store, ArtifactIds())))
+            ]
+            (lexical,) = await ask(store, Rank(["beta"], COUNT))
         new = words.count("beta")
         assert commits * PAGE <= new <= (commits + 1) * PAGE
         assert words == ["beta"] * new + ["alpha"] * (COUNT - new)
@@ -167,7 +170,7 @@ async def main():
         print(error)
     free()
     async with await SqliteStore.open(path) as store:
-        print(len(await store.artifact_ids()))
+        print(len(await ask(store, ArtifactIds())))
     await check_whole(path, expected, **options)
 
 anyio.run(main)
@@ -211,7 +214,7 @@ async def test_invalid_vectors_stop_a_build_and_the_next_one_completes_it(path, 
         await build(source(embed=embed_badly), store=path, batch_size=2)
     assert "\n" not in str(caught.value)
     async with await SqliteStore.open(path) as store:
-        assert len(await store.artifact_ids()) <= 12
+        assert len(await ask(store, ArtifactIds())) <= 12
     await check_whole(path, await reference_content())
 
 
@@ -224,7 +227,7 @@ async def test_a_store_refuses_an_invalid_vector(path, vector, says):
     change = ArtifactChange(LedgerEntry("new", "1", "e", "s"), [record], np.array([vector], np.float32))
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreError, match=says):
-            await store.apply([change], removals=["000"])
+            await store.apply(Change([change], removals=["000"]))
         assert_same(await content(store), await reference_content())
 
 
@@ -269,9 +272,9 @@ for number in range(10):
             os.read(go, 1)
             async def main():
                 async with await SqliteStore.open(path / f"{number}.airw", create=True) as store:
-                    assert await store.artifact_ids() == []
+                    assert await ask(store, ArtifactIds()) == []
                     if at % 2:
-                        await store.set_calibration(str(at), {"at": at})
+                        await store.apply(Change(calibrations={str(at): {"at": at}}))
             anyio.run(main)
             os._exit(0)
     os.close(go)
@@ -286,7 +289,7 @@ async def test_a_file_that_many_processes_create_at_once_is_created_once_and_ope
     run(OPENED, tmp_path)
     for number in range(10):
         async with await SqliteStore.open(tmp_path / f"{number}.airw") as store:
-            assert await store.calibration() == {str(at): {"at": at} for at in (1, 3, 5)}
+            assert await ask(store, Calibrations()) == {str(at): {"at": at} for at in (1, 3, 5)}
 
 
 @pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
@@ -298,7 +301,7 @@ async def test_opening_waits_for_a_process_that_is_creating_the_file(path, lock)
         done.start()
         try:
             async with await SqliteStore.open(path, create=True) as store:
-                assert await store.artifact_ids() == []
+                assert await ask(store, ArtifactIds()) == []
         finally:
             done.join()
 
@@ -356,7 +359,7 @@ async def test_a_second_builder_waits_for_the_first_and_a_killed_one_releases_it
             with pytest.raises(StoreBusy, match=r"another builder still holds .* after 0\.1 seconds; wait"):
                 async with store.writing(timeout=0.1):
                     pass
-            await store.set_calibration("any", {})  # small writes go on
+            await store.apply(Change(calibrations={"any": {}}))  # small writes go on
         async with anyio.create_task_group() as group:
             group.start_soon(build_corpus, path)
             await anyio.sleep(0.2)

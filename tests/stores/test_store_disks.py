@@ -16,6 +16,7 @@ import pytest
 from airw._base import file_lock
 from airw.corpora import build, open_corpus
 from airw.errors import ArgumentError, StoreBusy, StoreCorrupt, StoreError
+from airw.protocols import ArtifactIds, Rank, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from tests.support.corpora import run, source
@@ -92,13 +93,13 @@ async def main():
     failing = pathlib.Path(os.environ["FAILING"])
     async with await SqliteStore.open(path) as store:
         failing.touch()
-        for call in (store.artifact_ids, store.ledger, lambda: store.search_text(["word"], 5)):
+        for request in (ArtifactIds(), Ledger(), Rank(["word"], 5)):
             try:
-                await call()
+                await ask(store, request)
             except StoreError as error:
                 print(type(error).__name__, error)
         failing.unlink()
-        print(len(await store.artifact_ids()))
+        print(len(await ask(store, ArtifactIds())))
 anyio.run(main)
 """
 
@@ -123,10 +124,10 @@ from tests.support.stored import change
 async def main():
     syncs = pathlib.Path(os.environ["SYNCS"])
     async with SqliteStore(path, durability=sys.argv[2]) as store:
-        await store.set_config({})
+        await store.apply(Change(config={}))
         before = syncs.stat().st_size if syncs.exists() else 0
         for at in range(20):
-            await store.apply([change(f"{at}")])
+            await store.apply(Change([change(f"{at}")]))
         print(syncs.stat().st_size - before if syncs.exists() else 0)
 anyio.run(main)
 """
@@ -146,7 +147,7 @@ async def test_builds_and_open_corpora_have_a_durability(tmp_path):
     path = tmp_path / "notes.airw"
     texts = from_mapping({"a": "rotate the keys"}, name="notes", embedder="light")
     async with build(texts, store=path, durability="full") as corpus:
-        assert await corpus.store.artifact_ids() == ["a"]
+        assert await ask(corpus.store, ArtifactIds()) == ["a"]
     async with open_corpus(path, durability="full") as corpus:
         await corpus.upsert({"new": "words"})
         writer = corpus.store._writer
@@ -208,4 +209,4 @@ async def test_a_text_index_that_lacks_rows_is_an_error(tmp_path, damage, surfac
         connection.execute(damage)
     async with await SqliteStore.open(path) as store:
         with pytest.raises(StoreCorrupt, match=r"text index does not match the records.* restore a copy of it"):
-            await store.search_text(["word"], 5, surfaces=surfaces)
+            await ask(store, Rank(["word"], 5, surfaces=surfaces))

@@ -15,6 +15,7 @@ import pytest
 
 from airw.corpora import build, open_corpus
 from airw.errors import CorpusNotFound, StoreCorrupt, StoreError
+from airw.protocols import ArtifactIds, Change, Config, ask
 from airw.stores import SqliteStore
 from tests.support.corpora import build_corpus, check_whole, content, reference_content, run, source, start_process
 
@@ -246,7 +247,7 @@ async def test_after_a_crash_the_intact_part_of_the_log_is_read(folder_after_cra
     harm(path.with_name(path.name + suffix))
     try:
         async with await SqliteStore.open(path) as store:
-            held, has_settings = await store.artifact_ids(), bool(await store.config())
+            held, has_settings = await ask(store, ArtifactIds()), bool(await ask(store, Config()))
     except CorpusNotFound:
         held, has_settings = [], False
     # Pages of two were committed one after another: the first ones are left.
@@ -271,7 +272,7 @@ async def look(path):
     async with open_corpus(path, embedder=source().embedder) as corpus:
         for mode in ("dense", "lexical", "hybrid"):
             hits = await corpus.search("alpha 1", mode=mode, k=999, filter={"tens": {"$lt": 9}})
-            assert len(hits) == len(await corpus.store.artifact_ids())
+            assert len(hits) == len(await ask(corpus.store, ArtifactIds()))
         return await content(corpus.store)
 """
 READ_AND_BUILD = (
@@ -294,7 +295,7 @@ async def main():
             print(error)
     async with await SqliteStore.open(path) as store:
         try:
-            await store.set_config({})
+            await store.apply(Change(config={}))
         except StoreError as error:
             print(error)
     assert_same(await look(path), expected)
@@ -383,7 +384,7 @@ async def main():
     async with await SqliteStore.open(path) as store:
         while True:
             try:
-                print(len(await store.artifact_ids()), flush=True)
+                print(len(await ask(store, ArtifactIds())), flush=True)
             except StoreError as error:
                 print(error, flush=True)
             sys.stdin.readline()
@@ -424,7 +425,7 @@ async def test_a_corpus_that_may_not_be_read_is_a_store_error(public_folder, hid
     await check_whole(path, intact_content)
 
 
-def ask(reader):
+def read_line(reader):
     reader.stdin.write("\n")
     reader.stdin.flush()
     return reader.stdout.readline()
@@ -435,13 +436,13 @@ async def test_a_reader_who_may_not_write_sees_each_write_of_a_writer_at_its_nex
     path = public_folder / "notes.airw"
     await build_corpus(path)
     async with await SqliteStore.open(path) as store:
-        await store.set_calibration("any", {})
+        await store.apply(Change(calibrations={"any": {}}))
         public_folder.chmod(0o555)
         with start_process(READER, path) as reader:
             assert reader.stdout.readline() == "24\n"
             for number in range(5):
-                await store.apply([], removals=[f"{number:03}"])
-                assert ask(reader) == f"{23 - number}\n"
+                await store.apply(Change(removals=[f"{number:03}"]))
+                assert read_line(reader) == f"{23 - number}\n"
 
 
 @pytest.mark.slow
@@ -451,10 +452,10 @@ async def test_a_reader_without_locks_opens_again_after_the_file_has_changed(pub
     public_folder.chmod(0o555)
     with start_process(READER, path) as reader:
         assert reader.stdout.readline() == "24\n"
-        assert ask(reader) == "24\n"
+        assert read_line(reader) == "24\n"
         public_folder.chmod(0o755)
         async with await SqliteStore.open(path) as store:
-            await store.apply([], removals=["003"])
+            await store.apply(Change(removals=["003"]))
         public_folder.chmod(0o555)
-        assert ask(reader) == "23\n"
+        assert read_line(reader) == "23\n"
     assert run(READER.replace("while True:", "if True:").replace("sys.stdin", "#"), path) == "23\n"

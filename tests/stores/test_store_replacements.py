@@ -14,6 +14,7 @@ import pytest
 from airw._base.concurrency import map_bounded
 from airw.corpora import build, open_corpus, restore_corpus
 from airw.errors import StoreCorrupt, StoreError
+from airw.protocols import ArtifactIds, Change, Rank, VectorsOf, ask
 from airw.sources import from_mapping
 from airw.stores import SqliteStore, copy_file
 from tests.support.corpora import start_process
@@ -41,7 +42,7 @@ async def main():
         store = await SqliteStore(file).__aenter__()
         stores.append(store)
         for at in range(20):
-            await store.apply([change(f"killed{at:02}", "word " * 300)], removals=[f"backup{at:02}"])
+            await store.apply(Change([change(f"killed{at:02}", "word " * 300)], [f"backup{at:02}"]))
     os.kill(os.getpid(), signal.SIGKILL)
 anyio.run(main)
 """
@@ -64,9 +65,9 @@ def folder_of_killed(tmp_path_factory):
 async def read_ids(path):
     """Return the ids of all artifacts after a check of the whole file."""
     async with await SqliteStore.open(path) as store:
-        ids = await store.artifact_ids()
-        width = len((await store.vectors_of(ids[:1])).vectors[0])
-        [ranking] = await store.search_vectors(np.ones((1, width), np.float32), 999)
+        ids = await ask(store, ArtifactIds())
+        width = len((await ask(store, VectorsOf(ids[:1]))).vectors[0])
+        [ranking] = await ask(store, Rank(np.ones((1, width), np.float32), 999))
         assert sorted({*ranking.artifact_ids}) == ids
     check_file(path)
     return ids
@@ -154,7 +155,7 @@ async def test_closing_a_corpus_that_was_replaced_leaves_the_new_file_as_it_is(t
     await fill(path, *map(change, BACKUP))
     await fill(new, *map(change, OTHER))
     async with await SqliteStore.open(path) as store:
-        await store.apply([change("late")])
+        await store.apply(Change([change("late")]))
         new.replace(path)
     assert await read_ids(path) == OTHER
 
@@ -165,15 +166,15 @@ async def test_a_write_in_progress_never_goes_to_another_file(tmp_path):
     await fill(new, change("b"))
     async with await SqliteStore.open(path) as store:
         async with store.writing():
-            await store.artifact_ids()
+            await ask(store, ArtifactIds())
             new.replace(path)
-            for call in (store.apply([change("c")]), store.artifact_ids()):
+            for call in (store.apply(Change([change("c")])), ask(store, ArtifactIds())):
                 with pytest.raises(StoreError, match="replaced while open; nothing was written, so try again"):
                     await call
         async with store.writing():
-            assert await store.artifact_ids() == ["b"]
-            await store.apply([change("c")])
-        assert await store.artifact_ids() == ["b", "c"]
+            assert await ask(store, ArtifactIds()) == ["b"]
+            await store.apply(Change([change("c")]))
+        assert await ask(store, ArtifactIds()) == ["b", "c"]
     assert await read_ids(path) == ["b", "c"]
 
 
@@ -186,9 +187,9 @@ async def test_a_file_that_is_no_corpus_is_an_error_until_a_corpus_is_there_agai
         (tmp_path / "text").replace(path)
         for _ in range(2):
             with pytest.raises(StoreCorrupt):
-                await store.artifact_ids()
+                await ask(store, ArtifactIds())
         kept.replace(path)
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_a_corpus_of_another_embedder_must_be_opened_again(tmp_path):
@@ -196,13 +197,13 @@ async def test_a_corpus_of_another_embedder_must_be_opened_again(tmp_path):
     for file, embedder in ((path, "one"), (new, "two")):
         await fill(file, change(embedder))
         async with await SqliteStore.open(file) as store:
-            await store.set_config({"embedder_id": embedder})
+            await store.apply(Change(config={"embedder_id": embedder}))
     async with await SqliteStore.open(path) as store:
-        assert await store.artifact_ids() == ["one"]
+        assert await ask(store, ArtifactIds()) == ["one"]
         new.replace(path)
         for _ in range(2):
             with pytest.raises(StoreError, match="replaced by a corpus of another embedder; open it again"):
-                await store.search_vectors(np.ones((1, 4), np.float32), 5)
+                await ask(store, Rank(np.ones((1, 4), np.float32), 5))
     assert await read_ids(path) == ["two"]
 
 
@@ -213,7 +214,7 @@ async def main():
         print("open", flush=True)
         for step in range(10**6):
             try:
-                await store.apply([change(f"{step % 50}", "word " * 3000, version=f"{step}", records=3)])
+                await store.apply(Change([change(f"{step % 50}", "word " * 3000, version=f"{step}", records=3)]))
             except StoreError as error:
                 assert "replaced while open" in str(error)
 anyio.run(main)
@@ -230,7 +231,7 @@ async def test_a_file_that_is_replaced_again_and_again_beside_a_writer_is_never_
         for _ in range(100):
             await copy_file(new, path, replace=True)
             async with await SqliteStore.open(path) as store:
-                assert set(OTHER) <= {*await store.artifact_ids()}
+                assert set(OTHER) <= {*await ask(store, ArtifactIds())}
         assert process.poll() is None
     assert set(OTHER) <= {*await read_ids(path)}
 
@@ -244,7 +245,7 @@ async def test_reads_that_begin_while_a_replaced_file_is_opened_wait_for_it(tmp_
 
         async def read(number):
             await anyio.sleep(number / 5_000)
-            return await store.artifact_ids()
+            return await ask(store, ArtifactIds())
 
         for _ in range(5):
             shutil.copy(new, tmp_path / "next.airw")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw.errors import ArgumentError
-from airw.protocols import TermStatistics, TextSearch
+from airw.protocols import Change, Rank, Words, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put, vector_of
 from airw.values import Analyser, TermCounts
@@ -50,10 +50,10 @@ def merge(rankings, k):
 
 async def search_as_one(stores, k, scope):
     """Return the rows that several stores rank as if they were one, by words and by vectors."""
-    pooled = TermCounts.sum([await store.term_statistics(QUERIES) for store in stores])
+    pooled = TermCounts.sum([await ask(store, Words(QUERIES)) for store in stores])
     points = np.array([vector_of(query, 37) for query in QUERIES], np.float32)
-    by_words = [await store.search_text(QUERIES, k, **scope, statistics=pooled) for store in stores]
-    by_vectors = [await store.search_vectors(points, k, **scope) for store in stores]
+    by_words = [await ask(store, Rank(QUERIES, k, **scope, statistics=pooled)) for store in stores]
+    by_vectors = [await ask(store, Rank(points, k, **scope)) for store in stores]
     return pooled, [merge(rankings, k) for channel in (by_words, by_vectors) for rankings in zip(*channel, strict=True)]
 
 
@@ -75,14 +75,14 @@ def test_any_split_of_a_corpus_ranks_as_one_store_to_the_last_bit(puts, member_o
             for store, part in zip(members, parts, strict=True):
                 await stack.enter_async_context(store)
                 # Artifacts that were written before and removed, or replaced, must not count.
-                await store.apply(earlier)
-                await store.term_statistics(QUERIES)
-                await store.apply(part, removals=[each.entry.artifact_id for each in earlier])
+                await store.apply(Change(earlier))
+                await ask(store, Words(QUERIES))
+                await store.apply(Change(part, removals=[each.entry.artifact_id for each in earlier]))
             whole = await stack.enter_async_context(MemoryStore())
-            await whole.apply(puts)
+            await whole.apply(Change(puts))
             assert await search_as_one(members, k, scope) == await search_as_one([whole], k, scope)
             # The pooled counts of one store are its own, so they change nothing.
-            plain = await whole.search_text(QUERIES, k, **scope)
+            plain = await ask(whole, Rank(QUERIES, k, **scope))
             _, ranked = await search_as_one([whole], k, scope)
             assert ranked[: len(QUERIES)] == [merge([each], k) for each in plain]
 
@@ -93,8 +93,8 @@ def test_any_split_of_a_corpus_ranks_as_one_store_to_the_last_bit(puts, member_o
 @pytest.mark.asyncio_only
 async def test_the_counts_are_those_of_the_whole_store(tmp_path):
     async def count(store):
-        await store.apply([put("a", "rotate the keys", "keys, keys"), put("b", "the weather")])
-        return await store.term_statistics(["Keys?", "the absent keys and keys", ""])
+        await store.apply(Change([put("a", "rotate the keys", "keys, keys"), put("b", "the weather")]))
+        return await ask(store, Words(["Keys?", "the absent keys and keys", ""]))
 
     async with MemoryStore() as memory, SqliteStore(tmp_path / "corpus.airw") as sqlite:
         for store in (memory, sqlite):
@@ -103,24 +103,23 @@ async def test_the_counts_are_those_of_the_whole_store(tmp_path):
             assert counts.frequencies == {"absent": 0, "kei": 2}
             assert counts.repeats == {"kei": 2}
             assert counts.analyser == Analyser("en")
-            assert isinstance(store, TermStatistics)
+            assert "words" in store.capabilities
         # A store without words answers, too.
-        assert (await memory.term_statistics([])).frequencies == {}
-    assert not issubclass(TextSearch, TermStatistics)
+        assert (await ask(memory, Words([]))).frequencies == {}
 
 
 async def test_statistics_that_do_not_fit_are_refused_by_name():
     async with MemoryStore() as store:
-        counts = await store.term_statistics(["keys"])
+        counts = await ask(store, Words(["keys"]))
         with pytest.raises(ArgumentError, match="no count of the word 'rotat'; pass the sum"):
-            await store.search_text(["rotate keys"], 5, statistics=counts)
+            await ask(store, Rank(["rotate keys"], 5, statistics=counts))
         other = TermCounts("tf-idf", 1, 1, {"keys": 1})
         with pytest.raises(ArgumentError, match="of the formula 'tf-idf', but this store computes 'bm25"):
-            await store.search_text(["keys"], 5, statistics=other)
+            await ask(store, Rank(["keys"], 5, statistics=other))
         with pytest.raises(ArgumentError, match=r"cannot add counts of .*'tf-idf'"):
             TermCounts.sum([counts, other])
         with pytest.raises(ArgumentError, match="only some of the counts contain the word 'lock'"):
-            TermCounts.sum([counts, await store.term_statistics(["lock", "keys"])])
+            TermCounts.sum([counts, await ask(store, Words(["lock", "keys"]))])
         with pytest.raises(ArgumentError, match="at least one store"):
             TermCounts.sum([])
 

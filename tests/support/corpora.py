@@ -15,6 +15,19 @@ import numpy as np
 from airw.corpora import build, open_corpus
 from airw.embedders import embedder_from
 from airw.links import extractor_from
+from airw.protocols import (
+    ArtifactIds,
+    Config,
+    Counts,
+    Edges,
+    Ledger,
+    Matching,
+    Rank,
+    RecordsOf,
+    Referrers,
+    Vectors,
+    ask,
+)
 from airw.sources import from_mapping
 from airw.stores import MemoryStore
 
@@ -26,6 +39,7 @@ import aiosqlite, anyio, numpy as np, sqlite3
 from airw.corpora import build
 from airw.corpora import open_corpus
 from airw.errors import *
+from airw.protocols import *
 from airw.stores import MemoryStore, SqliteStore
 from tests.support.corpora import assert_same, build_corpus, check_whole, content, reference_content, source
 path = pathlib.Path(sys.argv[1])
@@ -83,23 +97,23 @@ async def content(store):
 
     Scores may differ in their last bit, since sums depend on the order.
     """
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
     queries = np.array(embed(["one", "two"]), np.float32)
     rankings = [
-        *await store.search_vectors(queries, 999),
-        *await store.search_text(["alpha 1", "beta 2 filler"], 999, per_artifact=True),
+        *await ask(store, Rank(queries, 999)),
+        *await ask(store, Rank(["alpha 1", "beta 2 filler"], 999, per_artifact=True)),
     ]
     values = {
-        "ledger": await store.ledger(),
+        "ledger": await ask(store, Ledger()),
         "records": records,
         "vectors": vectors.tolist(),
-        "edges": await store.neighbors(ids, direction="both"),
-        "referrers": await store.referrers([*ids, "missing"]),
-        "matching": await store.matching([("word", "alpha"), ("word", "beta")]),
-        "counts": await store.counts(),
-        "config": await store.config(),
+        "edges": await ask(store, Edges(ids, "both")),
+        "referrers": await ask(store, Referrers([*ids, "missing"])),
+        "matching": await ask(store, Matching([("word", "alpha"), ("word", "beta")])),
+        "counts": await ask(store, Counts()),
+        "config": await ask(store, Config()),
         "order": [list(ranking.record_ids) for ranking in rankings],
     }
     return values, [ranking.scores for ranking in rankings]
@@ -129,7 +143,7 @@ async def check_whole(path, undisturbed, word="alpha", **options):
     """Check that a corpus opens and answers, and that a build completes it."""
     full_source = source(word, **options)
     async with open_corpus(path, embedder=full_source.embedder) as corpus:
-        artifact_ids = await corpus.store.artifact_ids()
+        artifact_ids = await ask(corpus.store, ArtifactIds())
         for mode in ("dense", "lexical", "hybrid"):
             hits = await corpus.search("alpha beta 1 filler", mode=mode, k=999)
             assert sorted(hit.artifact_id for hit in hits) == artifact_ids

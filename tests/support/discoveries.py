@@ -7,7 +7,8 @@ import anyio
 
 from airw import build, from_mapping
 from airw.embedders import HashingEmbedder
-from airw.stores import MemoryStore
+from airw.protocols import check_able
+from airw.stores import MemoryStore, Wrapper
 from airw.testing import ScriptedStore
 
 LIGHT = HashingEmbedder()
@@ -28,6 +29,22 @@ async def corpora(texts_by_name, *, delays=None, failures=None, embedders=None, 
             )
             corpora.append(replace(corpus, store=store))
         yield corpora
+
+
+class Without(Wrapper):
+    """A store that lacks capabilities which the store behind it has."""
+
+    def __init__(self, store, *lacking):
+        super().__init__(store)
+        self._lacking = lacking
+
+    @property
+    def capabilities(self):
+        return {*super().capabilities}.difference(self._lacking)
+
+    async def read(self, *requests):
+        check_able(self, *requests)
+        return await super().read(*requests)
 
 
 class Counting:

@@ -1,4 +1,4 @@
-"""Walks drawn at random, over stores that do and do not read a whole step in one call."""
+"""Walks drawn at random."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from airw.policies import (
 )
 from airw.testing.changes import put
 from airw.values import Link
-from tests.support.internals.step_stores import Plain, StepStore
 
 SCOPES = [Scope(), Scope(), Scope(keep={"c": 0}), Scope(cross={"c": {"$ne": 1}}), Scope(start={"c": 1})]
 EMBEDDER = HashingEmbedder(dim=8)
@@ -108,14 +107,3 @@ async def walk_of(policy, store, *, has_events, **options):
     summary = {name: value for name, value in walk.summary.to_dict().items() if name != "seconds"}
     items = [re.sub(r"seconds=[-.\de]+", "", item) for item in items]
     return items, summary, [hit.to_dict() for hit in walk.ranking]
-
-
-async def compare_with_and_without_steps(draw, make_store=StepStore):
-    """Check that walks tell the same, whether or not the store reads steps."""
-    async with make_store() as store:
-        await store.apply(draw_changes(draw))
-        for _ in range(4):
-            policy, options = draw_policy(draw), {"node_budget": draw.choice([3, 30]), "limits": draw_limits(draw)}
-            options["has_events"] = draw.random() < 0.5
-            found = await walk_of(policy, store, **options)
-            assert found == await walk_of(policy, Plain(store), **options), policy

@@ -9,12 +9,12 @@ Each call prints to standard output, as careless libraries do. Standard error ge
 import math
 import os
 import sys
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import anyio
 
 from airw.mcp import run_stdio
+from airw.protocols import Edges
 from airw.testing import ScriptedStore
 from tests.support.served_corpora import make_chain
 
@@ -22,12 +22,10 @@ from tests.support.served_corpora import make_chain
 class TellingStore(ScriptedStore):
     """A store that tells on standard error which of its calls are cancelled."""
 
-    @asynccontextmanager
-    async def _call(self, method, /, *arguments, **options):
-        print(f"a library speaks of {method}")
+    async def read(self, *requests):
+        print(f"a library speaks of {requests}")
         try:
-            async with super()._call(method, *arguments, **options):
-                yield
+            return await super().read(*requests)
         except anyio.get_cancelled_exc_class():
             print("cancelled", file=sys.stderr, flush=True)
             raise
@@ -35,7 +33,7 @@ class TellingStore(ScriptedStore):
 
 def main():
     corpus = make_chain(100)
-    store = TellingStore(corpus.store, delays={"neighbors": math.inf})
+    store = TellingStore(corpus.store, delays={Edges: math.inf})
     hanging = replace(corpus, store=store)
     print("pid", os.getpid(), file=sys.stderr, flush=True)
     anyio.run(run_stdio, [hanging])

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 import numpy as np
 
+from airw.protocols import Change
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 
 EVERY = 0.001  # seconds between beats
@@ -99,10 +100,12 @@ async def fill_star(store, count):
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         batch = zip(names[start : start + _BATCH], vectors, strict=False)
         await store.apply(
-            [
-                _make_change(name, number, vector, names[1:] if name == HUB else [HUB])
-                for number, (name, vector) in enumerate(batch, start)
-            ]
+            Change(
+                [
+                    _make_change(name, number, vector, names[1:] if name == HUB else [HUB])
+                    for number, (name, vector) in enumerate(batch, start)
+                ]
+            )
         )
     return names
 

@@ -9,6 +9,23 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings, strategies as st
 
+from airw.protocols import (
+    ArtifactIds,
+    Counts,
+    Edges,
+    Ledger,
+    LinkCounts,
+    Matching,
+    MaxFanIn,
+    Names,
+    Rank,
+    RecordsOf,
+    Referrers,
+    UnresolvedLinks,
+    Vectors,
+    VectorsOf,
+    ask,
+)
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put, vector_of
 from airw.values import Link
@@ -20,33 +37,38 @@ REFS = ["a", "b", "c", "d", "e", "T", "U"]
 
 async def content(store, queries=("one two", "three")):
     """Return everything that a store returns, to the last bit."""
-    names = await store.artifact_ids()
-    records = await store.records_of(names)
+    names = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(names))
     ids = [record.id for each in records for record in each]
     nodes = [*names, *REFS, *(("else", ref) for ref in REFS)]
-    grouped, rows = await store.vectors_of([*names, "absent", *names[:1]])
+    grouped, rows = await ask(store, VectorsOf([*names, "absent", *names[:1]]))
     points = np.array([vector_of(query) for query in queries], np.float32)
     rankings = [
         ranking
         for per_artifact in (False, True)
         for ranking in [
-            *(await store.search_vectors(points, 5, per_artifact=per_artifact) if ids else []),
-            *await store.search_text(queries, 5, per_artifact=per_artifact),
+            *(await ask(store, Rank(points, 5, per_artifact=per_artifact)) if ids else []),
+            *await ask(store, Rank(queries, 5, per_artifact=per_artifact)),
         ]
     ]
     return {
-        "ledger": await store.ledger(),
+        "ledger": await ask(store, Ledger()),
         "records": records,
-        "vectors": (await store.vectors(ids)).tolist(),
+        "vectors": (await ask(store, Vectors(ids))).tolist(),
         "vectors_of": [grouped, rows.tolist()],
-        "edges": [await store.neighbors(names, direction=direction) for direction in ("out", "in", "both")],
-        "meant": await store.resolve([*REFS, "absent"]),
-        "referrers": [await store.referrers(nodes, types=types) for types in (None, ["r"])],
-        "fan_in": [[await store.fan_in(nodes), await store.max_fan_in(types=types)] for types in (None, ["r"])],
-        "counts": await store.counts(),
-        "unresolved_links": [await store.unresolved_links(), await store.unresolved_links(REFS, limit=2)],
-        "link_counts": await store.link_counts(),
-        "matching": await store.matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})]),
+        "edges": [await ask(store, Edges(names, direction)) for direction in ("out", "in", "both")],
+        "meant": await ask(store, Names([*REFS, "absent"])),
+        "referrers": [await ask(store, Referrers(nodes, types=types)) for types in (None, ["r"])],
+        "fan_in": [
+            [[len(ids) for ids in await ask(store, Referrers(nodes))], await ask(store, MaxFanIn(types=types))]
+            for types in (None, ["r"])
+        ],
+        "counts": await ask(store, Counts()),
+        "unresolved_links": [await ask(store, UnresolvedLinks()), await ask(store, UnresolvedLinks(REFS, limit=2))],
+        "link_counts": await ask(store, LinkCounts()),
+        "matching": await ask(
+            store, Matching([("tag", "x"), ("n", 1), ("tag", "y"), ("deep.n", 1), ("deep", {"n": 1})])
+        ),
         "rankings": [(list(each.record_ids), list(each.artifact_ids)) for each in rankings],
         "scores": [each.scores.tolist() for each in rankings],
     }

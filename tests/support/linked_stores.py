@@ -5,8 +5,10 @@ from contextlib import asynccontextmanager
 
 import numpy as np
 
-from airw.stores import MemoryStore
+from airw.protocols import Change, Edges
+from airw.stores import MemoryStore, Wrapper
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
+from tests.support.asked import kind_of
 
 IDS = "abcdefgh"
 
@@ -40,9 +42,9 @@ async def fill(store, edges, *, ids=IDS, values=(), vectors=(), missing=()):
     for edge in edges:
         links[edge.source].append(link_of(edge))
     values, vectors = dict(values), dict(vectors)
-    await store.apply([
+    await store.apply(Change([
         change(id, own, value=values.get(id), vectors=vectors.get(id, ((1.0, 0.0),))) for id, own in links.items()
-    ])  # fmt: skip
+    ]))  # fmt: skip
 
 
 @asynccontextmanager
@@ -53,34 +55,16 @@ async def store_of(edges, **options):
         yield store
 
 
-class WithoutColumns:
-    """A store that returns links in lists only, as stores of others do."""
+class Counting(Wrapper):
+    """Counts requests by kind, and the most artifacts whose links are read at once."""
 
     def __init__(self, store):
-        names = {name for name in dir(store) if not name.startswith("_")}
-        for name in names - {"artifact_numbers", "neighbor_columns"}:
-            setattr(self, name, getattr(store, name))
+        super().__init__(store)
+        self.calls, self.largest = Counter(), 0
 
-
-class Counting:
-    """A store that counts its calls and the most artifacts whose links are read at once."""
-
-    def __init__(self, store):
-        self._store, self.calls, self.largest = store, Counter(), 0
-
-    async def neighbors(self, ids, **options):
-        self.calls["neighbors"] += 1
-        self.largest = max(self.largest, len(ids))
-        return await self._store.neighbors(ids, **options)
-
-    async def neighbor_columns(self, numbers, **options):
-        self.calls["neighbors"] += 1
-        self.largest = max(self.largest, len(numbers))
-        return await self._store.neighbor_columns(numbers, **options)
-
-    async def records_of(self, ids, **options):
-        self.calls["records_of"] += 1
-        return await self._store.records_of(ids, **options)
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+    async def read(self, *requests):
+        for request in requests:
+            self.calls[kind_of(request)] += 1
+            if isinstance(request, Edges):
+                self.largest = max(self.largest, len(request.ids))
+        return await super().read(*requests)

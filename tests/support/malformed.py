@@ -34,19 +34,20 @@ ENDPOINTS = [
     ("GET", "/openapi.json", {}),
     ("GET", "/", {}),
     *(
-        ("POST", f"/store/{method}", {"corpus": "notes", **fields})
-        for method, fields in {
-            "search_vectors": {"queries": {"shape": [1, 2], "dtype": "<f4", "base64": "AAAAAAAAAAA="}, "k": 3},
-            "search_text": {"queries": ["keys"], "k": 3},
-            "neighbors": {"ids": ["a"], "direction": "out"},
-            "get_records": {"ids": ["a#document/0"]},
-            "records_of": {"ids": ["a"]},
-            "vectors": {"ids": ["a#document/0"]},
-            "best_of": {"ids": ["a"], "queries": {"shape": [1], "dtype": "<f4", "base64": "AAAAAA=="}},
-            "term_statistics": {"terms": ["keys"]},
-            "ledger": {},
-            "counts": {},
-        }.items()
+        ("POST", "/store/read", {"corpus": "notes", "requests": requests})
+        for requests in (
+            [{"ask": "Rank", "queries": {"shape": [1, 2], "dtype": "<f4", "base64": "AAAAAAAAAAA="}, "k": 3}],
+            [{"ask": "Rank", "queries": ["keys"], "k": 3}, {"ask": "Words", "queries": ["keys"]}],
+            [
+                {"ask": "Edges", "ids": ["a"]},
+                {
+                    "ask": "Fed",
+                    "request": {"ask": "RecordsOf", "artifact_ids": []},
+                    "by": {"take": "Ends", "of": 0, "limit": 9},
+                },
+            ],
+            [{"ask": "Records", "ids": ["a#document/0"]}, {"ask": "Ledger", "ids": ["a"]}, {"ask": "Counts"}],
+        )
     ),
 ]
 CORRECT = request_bytes("POST", "/search", SEARCH)
@@ -77,6 +78,9 @@ _NAMES += [
     "direction",
 ]
 _NAMES += [
+    "requests",
+    "ask",
+    "by",
     "per_artifact",
     "max_hops",
     "types",
@@ -159,6 +163,22 @@ def _wrong_fields(random):
     """Return a request of an endpoint with one to three fields changed, left out or added."""
     method, path, fields = random.choice(ENDPOINTS)
     pairs = list(fields.items())
+    if "requests" in fields and random.random() < 0.8:
+        requests = [Raw(encode(request).decode()) for request in fields["requests"]]
+        at = random.randrange(len(requests))
+        inner = list(fields["requests"][at].items())
+        _spoil(random, inner)
+        requests[at] = Raw(encode(inner).decode())
+        pairs[-1] = ("requests", Raw(f"[{','.join(requests)}]"))
+    else:
+        _spoil(random, pairs)
+    if method in ("GET", "DELETE"):
+        return [request_bytes(method, f"{path}?{query_of(pairs)}")]
+    return [request_bytes(method, path, encode(pairs))]
+
+
+def _spoil(random, pairs):
+    """Change, leave out or add one to three fields."""
     for _ in range(random.choice([1, 1, 2, 3])):
         act = random.choice(["change", "change", "change", "add", "drop", "double"])
         if act == "add" or not pairs:
@@ -170,9 +190,6 @@ def _wrong_fields(random):
             pairs.pop(random.randrange(len(pairs)))
         else:
             pairs.append((random.choice(pairs)[0], _values(random)))
-    if method in ("GET", "DELETE"):
-        return [request_bytes(method, f"{path}?{query_of(pairs)}")]
-    return [request_bytes(method, path, encode(pairs))]
 
 
 def _wrong_body(random):

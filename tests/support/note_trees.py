@@ -19,6 +19,7 @@ from airw._base.frontmatter import NOTE_SUFFIX
 from airw.links import MarkdownLinks
 from airw.links.sites import SiteSurvey
 from airw.values import Artifact, Extraction, Link, fold_name
+from tests.support.archives import unpack
 
 FOLLOWS_LABEL = "the other resolver follows its label"
 FOLDED = 100  # the tier of names in any case
@@ -39,7 +40,7 @@ class Tree(NamedTuple):
 def read_tree(source: Path, folder: Path) -> Tree:
     """Unpack a tree into a folder, and extract its links."""
     with tarfile.open(source / f"{source.name}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+        unpack(archive, folder)
     root = folder / source.name
     paths = sorted(path for path in root.rglob("*") if NOTE_SUFFIX.search(path.name))
     notes = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in paths}

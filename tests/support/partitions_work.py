@@ -12,6 +12,7 @@ import anyio
 from airw.corpora import ingest_partition
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
+from airw.protocols import ArtifactIds, Config, Counts, Edges, Ledger, RecordsOf, Vectors, ask
 from airw.sources import from_mapping
 from tests.support.waiting import wait_until
 
@@ -56,11 +57,18 @@ def ingest_in_halves(plan, number, go_on):
 
 async def content_of(store):
     """Return the whole content of a store after a build."""
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
-    vectors = await store.vectors([record.id for group in records for record in group])
-    edges = await store.neighbors(ids, direction="both")
-    return await store.ledger(), records, vectors.tolist(), edges, await store.counts(), await store.config()
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    edges = await ask(store, Edges(ids, "both"))
+    return (
+        await ask(store, Ledger()),
+        records,
+        vectors.tolist(),
+        edges,
+        await ask(store, Counts()),
+        await ask(store, Config()),
+    )
 
 
 class Counting:

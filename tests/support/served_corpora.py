@@ -9,7 +9,7 @@ import anyio
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from airw import build, from_mapping
+from airw import build, from_mapping, protocols
 from airw.links import extractor_from
 from airw.serving import ServingLimits, app
 from airw.stores import MemoryStore
@@ -59,10 +59,12 @@ def calls_of(corpus):
 def chain_app(options):
     """Return the application of a chain, for `serve_in_process`.
 
-    `limits` are those of the server. `GET /gap` returns the longest time in which the event loop was held up since the
-    last such request, in seconds; see `Heartbeat`.
+    `limits` are those of the server, and `seconds` may be by the names of kinds of requests. `GET /gap` returns the
+    longest time in which the event loop was held up since the last such request, in seconds; see `Heartbeat`.
     """
     limits = ServingLimits(**options.pop("limits", {}))
+    if isinstance(options.get("seconds"), dict):
+        options["seconds"] = {getattr(protocols, kind): each for kind, each in options["seconds"].items()}
     text = " ".join(["keys"] * options.pop("words", 1))
     application = app([make_chain(**options, text=text)], limits=limits)
     application.router.routes.append(Route("/gap", _Ticker().answer))

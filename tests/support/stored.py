@@ -6,6 +6,26 @@ from contextlib import closing
 
 import numpy as np
 
+from airw.protocols import (
+    ArtifactIds,
+    Calibrations,
+    Change,
+    Config,
+    Counts,
+    Edges,
+    Ledger,
+    LinkCounts,
+    Matching,
+    MaxFanIn,
+    Rank,
+    Records,
+    RecordsOf,
+    Referrers,
+    UnresolvedLinks,
+    Vectors,
+    VectorsOf,
+    ask,
+)
 from airw.stores import SqliteStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 
@@ -25,35 +45,38 @@ def change(name, text="", *, version="1", records=1, dim=4, links=(), names=(), 
 
 async def everything(store):
     """Return the whole content of a store, read by all methods."""
-    ids = await store.artifact_ids()
-    records = await store.records_of(ids)
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
     record_ids = [record.id for group in records for record in group]
     words = [record.text for group in records for record in group][:3]
     query = np.ones((1, 4), np.float32)
-    rankings = [*await store.search_vectors(query, 99), *await store.search_text(words, 99)]
+    rankings = [*await ask(store, Rank(query, 99)), *await ask(store, Rank(words, 99))]
     return (
         ids,
         records,
-        await store.get_records(record_ids),
-        await store.ledger(),
-        (await store.vectors(record_ids)).tolist(),
-        [vectors.tolist() if isinstance(vectors, np.ndarray) else vectors for vectors in await store.vectors_of(ids)],
+        await ask(store, Records(record_ids)),
+        await ask(store, Ledger()),
+        (await ask(store, Vectors(record_ids))).tolist(),
+        [
+            vectors.tolist() if isinstance(vectors, np.ndarray) else vectors
+            for vectors in await ask(store, VectorsOf(ids))
+        ],
         [(list(ranking.record_ids), ranking.scores.tolist()) for ranking in rankings],
-        await store.neighbors(ids, direction="both"),
-        await store.referrers(ids),
-        await store.max_fan_in(),
-        await store.unresolved_links(),
-        await store.link_counts(),
-        await store.matching([("n", 1), ("version", "1")]),
-        await store.counts(),
-        await store.config(),
-        await store.calibration(),
+        await ask(store, Edges(ids, "both")),
+        await ask(store, Referrers(ids)),
+        await ask(store, MaxFanIn()),
+        await ask(store, UnresolvedLinks()),
+        await ask(store, LinkCounts()),
+        await ask(store, Matching([("n", 1), ("version", "1")])),
+        await ask(store, Counts()),
+        await ask(store, Config()),
+        await ask(store, Calibrations()),
     )
 
 
 async def fill(path, *changes):
     async with SqliteStore(path) as store:
-        await store.apply(changes)
+        await store.apply(Change(changes))
 
 
 def check_file(path):

@@ -5,6 +5,7 @@ from itertools import islice
 import numpy as np
 
 from airw._base.vectors import unit_rows
+from airw.protocols import Change, Rank, ask
 from airw.values import ArtifactChange, LedgerEntry, Record
 
 TOPICS = np.random.default_rng(0).standard_normal((100, 32))
@@ -55,11 +56,11 @@ def changes_of(vectors, *, per_artifact=3, first=0):
 async def fill(store, vectors, **options):
     async with store.writing():
         for page in iterate_pages(changes_of(vectors, **options), 1_000):
-            await store.apply(page)
+            await store.apply(Change(page))
 
 
 async def search(store, queries, k=10, **options):
     return [
         (ranking.record_ids, ranking.artifact_ids, ranking.scores.tolist())
-        for ranking in await store.search_vectors(queries, k, **options)
+        for ranking in await ask(store, Rank(queries, k, **options))
     ]

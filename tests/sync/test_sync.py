@@ -15,6 +15,7 @@ import airw
 from airw import from_mapping, sync
 from airw.errors import ArgumentError, CorpusNotFound, WalkNotExtendable
 from airw.policies import CollapsedTree, Eager
+from airw.protocols import Counts, ask
 from airw.stores import MemoryStore
 from airw.values import SearchHit
 from airw.walking import NodeCommitted, Policy
@@ -84,7 +85,7 @@ def test_a_corpus_is_built_changed_searched_and_closed(tmp_path):
         assert built.upsert({"e": "seven sourdough loaves"}).added == 1
         assert [hit.artifact_id for hit in built.search("sourdough", k=1)] == ["e"]
         assert built.delete(["e", "nothing"]) == 1
-        assert sync.run(built.store.counts)["artifacts"] == 4
+        assert sync.run(ask, built.store, Counts())["artifacts"] == 4
     opened = sync.open_corpus(tmp_path / "notes.airw")
     assert [hit.artifact_id for hit in sync.search(opened, "piano", k=1)] == ["d"]
     opened.close()

@@ -17,6 +17,7 @@ import pytest
 from airw import open_corpus
 from airw.errors import ArgumentError, PolicyError, StoreError
 from airw.policies import CollapsedTree, Eager, per_node
+from airw.protocols import Counts, Edges, Rank, RecordsOf, ask
 from airw.testing import PolicySuite
 from airw.values import SearchHit
 from airw.walking import Policy
@@ -34,18 +35,19 @@ class OneAtATime:
         return [f"{number:02}" for number in range(self.start)]
 
     async def score(self, state, node, store):
-        _, [score] = await store.store.best_of(await store.embedder.embed_query(state.query), [node])
-        return float(np.nan_to_num(score))
+        query = await store.embedder.embed_query(state.query)
+        [ranking] = await ask(store.store, Rank(query[None], among=[node], per_artifact=True))
+        return float(ranking.scores.sum())  # of one or none
 
     async def expand(self, state, node, store):
-        [edges] = await store.store.neighbors([node])
+        [edges] = await ask(store.store, Edges([node]))
         return [edge.target for edge in edges]
 
     def node_id(self, node):
         return node
 
     async def to_hit(self, state, node, score, depth):
-        [records] = await store_of(state).records_of([node])
+        [records] = await ask(store_of(state), RecordsOf([node]))
         return None if not records else records[0].as_hit(score, "ring")
 
 
@@ -560,14 +562,21 @@ class SwallowsErrors(Eager):
             return [[] for _ in committed]
 
 
+class AsksToScore(Eager):
+    """A policy that asks the store when it scores, and not only before."""
+
+    async def score(self, state, nodes, store):
+        await ask(store.store, Counts())
+        return await super().score(state, nodes, store)
+
+
 @breaks("an_error_of_the_store*")
-class FailsLate(Eager):
+class FailsLate(AsksToScore):
     async def score(self, state, nodes, store):
         try:
             return await super().score(state, nodes, store)
         except StoreError as error:
             state.cache["error"] = error
-            state.cache["best_record"] = dict.fromkeys(node.id for node in nodes)
             return range(len(nodes))
 
     async def to_hits(self, state, committed, store):
@@ -582,7 +591,7 @@ class FailsLate(Eager):
 
 
 @breaks("an_error_of_the_store*")
-class WrapsErrors(Eager):
+class WrapsErrors(AsksToScore):
     async def score(self, state, nodes, store):
         try:
             return await super().score(state, nodes, store)
@@ -592,15 +601,15 @@ class WrapsErrors(Eager):
 
 @breaks("an_error_of_the_store*")
 class GroupsErrors(Eager):
-    async def to_hits(self, state, committed, store):
-        hits = []
+    async def expand(self, state, committed, store):
+        found = []
 
         async def ask():
-            hits.extend(await super(GroupsErrors, self).to_hits(state, committed, store))
+            found.extend(await super(GroupsErrors, self).expand(state, committed, store))
 
         async with anyio.create_task_group() as group:
             group.start_soon(ask)
-        return hits
+        return found
 
 
 @breaks("a_cancelled_walk*")
@@ -620,7 +629,7 @@ class LetsCallsRunOn(Eager):
 
 
 @breaks("a_cancelled_walk*")
-class TakesCancellationForAnError(Eager):
+class TakesCancellationForAnError(AsksToScore):
     async def score(self, state, nodes, store):
         try:
             return await super().score(state, nodes, store)
@@ -629,7 +638,7 @@ class TakesCancellationForAnError(Eager):
 
 
 @breaks("a_walk_that_goes_on*")
-class RemembersBeforeItAsks(Eager):
+class RemembersBeforeItAsks(AsksToScore):
     async def score(self, state, nodes, store):
         asked, ids = state.cache.setdefault("asked", set()), [node.id for node in nodes]
         again = asked & {*ids}
@@ -657,7 +666,7 @@ class AsksInTwoMethods(Eager):
     """One call a method of the policy, but two a step."""
 
     async def to_hits(self, state, committed, store):
-        await store.store.neighbors([entry.id for entry in committed])
+        await ask(store.store, Edges([entry.id for entry in committed]))
         return await super().to_hits(state, committed, store)
 
 
@@ -665,16 +674,16 @@ class ReadsTexts(Eager):
     """A step reads four kinds of data: edges, scores, all texts, and the records of hits."""
 
     async def expand(self, state, committed, store):
-        await store.store.records_of([entry.id for entry in committed])
+        await ask(store.store, RecordsOf([entry.id for entry in committed]))
         return await super().expand(state, committed, store)
 
 
 @pytest.mark.asyncio_only
-async def test_a_step_may_call_several_methods_once_each():
+async def test_a_step_may_make_one_call_for_each_kind_of_request():
     few, more = [case for case in PolicySuite.all_cases if "max_calls" in case.needs]
     for case in (few, more):
         await suite_of(ReadsTexts).check(case)
-    with pytest.raises(AssertionError, match="at most 0 calls of each method"):
+    with pytest.raises(AssertionError, match="at most 0 calls of the store with each kind of request"):
         await PolicySuite(ReadsTexts, corpus, QUERY, max_calls=0).check(few)
 
 

@@ -15,6 +15,7 @@ from airw import build, from_mapping, traverse
 from airw.errors import ArgumentError, StoreError
 from airw.links import extractor_from
 from airw.policies import Eager
+from airw.protocols import ArtifactIds, Best, Change, Config, Counts, Edges, Fed, Rank, Records, ask, ask_all
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing import CAPABILITIES, ScriptedStore, StoreSuite, run_on_virtual_clock
 from tests.support.waiting import PATIENCE
@@ -32,11 +33,12 @@ async def time_call(call):
     return answer, anyio.current_time() - start
 
 
-def time_calls(store, *methods):
+def time_calls(store, *asked):
     """Return the duration of each call on a virtual clock, in seconds."""
 
     async def main():
-        return [(await time_call(getattr(store, method)()))[1] for method in methods]
+        calls = [store.apply(each) if isinstance(each, Change) else ask(store, each) for each in asked]
+        return [(await time_call(call))[1] for call in calls]
 
     return run_on_virtual_clock(main)
 
@@ -54,71 +56,87 @@ class TestScriptedStore:
             async def __aexit__(self, *_):
                 await self.aclose()
 
-        report = await StoreSuite(
-            lambda folder: Closing(MemoryStore()),
-            capabilities=CAPABILITIES.keys() - {"persistent", "runs", "shared", "steps"},
-        ).run()
+        suite = StoreSuite(
+            lambda folder: Closing(MemoryStore()), capabilities=CAPABILITIES - {"persistent", "shared", "runs"}
+        )
+        report = await suite.run()
         assert report.passed, str(report)
 
-    async def test_calls_are_counted_by_method_and_logged_in_order_with_their_arguments(self):
+    async def test_requests_are_counted_by_kind_and_logged_in_order(self):
         store = ScriptedStore(MemoryStore())
-        await store.neighbors(["a"], direction="both")
-        await store.config()
-        await store.neighbors(["b"])
-        assert store.calls == {"neighbors": 2, "config": 1}
-        assert [call.method for call in store.log] == ["neighbors", "config", "neighbors"]
-        assert store.log[0].arguments == (["a"],)
-        assert store.log[0].options["direction"] == "both"
-        assert store.log[2].options["direction"] == "out"
+        edges, config, change = Edges(["a"], "both"), Config(), Change(removals=["a"])
+        await ask_all(store, edges, config)
+        await store.apply(change)
+        await ask(store, Edges(["b"]))
+        assert store.calls == {Edges: 2, Config: 1, Change: 1}
+        assert store.log[:3] == [edges, config, change]
+        assert store.log[3].ids == ["b"]
+        assert store.reads == 2
+
+    async def test_requests_of_a_chain_count_as_those_that_are_fed(self):
+        store = ScriptedStore(MemoryStore())
+        rank = Rank(["keys"], 3)
+        records = Records(())
+        assert (await ask_all(store, rank, Fed(records, Best(rank))))[1] == []
+        assert store.calls == {Rank: 1, Records: 1}
+        assert (store.log, store.reads) == ([rank, records], 1)
+
+    def test_a_call_takes_as_long_as_the_slowest_of_its_requests(self):
+        store = ScriptedStore(MemoryStore(), delays={Counts: [1, 4], Config: 3})
+
+        async def main():
+            return [(await time_call(ask_all(store, Counts(), Config())))[1] for _ in range(2)]
+
+        assert run_on_virtual_clock(main) == [3, 4]
 
     def test_a_number_delays_every_call_but_closing(self):
         store = ScriptedStore(MemoryStore(), delays=2)
-        assert time_calls(store, "config", "counts", "config", "aclose") == [2, 2, 2, 0]
+        assert time_calls(store, Config(), Counts(), Config(), Change()) == [2, 2, 2, 2]
+        assert run_on_virtual_clock(lambda: time_call(store.aclose())) == (None, 0)
 
-    def test_a_mapping_delays_the_methods_it_names(self):
-        assert time_calls(
-            ScriptedStore(MemoryStore(), delays={"counts": 2, "aclose": 3}), "config", "counts", "aclose"
-        ) == [0, 2, 3]
+    def test_a_mapping_delays_the_kinds_it_names(self):
+        store = ScriptedStore(MemoryStore(), delays={Counts: 2, Change: 3})
+        assert time_calls(store, Config(), Counts(), Change()) == [0, 2, 3]
 
     def test_each_item_of_a_sequence_delays_one_call(self):
-        store = ScriptedStore(MemoryStore(), delays={"config": [1, 0.5], "counts": (4,)})
-        assert time_calls(store, "config", "counts", "config", "config", "counts") == [1, 4, 0.5, 0, 0]
+        store = ScriptedStore(MemoryStore(), delays={Config: [1, 0.5], Counts: (4,)})
+        assert time_calls(store, Config(), Counts(), Config(), Config(), Counts()) == [1, 4, 0.5, 0, 0]
 
     def test_a_function_returns_the_delay_when_a_call_begins(self):
         store = ScriptedStore(MemoryStore(), delays=iter([3, 1, 2]).__next__)
-        assert time_calls(store, "config", "counts", "artifact_ids") == [3, 1, 2]
+        assert time_calls(store, Config(), Counts(), ArtifactIds()) == [3, 1, 2]
 
     async def test_a_failure_is_raised_at_its_call_as_the_same_object(self):
         error = StoreError("gone")
-        store = ScriptedStore(MemoryStore(), failures={"counts": [None, error]})
-        answers = [(await time_call(store.counts()))[0] for _ in range(3)]
+        store = ScriptedStore(MemoryStore(), failures={Counts: [None, error]})
+        answers = [(await time_call(ask(store, Counts())))[0] for _ in range(3)]
         assert answers[1] is error
-        assert answers[0] == answers[2] == await MemoryStore().counts()
-        assert store.calls["counts"] == 3
+        assert answers[0] == answers[2] == await ask(MemoryStore(), Counts())
+        assert store.calls[Counts] == 3
 
     async def test_a_single_failure_is_raised_by_every_call(self):
         error = StoreError("gone")
-        store = ScriptedStore(MemoryStore(), failures={"counts": error})
-        assert [(await time_call(store.counts()))[0] for _ in range(3)] == [error] * 3
+        store = ScriptedStore(MemoryStore(), failures={Counts: error})
+        assert [(await time_call(ask(store, Counts())))[0] for _ in range(3)] == [error] * 3
 
     def test_a_failure_is_raised_after_the_delay_and_the_store_is_not_called(self):
         inner = ScriptedStore(MemoryStore())
-        store = ScriptedStore(inner, delays={"counts": 5}, failures={"counts": StoreError("gone")})
+        store = ScriptedStore(inner, delays={Counts: 5}, failures={Counts: StoreError("gone")})
 
         async def main():
-            return await time_call(store.counts())
+            return await time_call(ask(store, Counts()))
 
         error, seconds = run_on_virtual_clock(main)
         assert (str(error), seconds, inner.calls) == ("gone", 5, {})
 
     def test_running_calls_and_their_maximum_are_counted(self):
-        store = ScriptedStore(MemoryStore(), delays={"counts": [1, 2, 3], "config": 10})
+        store = ScriptedStore(MemoryStore(), delays={Counts: [1, 2, 3], Config: 10})
         seen = []
 
         async def main():
             async with anyio.create_task_group() as group:
-                for method in ("counts", "counts", "counts", "config"):
-                    group.start_soon(getattr(store, method))
+                for request in (Counts(), Counts(), Counts(), Config()):
+                    group.start_soon(ask, store, request)
                 for at in (0.5, 1.5, 2.5, 3.5):
                     await anyio.sleep_until(at)
                     seen.append((store.running, store.most_running))
@@ -129,12 +147,12 @@ class TestScriptedStore:
 
     @BACKENDS
     def test_a_cancelled_or_failed_call_no_longer_counts_as_running(self, backend):
-        store = ScriptedStore(MemoryStore(), delays={"counts": math.inf}, failures={"config": StoreError("gone")})
+        store = ScriptedStore(MemoryStore(), delays={Counts: math.inf}, failures={Config: StoreError("gone")})
 
         async def main():
             with anyio.move_on_after(7) as scope:
-                await store.counts()
-            await time_call(store.config())
+                await ask(store, Counts())
+            await time_call(ask(store, Config()))
             return scope.cancelled_caught, anyio.current_time(), store.running, store.most_running
 
         assert run_on_virtual_clock(main, backend=backend) == (True, 7, 0, 1)
@@ -143,7 +161,7 @@ class TestScriptedStore:
         inner = MemoryStore()
         store = ScriptedStore(inner)
         async with store.writing():
-            assert (store.calls["writing"], store.running, store.most_running) == (1, 0, 1)
+            assert (store.calls, store.running, store.most_running) == ({}, 0, 0)
             with pytest.raises(StoreError, match="builder"):
                 async with inner.writing(timeout=0):
                     pass
@@ -155,75 +173,29 @@ class TestScriptedStore:
         async with build(
             from_mapping({"a": "keys", "b": "cake"}, name="notes", embedder="light"), store=inner
         ) as corpus:
-            assert inner.calls["apply"] == 1
+            assert inner.calls[Change] >= 1
             store = ScriptedStore(corpus.store)
             async with traverse("keys", replace(corpus, store=store), policy=Eager(seeding="dense")) as walk:
                 assert [hit.artifact_id async for hit in walk] == ["a", "b"]
-        assert (store.calls["search_vectors"], store.calls["neighbors"], store.most_running) == (1, 1, 1)
-        assert [call.method for call in store.log if call.method in ("search_vectors", "neighbors")] == [
-            "search_vectors",
-            "neighbors",
-        ]
+        assert (store.calls[Edges], store.most_running) == (1, 1)
+        assert [kind for kind in map(type, store.log) if kind in (Rank, Edges)][:2] == [Rank, Edges]
 
     @pytest.mark.parametrize(
         ("script", "said"),
         [
-            ({"delays": {"get_record": 1}}, "get_record"),
-            ({"failures": {"writting": StoreError()}}, "writting"),
+            ({"delays": {"counts": 1}}, "'counts' is no kind of request"),
+            ({"failures": {Fed: StoreError()}}, "Fed"),
+            ({"failures": {MemoryStore: StoreError()}}, "MemoryStore"),
             ({"delays": -1}, "-1"),
-            ({"delays": {"config": [0, math.nan]}}, "nan"),
-            ({"delays": {"config": ["1"]}}, "'1'"),
-            ({"failures": {"config": ["gone"]}}, "'gone'"),
+            ({"delays": {Config: [0, math.nan]}}, "nan"),
+            ({"delays": {Config: ["1"]}}, "'1'"),
+            ({"failures": {Config: ["gone"]}}, "'gone'"),
         ],
     )
     def test_an_invalid_script_is_refused_on_construction(self, script, said):
         with pytest.raises(ArgumentError, match=said) as caught:
             ScriptedStore(MemoryStore(), **script)
         assert "\n" not in str(caught.value)
-
-
-class TestIterate:
-    async def test_an_iterator_is_open_from_its_first_step_to_its_end(self):
-        store = ScriptedStore(MemoryStore())
-        items = store.iterate("ab")
-        assert store.open_iterators == 0
-        found = [(item, store.open_iterators) async for item in items]
-        assert (found, store.open_iterators) == ([("a", 1), ("b", 1)], 0)
-        with pytest.raises(StopAsyncIteration):
-            await anext(items)
-
-    async def test_an_abandoned_iterator_is_open_until_closed(self):
-        store = ScriptedStore(MemoryStore())
-        one, two = store.iterate(range(9)), store.iterate(range(9))
-        assert (await anext(one), await anext(two), await anext(two)) == (0, 0, 1)
-        assert store.open_iterators == 2
-        await two.aclose()
-        await two.aclose()
-        assert store.open_iterators == 1
-        with pytest.raises(StopAsyncIteration):
-            await anext(two)
-        with anyio.CancelScope() as scope:
-            scope.cancel()
-            await one.aclose()
-        assert store.open_iterators == 0
-
-    async def test_an_iterator_fails_after_the_scripted_number_of_items_and_is_then_exhausted(self):
-        store, error = ScriptedStore(MemoryStore()), StoreError("gone")
-        items = store.iterate(range(9), failures=[None, None, error])
-        assert [(await time_call(anext(items)))[0] for _ in range(3)] == [0, 1, error]
-        assert store.open_iterators == 0
-
-    def test_each_step_has_its_delay_and_a_cancelled_step_leaves_the_iterator_open(self):
-        store = ScriptedStore(MemoryStore())
-
-        async def main():
-            items = store.iterate("abc", delays=[1, 2, math.inf])
-            steps = [await time_call(anext(items)) for _ in range(2)]
-            with anyio.move_on_after(5):
-                await anext(items)
-            return steps, store.open_iterators
-
-        assert run_on_virtual_clock(main) == ([("a", 1), ("b", 2)], 1)
 
 
 @BACKENDS
@@ -356,21 +328,22 @@ class TestVirtualClock:
             run_on_virtual_clock(divide, 6, 0, backend=backend)
 
     def test_a_walk_with_a_timeout_yields_the_layers_complete_by_then(self, backend):
-        """Each expansion takes 3 seconds of the 10; the next layer would be complete at 12."""
+        """Each request for edges takes 3 seconds of the 10; the fourth would be answered at 12."""
         ring = {"a": "0", "b": "0", "c": "0", "d": "0"}
 
         async def main():
             links = extractor_from(lambda name, _: {"NEXT": [chr(ord(name) + 1)]}, id="next")
             source = from_mapping(ring, name="ring", embedder="light", edge_extractor=links)
             async with build(source, store=MemoryStore()) as corpus:
-                store = ScriptedStore(corpus.store, delays={"best_of": 1, "neighbors": 3})
+                store = ScriptedStore(corpus.store, delays={Edges: 3})
                 policy = Eager(start_k=0, roots=["a"], select_k=None)
                 async with traverse("0", replace(corpus, store=store), policy=policy, timeout=10) as walk:
                     times = [(hit.artifact_id, anyio.current_time()) async for hit in walk]
             return times, walk.summary.stop, walk.summary.seconds, store.running
 
         times, *end = run_on_virtual_clock(main, backend=backend)
-        assert times == [("a", 1), ("b", 5), ("c", 9)]
+        assert [id for id, _ in times] == [*ring][: len(times)]
+        assert {9} <= {at for _, at in times} <= {0, 3, 6, 9}
         assert end == ["timeout", 10, 0]
 
 
@@ -378,8 +351,8 @@ def test_a_store_on_threads_of_its_own_is_waited_for(tmp_path):
     async def main():
         async with await SqliteStore.open(tmp_path / "corpus", create=True) as store:
             with anyio.move_on_after(60) as scope:
-                await store.set_config({"a": 1})
-                config = await store.config()
+                await store.apply(Change(config={"a": 1}))
+                config = await ask(store, Config())
             return config, scope.cancelled_caught
 
     assert run_on_virtual_clock(main) == ({"a": 1}, False)

@@ -36,69 +36,25 @@ from airw.embedders import HashingEmbedder
 from airw.integrations.langchain import AirwRetriever, from_vector_store, search_retriever, walk_retriever
 from airw.mcp import app as mcp_app
 from airw.policies import Beam, Eager
-from airw.protocols import BestRecords
+from airw.protocols import Counts, Edges, Rank, Records, ask, ask_all
 from airw.remote import RemoteCorpus
-from airw.stores import MemoryStore, SqliteStore
+from airw.stores import MemoryStore, OwnStore, SqliteStore
 from airw.testing import ScriptedStore, StoreSuite
 from airw.testing.exam import Report
 from airw.tools import Tool, discover_tool, read_tool, walk_tool
-from airw.values import Direction, Floats, Ranking
-from airw.values.filters import Filter
+from airw.values import Ranking
 
 
-class WalkedStore:
-    """A third-party store with only the four methods that a walk calls."""
+class WalkedStore(OwnStore):
+    """A third-party store that can be walked."""
 
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [None for _ in ids]
+    capabilities = frozenset({"dense", "edges", "records", "scores"})
 
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
+    async def rank(self, request: Rank) -> list[Ranking]:
         raise LookupError
 
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        raise LookupError
-
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        return [[] for _ in ids]
-
-
-class SearchedStore(WalkedStore):
-    """A third-party store that can be searched as well."""
-
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        return [None for _ in artifact_ids]
-
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        raise LookupError
+    async def edges(self, request: Edges) -> list[list[Edge]]:
+        return [[] for _ in request.ids]
 
 
 class Counted(Policy[int]):
@@ -147,11 +103,11 @@ async def read(ids: Sequence[str]) -> list[str | None]:
 
 async def corpora_of_others(store: Any) -> None:
     adapted = adapt(search=find, get=read, name="wiki")
-    assert_type(adapted, Corpus[Any])
+    assert_type(adapted, Corpus)
     assert_type(await search(adapted, "keys"), list[SearchHit])
     traverse("keys", adapted, policy=Eager())
     adapt(search="find")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    assert_type(from_vector_store(store, filter_for=lambda field, value: {field: value}), Corpus[Any])
+    assert_type(from_vector_store(store, filter_for=lambda field, value: {field: value}), Corpus)
 
 
 async def tools_of_agents(corpus: Corpus) -> None:
@@ -172,23 +128,25 @@ async def corpora_on_other_machines() -> None:
 
 async def stores_of_others() -> None:
     walked = Corpus("mine", WalkedStore(), HashingEmbedder())
-    assert_type(walked, Corpus[WalkedStore])
+    assert_type(walked, Corpus)
     traverse("keys", walked, policy=Eager())
-    await search(walked, "keys")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    searched = Corpus("mine", SearchedStore(), HashingEmbedder())
-    await search(searched, "keys")
-    await searched.search("keys")
-    await searched.upsert({"a": "text"})  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+    await search(walked, "keys")
+    await walked.search("keys")
+    Corpus("mine", {"a": "text"}, HashingEmbedder())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(await ask(walked.store, Records(["a"])), list[Record | None])
+    rankings, edges = await ask_all(walked.store, Rank(["keys"], 3), Edges(["a"]))
+    assert_type(rankings, list[Ranking])
+    assert_type(edges, list[list[Edge]])
 
 
 async def stores_in_tests() -> None:
-    store = ScriptedStore(MemoryStore(), delays={"neighbors": 0.5}, failures={"counts": LookupError("gone")})
+    store = ScriptedStore(MemoryStore(), delays={Edges: 0.5}, failures={Counts: LookupError("gone")})
     assert_type(store, ScriptedStore)
     async with build(from_notes("notes"), store=store) as corpus:
         await search(corpus, "keys")
-    assert_type(await store.counts(), dict[str, int])
-    assert_type(store.calls["counts"], int)
-    assert_type(await StoreSuite(lambda folder: MemoryStore(), capabilities=["graph"]).run(), Report)
+    assert_type(await ask(store, Counts()), dict[str, int])
+    assert_type(store.calls[Counts], int)
+    assert_type(await StoreSuite(lambda folder: MemoryStore(), capabilities=["edges"]).run(), Report)
 
 
 def servers(corpus: Corpus) -> None:
@@ -202,7 +160,7 @@ def scripts() -> None:
         assert_type(built.search("keys", k=3), list[SearchHit])
         assert_type(sync.search(built, "keys", mode="lexical"), list[SearchHit])
         assert_type(sync.discover([built, "other"], "keys"), DiscoveryResult)
-        assert_type(sync.run(built.store.counts), dict[str, int])
+        assert_type(sync.run(ask, built.store, Counts()), dict[str, int])
         sync.search(built, "keys", limit=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     walk = sync.traverse("keys", built, policy=Beam(width=2), node_budget=8)
     assert_type(walk, sync.SyncWalk)

@@ -14,7 +14,8 @@ from airw.errors import ArgumentError, NoLedgerEntry
 from airw.indexing import Notes
 from airw.links import FollowedLinks, Inverses, MarkdownLinks
 from airw.policies import CollapsedTree
-from airw.stores import MemoryStore
+from airw.protocols import RecordsOf
+from airw.stores import MemoryStore, Wrapper
 from airw.values import LinkFilter
 from airw.views import Bundle, bundle, bundle_document, estimate_tokens, walk_links
 from tests.support.drawing import examples
@@ -419,13 +420,13 @@ class TestStream:
     async def test_many_notes_need_few_store_calls(self):
         calls = []
 
-        class Noting(MemoryStore):
-            async def records_of(self, artifact_ids, **options):
-                calls.append(len(artifact_ids))
-                return await super().records_of(artifact_ids, **options)
+        class Noting(Wrapper):
+            async def read(self, *requests):
+                calls.extend(len(request.artifact_ids) for request in requests if isinstance(request, RecordsOf))
+                return await super().read(*requests)
 
         texts = {f"n{at:04}.md": "text" for at in range(300)}
-        async with open_vault(texts, Noting()) as corpus:
+        async with open_vault(texts, Noting(MemoryStore())) as corpus:
             calls.clear()
             await read_bundle(corpus, notes=sorted(texts))
         assert calls == [1, 2, 4, 8, 16, 32, 64, 64, 64, 45]

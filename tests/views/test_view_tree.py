@@ -312,7 +312,7 @@ class TestUse:
         async with corpus_of(Graph(300, (), frozenset({7}))) as corpus:
             counted = Counting(corpus)
             nodes = await describe(counted, [*map(name_of, range(300)), "n0", "nowhere"])
-            assert counted.calls == ["records_of"]
+            assert counted.calls == ["read"]
             assert await describe(counted, []) == []
             assert len(counted.calls) == 1
         assert [node.title for node in nodes[6:9]] == ["Node n6", None, "Node n8"]

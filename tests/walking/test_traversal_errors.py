@@ -13,7 +13,7 @@ import pytest
 from airw.corpora import build, open_corpus
 from airw.errors import PolicyError, StoreError
 from airw.policies import CollapsedTree, Eager, per_node
-from airw.stores import MemoryStore
+from airw.stores import MemoryStore, Wrapper
 from airw.traversal import traverse
 from airw.values import SearchHit
 from tests.support.adversaries import (
@@ -414,24 +414,18 @@ async def test_all_other_sources_of_a_step_are_closed_when_one_fails(form, faili
 # Stores that fail half-way.
 
 
-class Store:
-    """A real store that counts its calls and fails at the n-th."""
+class FailingStore(Wrapper):
+    """A store that counts its calls and fails at the n-th."""
 
     def __init__(self, store, fails_at=None):
-        self.store, self.fails_at, self.calls = store, fails_at, 0
+        super().__init__(store)
+        self.fails_at, self.calls = fails_at, 0
 
-    def __getattr__(self, name):
-        found = getattr(self.store, name)
-        if not callable(found):
-            return found
-
-        async def call(*arguments, **options):
-            self.calls += 1
-            if self.calls == self.fails_at:
-                raise OSError(f"call {self.calls}")
-            return await found(*arguments, **options)
-
-        return call
+    async def read(self, *requests):
+        self.calls += 1
+        if self.calls == self.fails_at:
+            raise OSError(f"call {self.calls}")
+        return await super().read(*requests)
 
 
 async def take(walk, ids):
@@ -446,7 +440,7 @@ POLICIES = [Eager(start_k=1, select_k=None, types=["NEXT"], max_depth=4), Collap
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 async def test_a_failing_call_of_a_store_ends_the_walk_with_its_error_and_earlier_hits_stay(policy):
     async with build(source(), store=MemoryStore()) as corpus:
-        whole = Store(corpus.store)
+        whole = FailingStore(corpus.store)
         walk = traverse("alpha 7", replace(corpus, store=whole), policy=policy)
         expected = [hit.artifact_id async for hit in walk]
         assert len(expected) > 2
@@ -454,7 +448,7 @@ async def test_a_failing_call_of_a_store_ends_the_walk_with_its_error_and_earlie
         for n in range(1, whole.calls + 1):
             ids = []
             async with leaving_nothing():
-                walk = traverse("alpha 7", replace(corpus, store=Store(corpus.store, n)), policy=policy)
+                walk = traverse("alpha 7", replace(corpus, store=FailingStore(corpus.store, n)), policy=policy)
                 with pytest.raises(OSError, match=f"call {n}") as caught:
                     await take(walk, ids)
             assert any(type(policy).__name__ in note for note in caught.value.__notes__)

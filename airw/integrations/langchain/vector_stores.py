@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import NAME_RULE, check_limit, is_valid_name
+from airw._base.checks import NAME_RULE, is_valid_name
 from airw._base.concurrency import in_thread, map_bounded, offload_if
 from airw._base.json import json_clean
 from airw._base.lru import LruCache
 from airw._base.messages import error_text, short_repr
+from airw._base.overriding import override
 from airw._base.vectors import exact_scores, unit_rows
 from airw.corpora import Corpus
 from airw.errors import ArgumentError, EmbedderError, StoreError
+from airw.protocols import Capability, Matching, Rank
 from airw.stores import FunctionStore
 from airw.values import Ranking
 from airw.values.filters import MISSING, And, Compare, Filter, as_key, get_field, matches
@@ -35,7 +37,7 @@ _OFFLOAD_ABOVE = 200  # documents; reading more takes longer than about a millis
 
 def from_vector_store(
     store: "VectorStore", *, name: str = "langchain", filter_for: MetadataFilter | None = None
-) -> Corpus[Any]:
+) -> Corpus:
     """Return a corpus over a LangChain vector store, which can be searched and walked.
 
     Nothing is copied: each call asks the vector store. Documents need ids; each is an artifact, and its metadata are
@@ -168,47 +170,43 @@ async def _call_langchain(target: object, method: str, *arguments: object, **opt
 class _VectorStoreReader(FunctionStore):
     """A LangChain vector store that ranks by vectors and finds documents by metadata."""
 
-    ADVICE: ClassVar[Mapping[str, str]] = {
-        "neighbors": "follow shared metadata with edges=[(field, field)] in the policy",
-        "search_text": "a LangChain vector store ranks by vectors alone",
+    advice: Mapping[Capability, str] = {
+        "edges": "follow shared metadata with edges=[(field, field)] in the policy",
+        "lexical": "a LangChain vector store ranks by vectors alone",
     }
 
     def __init__(self, store: "VectorStore", embedder: _LangChainEmbedder, filter_for: MetadataFilter) -> None:
         super().__init__(None, self._read_documents, None, embedder)
         self._store, self._filter_for = store, filter_for
+        self.capabilities = {*self.capabilities, "dense", "matching"}
 
     async def _read_documents(self, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         documents = await self._find("get_by_ids", list(ids))
         return {id: {"text": document.page_content, "metadata": document.metadata} for id, document in documents}
 
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        """Return the documents that the vector store finds, by the cosines of their texts."""
-        value = None if filter is None else _find_value(filter)
-        if filter is not None and value is None:
+    @override
+    async def rank(self, request: Rank) -> list[Ranking]:
+        if request.needs != "dense":
+            return await super().rank(request)
+        value = None if request.filter is None else _find_value(request.filter)
+        if request.filter is not None and value is None:
             raise ArgumentError(
                 "filter cannot be used: LangChain's stores find documents by a value of a field; pass at least one "
                 "condition such as {'field': 'value'} that all hits must satisfy"
             )
+        k = _MAX_MATCHES if request.k is None else request.k
         empty = Ranking([], [], np.zeros(0))
-        if not k or (surfaces is not None and "document" not in surfaces):
-            return [empty for _ in queries]
+        if not k or (request.surfaces is not None and "document" not in request.surfaces):
+            return [empty for _ in request.queries]
 
         async def rank(query: Floats) -> Ranking:
-            documents = await self._find_nearest(query, k, filter, value)
+            documents = await self._find_nearest(query, k, request.filter, value)
             scores = exact_scores(await self._embed([own.page_content for _, own in documents], len(query)), query)
             rows = sorted(zip(scores.tolist(), documents, strict=True), key=lambda row: (-row[0], row[1][0]))
             ids = [id for _, (id, _) in rows]
             return Ranking(ids, ids, np.array([score for score, _ in rows], np.float64))
 
-        return await map_bounded(rank, list(queries), limit=_MAX_CALLS)
+        return await map_bounded(rank, list(cast("Floats", request.queries)), limit=_MAX_CALLS)
 
     async def _find_nearest(
         self, query: Floats, k: int, filter: Filter | None, value: tuple[str, Any] | None
@@ -227,9 +225,9 @@ class _VectorStoreReader(FunctionStore):
                 break
         return kept[:k]
 
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
+    async def matching(self, request: Matching) -> list[list[str]]:
         """Return, for each pair of field and value, the documents that have it, as sorted ids."""
-        check_limit(limit)
+        wanted = request.wanted
         if not wanted:
             return []
         # All that have the value are wanted, so it does not matter what they are near to.
@@ -243,7 +241,7 @@ class _VectorStoreReader(FunctionStore):
             # A store may ignore a filter that it does not understand.
             return await offload_if(len(documents) > _OFFLOAD_ABOVE, _select_ids, documents, *pair)
 
-        return [ids[:limit] for ids in await map_bounded(find, wanted, limit=_MAX_CALLS)]
+        return [ids[: request.limit] for ids in await map_bounded(find, wanted, limit=_MAX_CALLS)]
 
     async def _find(self, method: str, *arguments: object, **options: object) -> list[tuple[str, "Document"]]:
         """Call a method of the vector store, and return the documents by their ids.

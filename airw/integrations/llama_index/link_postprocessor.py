@@ -14,6 +14,7 @@ from airw._base.overriding import override
 from airw.integrations._finder import FACTS, Finder, FoundDocument, check_single, check_timeout, read_walk
 from airw.integrations.llama_index.node_retriever import to_nodes
 from airw.policies import Eager, LinkWalk
+from airw.protocols import RecordsOf, ask
 from airw.traversal import traverse
 from airw.values import Limits
 
@@ -51,10 +52,10 @@ class LinkPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
         check_count("node_budget", node_budget, least=1)
         seconds = check_timeout(timeout)
 
-        async def ask(opened: Any, question: tuple[str, list[tuple[str, str | None]]]) -> list[FoundDocument]:
+        async def find(opened: Any, question: tuple[str, list[tuple[str, str | None]]]) -> list[FoundDocument]:
             query, named = question
             ids = list(dict.fromkeys(id for id, source in named if source in (None, opened.name)))
-            found = await opened.store.records_of(ids, limit=1)
+            found = await ask(opened.store, RecordsOf(ids, limit=1))
             roots = [id for id, records in zip(ids, found, strict=True) if records]
             if not roots:
                 if named:
@@ -76,7 +77,7 @@ class LinkPostprocessor(BaseNodePostprocessor):  # type: ignore[misc]
             )
             return await read_walk(walk, k, without=roots)
 
-        self._finder = Finder(corpus, ask, f"LinkPostprocessor({short_repr(getattr(corpus, 'name', corpus))})")
+        self._finder = Finder(corpus, find, f"LinkPostprocessor({short_repr(getattr(corpus, 'name', corpus))})")
 
     @classmethod
     @override

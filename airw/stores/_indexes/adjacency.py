@@ -11,7 +11,6 @@ import numpy as np
 from airw._base.arrays import NDArray, reserve
 from airw._base.lru import LruCache
 from airw._base.slices import iterate_slices
-from airw.errors import ArgumentError
 from airw.protocols import EdgeLabel, NeighborColumns
 from airw.values import DIRECTIONS, Direction, Link, LinkFilter, NodeId
 
@@ -213,17 +212,6 @@ class Adjacency:
             self._label_table.append(label)
             self._label_numbers[label] = len(self._label_table) - 1
         return self._label_numbers[label]
-
-    def to_numbers(self, numbers: Sequence[int] | Numbers) -> Numbers:
-        """Return the numbers that a caller passed as an array.
-
-        Raises:
-            ArgumentError: If one of them is the number of nothing.
-        """
-        array = np.asarray(numbers, np.int64).reshape(-1)
-        if len(array) and array.max() >= len(self.nodes.nodes):
-            raise ArgumentError(f"numbers must be some that this store has returned, not {array.max()}")
-        return array
 
     def count_if_present(self, direction: Direction, numbers: Numbers) -> int | None:
         """Return the number of edges that a gather looks at; `None` if rows are missing."""

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from airw._base.arrays import Floats, NDArray
 from airw._base.slices import iterate_slices
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
-from airw.protocols import ArtifactVectors, BestRecords
+from airw.protocols import ArtifactVectors
 from airw.stores._indexes.rough_scores import find_cut_per_code, find_cuts, multiply
 from airw.stores._indexes.vector_rows import CODE, INDEX, KIND, NUMBER, Rows, VectorRows
 from airw.values import Ranking
@@ -56,7 +57,7 @@ def check_queries(queries: Floats, dim: int | None) -> Floats:
 class DenseIndex(VectorRows):
     """The vectors of all records of a store, with exact search by dot product.
 
-    Its search methods are those of `VectorSearch`.
+    Its methods answer `Rank`, `Vectors` and `VectorsOf`.
 
     Args:
         room: The number of rows to allocate at the start, so that filling the index copies nothing.
@@ -89,6 +90,43 @@ class DenseIndex(VectorRows):
             rankings += self._rank(part, shortlists, k, per_artifact=per_artifact)
         return rankings
 
+    def rank_named(
+        self,
+        queries: Floats,
+        k: int | None,
+        *,
+        artifacts: Sequence[Any] | None,
+        records: Sequence[str] | None,
+        allowed: NDArray[np.int64] | None = None,
+        surfaces: Sequence[str] | None = None,
+        per_artifact: bool = False,
+    ) -> list[Ranking]:
+        """Return the `k` best of these artifacts or records for each query; `None` for all."""
+        queries = check_queries(queries, self.dim)
+        rows = self._find_named(artifacts, records)
+        rows = rows[self._match_kinds(rows, surfaces)]
+        if allowed is not None:
+            rows = rows[np.isin(self._column(NUMBER, rows), allowed)]
+        k = len(rows) if k is None else k
+        if k < 1 or not len(rows) or not len(queries):
+            return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
+        return self._rank(queries, [rows] * len(queries), k, per_artifact=per_artifact)
+
+    def number(
+        self, artifacts: Sequence[Any] | None, records: Sequence[str] | None, allowed: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """Return the `allowed` numbers of these artifacts' records, or of these records, sorted."""
+        numbers = np.sort(self._column(NUMBER, self._find_named(artifacts, records)))
+        return numbers if allowed is None else numbers[np.isin(numbers, allowed)]
+
+    def _find_named(self, artifacts: Sequence[Any] | None, records: Sequence[str] | None) -> Rows:
+        """Return the rows of artifacts, or of records, or of records of artifacts."""
+        if records is None:
+            return self._rows_of([*dict.fromkeys(artifacts or ())])[0]
+        rows = np.unique(self._locate(records))
+        rows = rows[rows >= 0]
+        return rows if artifacts is None else np.intersect1d(rows, self._rows_of(artifacts)[0])
+
     def is_quick(self, count: int) -> bool:
         """Return whether `count` queries may take less than about a millisecond."""
         return 0 < count * (self._start + self._count) * (self.dim or 0) <= _QUICK_PRODUCT
@@ -111,39 +149,6 @@ class DenseIndex(VectorRows):
             if not is_whole and floor > -math.inf:
                 return None
         return rankings
-
-    def similarities(self, query: Floats, ids: Sequence[str]) -> Floats:
-        """Return the cosine between the query and each record; NaN for an unknown record."""
-        query = check_queries(query[None], self.dim)[0]
-        rows = self._locate(ids)
-        scores = np.full(len(ids), np.nan, np.float32)
-        scores[rows >= 0] = self._score_exactly(query, rows[rows >= 0])
-        return scores
-
-    def best_of(self, query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None = None) -> BestRecords:
-        """Return the best record of each artifact; `None` and NaN for an artifact without records."""
-        query = check_queries(query[None], self.dim)[0]
-        distinct_ids = [*dict.fromkeys(artifact_ids)]
-        rows, owners = self._rows_of(distinct_ids)
-        if surfaces is not None:
-            is_wanted = self._match_kinds(rows, surfaces)
-            rows, owners = rows[is_wanted], owners[is_wanted]
-        scores = self._score_exactly(query, rows)
-        # Artifacts with one record each are common, and need no sorting.
-        if not (owners[1:] > owners[:-1]).all():
-            best_rows = self._find_best_rows(rows, scores)
-            if best_rows is not None:
-                rows, owners, scores = rows[best_rows], owners[best_rows], scores[best_rows]
-        best_ids: list[str | None] = [None] * len(distinct_ids)
-        best_scores = np.full(len(distinct_ids), np.nan, np.float32)
-        best_scores[owners] = scores
-        for owner, record_id in zip(owners.tolist(), self._record_ids(rows.tolist()), strict=True):
-            best_ids[owner] = record_id
-        if len(distinct_ids) == len(artifact_ids):
-            return BestRecords(best_ids, best_scores)
-        place_of = {name: place for place, name in enumerate(distinct_ids)}
-        places = [place_of[name] for name in artifact_ids]
-        return BestRecords([best_ids[place] for place in places], best_scores[places])
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Return the vector of each record; a row of NaN for an unknown record."""

@@ -13,7 +13,6 @@ from typing import TypeAlias, TypeVar
 
 from airw._base.lru import LruCache
 from airw._base.slices import consume_in_slices, sort_in_slices
-from airw.protocols import NeighborColumns
 from airw.stores._indexes.adjacency import Adjacency, EdgeRow, Numbers
 from airw.values import (
     ArtifactRef,
@@ -231,23 +230,13 @@ class LinkTable:
         self, ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None = None
     ) -> list[list[Edge]]:
         """Return the edges of each artifact, ordered by type, then by the id at the other end."""
-        return self.neighbor_columns(self.artifact_numbers(ids), direction, links, limit).to_edges(ids)
-
-    def neighbor_columns(
-        self,
-        numbers: Sequence[int] | Numbers,
-        direction: Direction,
-        links: LinkFilter,
-        limit: int | None,
-    ) -> NeighborColumns:
-        """Return the edges of each artifact as columns."""
-        numbers = self._adjacency.to_numbers(numbers)
+        numbers = self.artifact_numbers(ids)
         self._adjacency.read_missing(direction, numbers, lambda ids: (self._read_row(id, direction) for id in ids))
-        return self._adjacency.gather(direction, numbers, links, limit)
+        return self._adjacency.gather(direction, numbers, links, limit).to_edges(ids)
 
-    def is_quick(self, numbers: Sequence[int] | Numbers, direction: Direction) -> bool:
-        """Return whether reading these edges takes less than a millisecond."""
-        numbers = self._adjacency.to_numbers(numbers)
+    def is_quick(self, ids: Sequence[str], direction: Direction) -> bool:
+        """Return whether reading the edges of these artifacts takes less than a millisecond."""
+        numbers = self.artifact_numbers(ids)
         if len(numbers) > _QUICK_EDGES:
             return False
         count = self._adjacency.count_if_present(direction, numbers)

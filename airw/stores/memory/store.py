@@ -1,96 +1,45 @@
-"""A store in memory, which is the reference for all other stores.
-
-Its methods are written as plain functions. The decorators `hold_lock` and `hold_lock_inline_if` make them async.
-"""
+"""A store in memory, which is the reference for all other stores."""
 
 import json
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
+import numpy as np
 
-from airw._base.arrays import Floats
-from airw._base.checks import check_choice, check_limit
+from airw._base.arrays import Floats, NDArray
 from airw._base.concurrency import in_thread
+from airw._base.fairness import without_pause
 from airw._base.json import deep_copy
 from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw._base.sharing import SharedLock
 from airw._base.slices import iterate_slices, sort_in_slices
 from airw.errors import StoreBusy, StoreError
-from airw.protocols import (
-    AdjacencyReader,
-    ArtifactVectors,
-    BestRecords,
-    IngestRun,
-    LanguageKeeper,
-    NeighborColumns,
-    RunKeeper,
-    RunRows,
-    SchemaReader,
-    Store,
-    TermStatistics,
-)
+from airw.protocols import Change, Columns, Fed, IngestRun, Rank, Request, RunKeeper, RunRows, requests as forms
 from airw.stores._changes import check_changes, check_width, copy_change, settings_json
-from airw.stores._indexes.adjacency import Numbers
+from airw.stores._engine import Content, EngineStore, Finish, answer_quickly, prepare_all, rank_named_if_quick, ready
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores._indexes.filter_columns import RecordNumbers
 from airw.stores._indexes.value_index import ValueIndex, match_values
-from airw.stores._waiting import WaitingSearches
 from airw.stores.memory._links import LinkTable
-from airw.stores.memory._locking import LockedStore, hold_both_locks, hold_lock, hold_lock_inline_if, prepare_under_lock
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
-from airw.values import (
-    DIRECTIONS,
-    ArtifactChange,
-    Direction,
-    Edge,
-    Language,
-    LedgerEntry,
-    LinkCount,
-    LinkFilter,
-    NodeId,
-    Ranking,
-    Record,
-    TermCounts,
-    UnresolvedLink,
-    check_language,
-)
+from airw.stores.own_store import find_changed
+from airw.values import ArtifactChange, Language, LedgerEntry, LinkFilter, Record, check_language
 from airw.values.filters import MISSING, Filter, get_field
 
-_MAX_INLINE = 100  # records or links: this work takes less than a millisecond
-_MAX_VECTORS_INLINE = 256  # vectors, the same
-_CACHED_FIELDS = 32  # fields of `matching` whose value index is kept
-P = ParamSpec("P")
 R = TypeVar("R")
 
-
-def _has_few_vectors(store: "MemoryStore", artifact_ids: Sequence[str], **_: object) -> bool:
-    return store._vectors.has_few(artifact_ids, _MAX_VECTORS_INLINE)  # noqa: SLF001
-
-
-def _has_few_links(store: "MemoryStore", ids: Sequence[str], *, direction: Direction = "out", **_: object) -> bool:
-    return len(ids) <= _MAX_INLINE and _has_few_edges(store, store._links.artifact_numbers(ids), direction=direction)  # noqa: SLF001
-
-
-def _has_few_edges(
-    store: "MemoryStore", numbers: Sequence[int] | Numbers, *, direction: Direction = "out", **_: object
-) -> bool:
-    check_choice("direction", direction, DIRECTIONS)
-    return store._links.is_quick(numbers, direction)  # noqa: SLF001
-
-
-def _has_few_matches(store: "MemoryStore", wanted: Sequence[tuple[str, Any]], **_: object) -> bool:
-    """Return whether all fields have an index, and few artifacts match."""
-    indexes = store._values  # noqa: SLF001
-    if len(wanted) > _MAX_INLINE or not all(field in indexes for field, _ in wanted):
-        return False
-    return sum(indexes[field].count_artifacts(value) for field, value in wanted) <= _MAX_INLINE
+_QUICK = 100  # records or links: this work takes less than a millisecond
+_QUICK_VECTORS = 256  # vectors, the same
+_CACHED_FIELDS = 32  # fields of `Matching` whose value index is kept
+_AT_ONCE = (forms.Config, forms.Calibrations, forms.TextLanguage)  # each is a look at a small value
 
 
 @dataclass(slots=True)
@@ -102,7 +51,249 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, Store, RunKeeper, SchemaReader):
+class _MemoryContent(Content):
+    """What a store in memory holds; whoever uses it holds the lock of the store."""
+
+    def __init__(self, language: Language | None) -> None:
+        self.entries: dict[str, LedgerEntry] = {}
+        self.by_id: dict[str, Record] = {}
+        self.numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
+        self.index = DenseIndex()
+        self.texts = TextIndex(language)
+        self.links = LinkTable()
+        self.filters = RecordFilterIndex()
+        self.values = LruCache[str, ValueIndex](_CACHED_FIELDS)
+        self.settings = "{}"
+        self.calibration: dict[str, str] = {}
+        self.runs: dict[str, _StoredRun] = {}
+
+    def prepare_if_quick(self, request: Request[Any]) -> Finish | None:
+        """Prepare an answer that takes less than about a millisecond; `None` if it may take more."""
+        match request:
+            case Rank(needs="scores"):
+                return rank_named_if_quick(self.index, request, _QUICK_VECTORS)
+            case Rank(queries, int(k), None, None, per_artifact, None, None, None):
+                search: Any = self.index.search_if_quick if request.needs == "dense" else self.texts.rank_if_quick
+                found = search(queries, k, per_artifact=per_artifact)
+                return None if found is None else ready(found)
+            case forms.Records(ids):
+                is_quick = len(ids) <= _QUICK
+            case forms.RecordsOf(ids, limit=limit):
+                is_quick = self._count_records(ids, limit) <= _QUICK
+            case forms.VectorsOf(ids):
+                is_quick = self.index.has_few(ids, _QUICK_VECTORS)  # type: ignore[arg-type]
+            case forms.Edges(ids, direction):
+                is_quick = len(ids) <= _QUICK and self.links.is_quick(ids, direction)  # type: ignore[arg-type]
+            case forms.Matching(wanted):
+                is_quick = self._count_matches(wanted) <= _QUICK
+            case forms.Ledger(ids):
+                is_quick = ids is not None and len(ids) <= _QUICK
+            case _:
+                is_quick = isinstance(request, _AT_ONCE)
+        return self.prepare(request) if is_quick else None
+
+    def _count_records(self, ids: Sequence[Any], limit: int | None) -> int:
+        """Return the number of records of artifacts, or more than are quick."""
+        if len(ids) > _QUICK:
+            return len(ids)
+        found = (self.entries.get(id) for id in ids)
+        counts = (len(entry.record_ids) for entry in found if entry is not None)
+        return sum(counts if limit is None else (min(limit, count) for count in counts))
+
+    def _count_matches(self, wanted: Sequence[tuple[str, Any]]) -> int:
+        """Return the number of matching artifacts, or more than are quick if an index is missing."""
+        if len(wanted) > _QUICK or not all(name in self.values for name, _ in wanted):
+            return _QUICK + 1
+        return sum(self.values[name].count_artifacts(value) for name, value in wanted)
+
+    # Records, the ledger and settings
+
+    def records(self, request: forms.Records) -> Finish:
+        """Return records by id."""
+        by_id = self.by_id
+        return ready([_copy(by_id.get(id)) for part in iterate_slices(request.ids) for id in part])
+
+    def records_of(self, request: forms.RecordsOf) -> Finish:
+        """Return the records of artifacts."""
+        entries, by_id, kinds = self.entries, self.by_id, request.kinds
+        if len(request.artifact_ids) > _QUICK:
+            entries, by_id = entries.copy(), by_id.copy()  # faster than to look up many under the lock
+
+        def select(artifact_id: Any) -> list[Record] | None:
+            entry = entries.get(artifact_id)
+            if entry is None:
+                return None
+            selected = (by_id[id] for id in entry.record_ids if kinds is None or by_id[id].surface_kind in kinds)
+            return [*map(_copy_record, islice(selected, request.limit))]
+
+        def select_all() -> list[list[Record] | None]:
+            return [select(id) for part in iterate_slices(request.artifact_ids) for id in part]
+
+        return select_all if by_id is not self.by_id else ready(select_all())
+
+    def ledger(self, request: forms.Ledger) -> Finish:
+        """Return ledger entries, of some artifacts or of all."""
+        if request.ids is not None:
+            ids: Sequence[Any] = request.ids
+            return ready([self.entries.get(id) for id in ids])
+        entries = self.entries.copy()
+        return lambda: [entries[id] for part in iterate_slices(sort_in_slices(entries)) for id in part]
+
+    def artifact_ids(self, request: forms.ArtifactIds) -> Finish:
+        """Return all ids, sorted."""
+        return partial(sort_in_slices, [*self.entries])
+
+    def stale(self, request: forms.Stale) -> Finish:
+        """Return the artifacts to index again."""
+        entries = [*map(self.entries.get, request.versions)]
+        return lambda: find_changed(request.versions, request.stamp, entries)
+
+    def config(self, request: forms.Config) -> Finish:
+        """Return the settings."""
+        return ready(json.loads(self.settings))
+
+    def calibrations(self, request: forms.Calibrations) -> Finish:
+        """Return the calibrations by key."""
+        return ready({key: json.loads(value) for key, value in self.calibration.items()})
+
+    def counts(self, request: forms.Counts) -> Finish:
+        """Return how much there is."""
+        return ready({"artifacts": len(self.entries), "records": len(self.by_id), **self.links.counts()})
+
+    def schema(self, request: forms.Schema) -> Finish:
+        """Return the kinds and the fields of records."""
+        records = [*self.by_id.values()]
+
+        def list_columns() -> Columns:
+            kinds = sorted({record.surface_kind for record in records})
+            fields = sorted({name for record in records[: request.limit] for name in record.metadata})
+            return Columns(kinds, [_has_field(records, path) for path in request.paths], fields)
+
+        return list_columns
+
+    # Rankings
+
+    @override
+    def dense(self) -> DenseIndex:
+        return self.index.freeze()
+
+    @override
+    def match(self, filter: Filter) -> NDArray[np.int64]:
+        return self.filters.match(self.by_id, self.numbers, filter)
+
+    @override
+    def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
+        return partial(
+            self.texts.rank,
+            request.queries,  # type: ignore[arg-type]
+            len(self.by_id) if request.k is None else request.k,
+            allowed=allowed,
+            surfaces=request.surfaces,
+            per_artifact=request.per_artifact,
+            statistics=request.statistics,
+        )
+
+    def words(self, request: forms.Words) -> Finish:
+        """Return the counts behind the scores of texts."""
+        return partial(self.texts.count_terms, request.queries)
+
+    def language(self, request: forms.TextLanguage) -> Finish:
+        """Return the language of the texts."""
+        return ready(self.texts.language)
+
+    # Links
+
+    def edges(self, request: forms.Edges) -> Finish:
+        """Return the edges of artifacts."""
+        ids: Sequence[Any] = request.ids
+        return ready(self.links.neighbors(ids, request.direction, request.links, request.limit))
+
+    def names(self, request: forms.Names) -> Finish:
+        """Return what references mean."""
+        return ready([list(self.links.resolve(ref)) for ref in request.refs])
+
+    def referrers(self, request: forms.Referrers) -> Finish:
+        """Return the artifacts that link to nodes."""
+        nodes: Sequence[Any] = request.nodes
+        links = LinkFilter(types=request.types)
+        return ready([sort_in_slices(self.links.referrers(node, links)) for node in nodes])
+
+    def max_fan_in(self, request: forms.MaxFanIn) -> Finish:
+        """Return the largest number of referrers."""
+        return ready(self.links.max_fan_in(LinkFilter(types=request.types)))
+
+    def link_counts(self, request: forms.LinkCounts) -> Finish:
+        """Return the number of links of each kind."""
+        return ready(self.links.link_counts())
+
+    def unresolved_links(self, request: forms.UnresolvedLinks) -> Finish:
+        """Return the links that lead to no artifact, or to several."""
+        ids: Any = request.artifact_ids
+        return ready([*islice(self.links.list_unresolved(ids), request.limit)])
+
+    def matching(self, request: forms.Matching) -> Finish:
+        """Return the artifacts with values of fields."""
+
+        def index_of(name: str) -> ValueIndex:
+            return self.values.get_or_create(name, self._index_values)
+
+        return ready(match_values(index_of, request.wanted, request.limit))
+
+    def _index_values(self, name: str) -> ValueIndex:
+        index = ValueIndex()
+        _add_values(index, name, self.by_id.values())
+        return index
+
+    # Writing
+
+    def replace(
+        self, puts: Sequence[ArtifactChange], records: Sequence[Record], vectors: Floats | None, removals: Sequence[str]
+    ) -> None:
+        """Write and remove whole artifacts, all or nothing."""
+        # Every step that can fail comes before the first change. The last of them writes the texts, in a transaction.
+        removed_ids = [*({*removals, *(change.entry.artifact_id for change in puts)} & self.entries.keys())]
+        remaining_rows = len(self.index) - sum(len(self.entries[id].record_ids) for id in removed_ids)
+        if vectors is not None and self.index.dim is not None and remaining_rows:
+            check_width(puts, vectors, self.index.dim)
+        first = self.texts.replace(removed_ids, records)
+        # From here on, nothing can fail.
+        for artifact_id in removed_ids:
+            self._remove(artifact_id)
+        for change in puts:
+            self.entries[change.entry.artifact_id] = change.entry
+            self.links.put(change.entry.artifact_id, change.extraction)
+        self._add(records, first, vectors)
+
+    def _remove(self, artifact_id: str) -> None:
+        entry = self.entries.pop(artifact_id)
+        for record_id in entry.record_ids:
+            del self.by_id[record_id]
+        self.filters.drop(self.numbers.pop(record_id) for record_id in entry.record_ids)
+        for index in self.values.values():
+            index.discard(artifact_id)
+        self.index.drop(entry.record_ids)
+        self.links.remove(artifact_id)
+
+    def _add(self, records: Sequence[Record], first: int, vectors: Floats | None) -> None:
+        if vectors is None:
+            return
+        numbers = range(first, first + len(records))
+        for record, number in zip(records, numbers, strict=True):
+            self.by_id[record.id] = record
+            self.numbers[record.id] = number
+        for name, index in self.values.items():
+            _add_values(index, name, records)
+        self.index.put(
+            [record.id for record in records],
+            numbers,
+            [record.artifact_id for record in records],
+            [record.surface_kind for record in records],
+            [record.surface_index for record in records],
+            vectors=vectors,
+        )
+
+
+class MemoryStore(EngineStore, RunKeeper):
     """A `Store` in memory, for tests, trials and corpora that are built in each process.
 
     It runs on asyncio and trio. One lock keeps calls apart, so a reader never sees half of a write. It is released
@@ -121,12 +312,13 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
 
     Example:
         >>> import numpy as np
+        >>> from airw.protocols import Change, Rank, ask
         >>> async def main():
         ...     record = Record(Record.make_id("a", "document", 0), "a", "document", 0, "rotate the keys")
         ...     change = ArtifactChange(LedgerEntry("a", "v1", "e", "s"), [record], np.ones((1, 1), np.float32))
         ...     async with MemoryStore() as store:
-        ...         await store.apply([change])
-        ...         [ranking] = await store.search_text(["keys"], k=10)
+        ...         await store.apply(Change([change]))
+        ...         [ranking] = await ask(store, Rank(["keys"], k=10))
         ...         return ranking.artifact_ids
         >>> list(anyio.run(main))
         ['a']
@@ -136,22 +328,13 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
         super().__init__()
         self._new_language = check_language(language)
         self._builder = SharedLock("the store")
-        self._waiting = WaitingSearches()
+        self._lock = threading.Lock()
+        self._texts_lock = threading.Lock()  # taken before the other one, so a search for words holds up only its like
         self._clear()
-        self._finalizer = weakref.finalize(self, self._texts.close)
+        self._finalizer = weakref.finalize(self, self._content.texts.close)
 
     def _clear(self) -> None:
-        self._ledger: dict[str, LedgerEntry] = {}
-        self._records: dict[str, Record] = {}
-        self._numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
-        self._vectors = DenseIndex()
-        self._texts = TextIndex(self._new_language)
-        self._links = LinkTable()
-        self._filters = RecordFilterIndex()
-        self._values = LruCache[str, ValueIndex](_CACHED_FIELDS)
-        self._config = "{}"
-        self._calibration: dict[str, str] = {}
-        self._runs: dict[str, _StoredRun] = {}
+        self._content = _MemoryContent(self._new_language)
 
     async def __aenter__(self) -> Self:
         return self
@@ -164,160 +347,64 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
         await in_thread(self._close)
 
     def _close(self) -> None:
-        with self.texts_lock, self.lock:
+        with self._texts_lock, self._lock:
             self._finalizer()
             self._clear()
 
-    @override
-    def check_open(self) -> None:
+    def _check_open(self) -> None:
         if not self._finalizer.alive:
             raise StoreError("the store is closed; make another MemoryStore")
 
-    # Records, the ledger and settings
-
     @override
-    @hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
-    def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return [
-            _copy(self._records[id]) if id in self._records else None for part in iterate_slices(ids) for id in part
-        ]
+    async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        # Without a thread, the call would never yield to the event loop.
+        await anyio.lowlevel.checkpoint()
+        uses_texts = any(map(_uses_texts, requests))
+        answers = self._answer_at_once(requests, uses_texts=uses_texts)
+        if answers is None:
+            answers = await in_thread(partial(self._answer_in_turn, requests, uses_texts=uses_texts))
+        return answers
 
-    @override
-    @prepare_under_lock
-    def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> Callable[[], list[list[Record] | None]]:
-        check_limit(limit)
-        ledger, records = self._ledger, self._records
-        if len(artifact_ids) > _MAX_INLINE:
-            ledger, records = ledger.copy(), records.copy()  # faster than to look up many under the lock
+    def _answer_at_once(self, requests: Sequence[Request[Any]], *, uses_texts: bool) -> list[Any] | None:
+        """Return the answers if that is quick and nobody holds a lock, as waiting would block."""
+        with ExitStack() as held:
+            for lock in (self._texts_lock, self._lock) if uses_texts else (self._lock,):
+                if not lock.acquire(blocking=False):
+                    return None
+                held.callback(lock.release)
+            self._check_open()
+            return answer_quickly(self._content.prepare_if_quick, requests)
 
-        def select(artifact_id: str) -> list[Record] | None:
-            entry = ledger.get(artifact_id)
-            if entry is None:
-                return None
-            every = map(records.__getitem__, entry.record_ids)
-            selected = (record for record in every if kinds is None or record.surface_kind in kinds)
-            return list(map(_copy, islice(selected, limit)))
-
-        def select_all() -> list[list[Record] | None]:
-            return [select(id) for part in iterate_slices(artifact_ids) for id in part]
-
-        if records is not self._records:
-            return select_all
-        selected = select_all()
-        return lambda: selected
-
-    @override
-    @prepare_under_lock
-    def ledger(self, ids: Sequence[str] | None = None) -> Callable[[], list[LedgerEntry | None]]:
-        if ids is not None:
-            entries = [self._ledger.get(id) for id in ids]
-            return lambda: entries
-        ledger = self._ledger.copy()
-        return lambda: [ledger[id] for part in iterate_slices(sort_in_slices(ledger)) for id in part]
-
-    @override
-    @prepare_under_lock
-    def artifact_ids(self) -> Callable[[], list[str]]:
-        return partial(sort_in_slices, [*self._ledger])
-
-    @override
-    @hold_lock
-    def counts(self) -> dict[str, int]:
-        return {"artifacts": len(self._ledger), "records": len(self._records), **self._links.counts()}
-
-    @override
-    @hold_lock
-    def surface_kinds(self) -> list[str]:
-        return sorted({record.surface_kind for record in self._records.values()})
-
-    @override
-    @hold_lock
-    def has_fields(self, paths: Sequence[str]) -> list[bool]:
-        fields = [record.metadata for record in self._records.values()]
-        return [any(get_field(metadata, path) is not MISSING for metadata in fields) for path in paths]
-
-    @override
-    @hold_lock
-    def field_names(self, *, limit: int = 10_000) -> list[str]:
-        return sorted({name for record in islice(self._records.values(), limit) for name in record.metadata})
-
-    @override
-    @hold_lock
-    def config(self) -> dict[str, Any]:
-        return dict(json.loads(self._config))
-
-    @override
-    @hold_lock
-    def set_config(self, config: Mapping[str, Any]) -> None:
-        self._config = settings_json(config)
-
-    @override
-    @hold_lock
-    def calibration(self, key: str | None = None) -> dict[str, Any]:
-        if key is None:
-            return {name: json.loads(value) for name, value in self._calibration.items()}
-        return dict(json.loads(self._calibration.get(key, "{}")))
-
-    @override
-    @hold_lock
-    def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        self._calibration[key] = settings_json(value)
+    def _answer_in_turn(self, requests: Sequence[Request[Any]], *, uses_texts: bool) -> list[Any]:
+        with self._texts_lock if uses_texts else nullcontext():
+            with self._lock, without_pause():
+                self._check_open()
+                finish = prepare_all(self._content.prepare, requests)
+            answers: list[Any] = finish()
+            return answers
 
     # Writing
 
     @override
-    @hold_both_locks
-    def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        self._apply(puts, removals)
+    async def apply(self, change: Change) -> None:
+        await in_thread(self._apply, change)
 
-    def _apply(self, puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
-        """Write and remove whole artifacts, all or nothing."""
-        # Every step that can fail comes before the first change. The last of them writes the texts, in a transaction.
-        vectors = check_changes(puts)
-        puts = [copy_change(change) for change in puts]
-        removed_ids = [*({*removals, *(change.entry.artifact_id for change in puts)} & self._ledger.keys())]
-        remaining_rows = len(self._vectors) - sum(len(self._ledger[id].record_ids) for id in removed_ids)
-        if vectors is not None and self._vectors.dim is not None and remaining_rows:
-            check_width(puts, vectors, self._vectors.dim)
-        records = [record for change in puts for record in change.records]
-        first = self._texts.replace(removed_ids, records)
-        # From here on, nothing can fail.
-        for artifact_id in removed_ids:
-            self._remove(artifact_id)
-        for change in puts:
-            self._ledger[change.entry.artifact_id] = change.entry
-            self._links.put(change.entry.artifact_id, change.extraction)
-        self._add(records, first, vectors)
-
-    def _remove(self, artifact_id: str) -> None:
-        entry = self._ledger.pop(artifact_id)
-        for record_id in entry.record_ids:
-            del self._records[record_id]
-        self._filters.drop(self._numbers.pop(record_id) for record_id in entry.record_ids)
-        for index in self._values.values():
-            index.discard(artifact_id)
-        self._vectors.drop(entry.record_ids)
-        self._links.remove(artifact_id)
-
-    def _add(self, records: Sequence[Record], first: int, vectors: Floats | None) -> None:
-        if vectors is None:
-            return
-        numbers = range(first, first + len(records))
-        for record, number in zip(records, numbers, strict=True):
-            self._records[record.id] = record
-            self._numbers[record.id] = number
-        for name, index in self._values.items():
-            _add_values(index, name, records)
-        self._vectors.put(
-            [record.id for record in records],
-            numbers,
-            [record.artifact_id for record in records],
-            [record.surface_kind for record in records],
-            [record.surface_index for record in records],
-            vectors=vectors,
-        )
+    def _apply(self, change: Change) -> None:
+        # All that can fail by the values of the change is done beside readers.
+        if change.language != "same":
+            check_language(change.language)
+        config = None if change.config is None else settings_json(change.config)
+        calibrations = {key: settings_json(value) for key, value in change.calibrations.items()}
+        puts, records, vectors = _copy_puts(change.puts)
+        with self._texts_lock:
+            with self._lock, without_pause():
+                self._check_open()
+                self._content.replace(puts, records, vectors, change.removals)
+                self._content.settings = self._content.settings if config is None else config
+                self._content.calibration.update(calibrations)
+            # Last, as stored records may refuse the puts. It may take seconds, so only what needs the texts waits.
+            if change.language != "same":
+                self._content.texts.change_language(change.language)
 
     @override
     @asynccontextmanager
@@ -337,254 +424,105 @@ class MemoryStore(LockedStore, AdjacencyReader, TermStatistics, LanguageKeeper, 
     # Runs
 
     @override
-    @hold_both_locks
-    def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
-        stored_run = _StoredRun(run.mark, settings_json(row))
-        self._apply([], removals)
-        self._runs[run.name] = stored_run
+    async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
+        def begin() -> None:
+            stored_run = _StoredRun(run.mark, settings_json(row))
+            self._content.replace([], [], None, removals)
+            self._content.runs[run.name] = stored_run
+
+        await self._write(begin)
 
     @override
-    @hold_lock
-    def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
-        stored_run = self._find_run(run)
-        if stored_run is None:
-            return None
-        numbers = sorted(stored_run.parts if parts is None else stored_run.parts.keys() & {*parts})
-        return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
+    async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
+        def read() -> RunRows | None:
+            stored_run = self._find_run(run)
+            if stored_run is None:
+                return None
+            numbers = sorted(stored_run.parts if parts is None else stored_run.parts.keys() & {*parts})
+            return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
+
+        return await self._write(read)
 
     @override
-    @hold_both_locks
-    def apply_part(
+    async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        stored_run = self._find_run(run)
-        if stored_run is None or not run.fits(json.loads(self._config)):
-            return None
-        if part not in stored_run.parts:
-            text = settings_json(row)
-            self._apply(puts, ())
-            stored_run.parts[part] = text
-        return dict(json.loads(stored_run.parts[part]))
+        def apply() -> dict[str, Any] | None:
+            stored_run = self._find_run(run)
+            if stored_run is None or not run.fits(json.loads(self._content.settings)):
+                return None
+            if part not in stored_run.parts:
+                text = settings_json(row)
+                self._content.replace(*_copy_puts(puts), ())
+                stored_run.parts[part] = text
+            return dict(json.loads(stored_run.parts[part]))
+
+        return await self._write(apply)
 
     @override
-    @hold_both_locks
-    def forget_run(self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()) -> None:
-        stored_run = self._find_run(run)
-        if stored_run is None:
-            return
-        self._apply([], removals)
-        if parts is None:
-            del self._runs[run.name]
-        else:
-            stored_run.parts = {part: row for part, row in stored_run.parts.items() if part not in parts}
+    async def forget_run(
+        self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
+    ) -> None:
+        def forget() -> None:
+            stored_run = self._find_run(run)
+            if stored_run is None:
+                return
+            self._content.replace([], [], None, removals)
+            if parts is None:
+                del self._content.runs[run.name]
+            else:
+                stored_run.parts = {part: row for part, row in stored_run.parts.items() if part not in parts}
+
+        await self._write(forget)
+
+    async def _write(self, work: Callable[[], R]) -> R:
+        """Return `work()`, called in a worker thread under both locks."""
+
+        def run() -> R:
+            with self._texts_lock, self._lock, without_pause():
+                self._check_open()
+                return work()
+
+        return await in_thread(run)
 
     def _find_run(self, run: IngestRun) -> _StoredRun | None:
         """Return the stored run; `None` if it was replaced or forgotten."""
-        stored_run = self._runs.get(run.name)
+        stored_run = self._content.runs.get(run.name)
         return stored_run if stored_run is not None and stored_run.mark == run.mark else None
 
-    # Search
 
-    @override
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        async def search(queries: Floats) -> list[Ranking]:
-            if filter is None and surfaces is None:
-                # Others may ask meanwhile; they are answered together, by one product.
-                index = await self.call_if_free(self.lock, self._vectors.freeze)
-                found = None if index is None else index.search_if_quick(queries, k, per_artifact=per_artifact)
-                if found is not None:
-                    return found
-            return await self.prepare_locked(
-                lambda: partial(
-                    self._vectors.freeze().search,
-                    queries,
-                    k,
-                    allowed=self._match_filter(filter),
-                    surfaces=surfaces,
-                    per_artifact=per_artifact,
-                )
-            )
-
-        return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
-
-    @override
-    @hold_lock_inline_if(lambda _, query, record_ids: len(record_ids) <= _MAX_INLINE)  # noqa: ARG005
-    def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        return self._vectors.similarities(query, record_ids)
-
-    @override
-    @hold_lock_inline_if(lambda self, query, artifact_ids, **_: _has_few_vectors(self, artifact_ids))  # noqa: ARG005
-    def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        return self._vectors.best_of(query, artifact_ids, surfaces)
-
-    @override
-    @prepare_under_lock
-    def vectors(self, ids: Sequence[str]) -> Callable[[], Floats]:
-        return partial(self._vectors.freeze().vectors, ids)
-
-    @override
-    @hold_lock_inline_if(_has_few_vectors)
-    def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        return self._vectors.vectors_of(artifact_ids)
-
-    @override
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-        statistics: TermCounts | None = None,
-    ) -> list[Ranking]:
-        async def search(queries: Sequence[str]) -> list[Ranking]:
-            if filter is None and surfaces is None and statistics is None:
-                rank = partial(self._texts.rank_if_quick, queries, k, per_artifact=per_artifact)
-                found = await self.call_if_free(self.texts_lock, rank)
-                if found is not None:
-                    return found
-            return await self.prepare_locked(
-                lambda: partial(
-                    self._texts.rank,
-                    queries,
-                    k,
-                    allowed=self._match_filter(filter),
-                    surfaces=surfaces,
-                    per_artifact=per_artifact,
-                    statistics=statistics,
-                ),
-                uses_texts=True,
-            )
-
-        if statistics is not None:
-            return await search(queries)
-        return await self._waiting.search_text(queries, (k, filter, surfaces, per_artifact), search)
-
-    @override
-    @hold_both_locks
-    def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        return self._texts.count_terms(queries)
-
-    @override
-    @hold_lock
-    def language(self) -> Language | None:
-        return self._texts.language
-
-    @override
-    async def set_language(self, language: Language | None) -> None:
-        check_language(language)
-        # That may take seconds, so only what needs the texts waits.
-        await self.prepare_locked(lambda: partial(self._texts.change_language, language), uses_texts=True)
-
-    def _match_filter(self, filter: Filter | None) -> RecordNumbers | None:
-        """Return the numbers of the records that match the filter; `None` for all records."""
-        return None if filter is None else self._filters.match(self._records, self._numbers, filter)
-
-    # Links
-
-    @override
-    @hold_lock_inline_if(_has_few_links)
-    def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        check_choice("direction", direction, DIRECTIONS)
-        check_limit(limit)
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return self._links.neighbors(ids, direction, links, limit)
-
-    @override
-    @hold_lock_inline_if(lambda _, ids: len(ids) <= _MAX_INLINE)
-    def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
-        return self._links.artifact_numbers(ids)
-
-    @override
-    @hold_lock_inline_if(_has_few_edges)
-    def neighbor_columns(
-        self,
-        numbers: Sequence[int] | Numbers,
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> NeighborColumns:
-        check_choice("direction", direction, DIRECTIONS)
-        check_limit(limit)
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return self._links.neighbor_columns(numbers, direction, links, limit)
-
-    @override
-    @hold_lock
-    def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        return [list(self._links.resolve(ref)) for ref in refs]
-
-    @override
-    @hold_lock
-    def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        links = LinkFilter(types=types)
-        return [sort_in_slices(self._links.referrers(node, links)) for node in nodes]
-
-    @override
-    @hold_lock
-    def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        links = LinkFilter(types=types)
-        return [len(self._links.referrers(node, links)) for node in nodes]
-
-    @override
-    @hold_lock
-    def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        return self._links.max_fan_in(LinkFilter(types=types))
-
-    @override
-    @hold_lock_inline_if(_has_few_matches)
-    def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        check_limit(limit)
-        return match_values(lambda field: self._values.get_or_create(field, self._index_values), wanted, limit)
-
-    def _index_values(self, field: str) -> ValueIndex:
-        index = ValueIndex()
-        _add_values(index, field, self._records.values())
-        return index
-
-    @override
-    @hold_lock
-    def unresolved_links(
-        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
-    ) -> list[UnresolvedLink]:
-        check_limit(limit)
-        return list(islice(self._links.list_unresolved(artifact_ids), limit))
-
-    @override
-    @hold_lock
-    def link_counts(self) -> list[LinkCount]:
-        return self._links.link_counts()
+def _uses_texts(request: Request[Any]) -> bool:
+    plain = request.request if isinstance(request, Fed) else request
+    return plain.needs in ("lexical", "words")
 
 
-def _add_values(index: ValueIndex, field: str, records: Iterable[Record]) -> None:
+def _copy_puts(puts: Sequence[ArtifactChange]) -> tuple[list[ArtifactChange], list[Record], Floats | None]:
+    """Return checked copies of artifacts, their records and their vectors.
+
+    Raises:
+        StoreError: If an artifact cannot be stored.
+    """
+    vectors = check_changes(puts)
+    copies = [copy_change(change) for change in puts]
+    return copies, [record for change in copies for record in change.records], vectors
+
+
+def _has_field(records: Sequence[Record], path: str) -> bool:
+    return any(get_field(record.metadata, path) is not MISSING for record in records)
+
+
+def _add_values(index: ValueIndex, name: str, records: Iterable[Record]) -> None:
     for record in records:
-        value = get_field(record.metadata, field)
+        value = get_field(record.metadata, name)
         if value is not MISSING:
             index.add(record.artifact_id, value)
 
 
-def _copy(record: Record) -> Record:
-    return replace(record, metadata=deep_copy(record.metadata))
+def _copy(record: Record | None) -> Record | None:
+    return None if record is None else _copy_record(record)
+
+
+def _copy_record(record: Record) -> Record:
+    # `replace` takes three times as long.
+    kind, index = record.surface_kind, record.surface_index
+    return Record(record.id, record.artifact_id, kind, index, record.text, deep_copy(record.metadata))

@@ -34,6 +34,8 @@ _IS_BLANK = """(pg_catalog.obj_description(corpus.oid, 'pg_namespace') IS NULL
 WITHOUT_TIMEOUTS = """SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings
     WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_session_timeout')"""
 """Statement for a session that waits or works for long, whatever timeouts its role has."""
+BEGIN_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+"""Statement before several others that see one state."""
 
 # One statement, as each is a round trip.
 _STATE = f"""

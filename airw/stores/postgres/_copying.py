@@ -14,7 +14,7 @@ from airw.errors import StoreError
 from airw.protocols import StoreContent
 from airw.stores._link_rows import make_extraction
 from airw.stores._stored_values import detect_damage
-from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
+from airw.stores.postgres._catalog import BEGIN_SNAPSHOT, begin_locked, check_format, lock_key, read_state
 from airw.stores.postgres._database import Database
 from airw.stores.postgres._errors import translate_errors
 from airw.stores.postgres._keys import prefix_of, to_keys
@@ -28,7 +28,6 @@ from airw.values import ArtifactChange, Extraction, Link
 if TYPE_CHECKING:
     from airw.stores.postgres._session import Session
 
-_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _VECTORS = "SELECT artifact_id, number, value FROM embedding WHERE artifact_id = ANY ($1::text[])"
 _LINKS = f"""
     SELECT artifact_id, position, ref, type, origin, target_source, file, line, or_ref, coalesce(weight, 1)
@@ -74,7 +73,7 @@ async def hold_content(database: Database) -> AsyncIterator[StoreContent]:
     """Yield the content of a corpus; its snapshot ends with the block."""
     # A connection of its own, as a copy may take long.
     async with database.hold_connection() as connection:
-        await connection.execute(_BEGIN)
+        await connection.execute(BEGIN_SNAPSHOT)
         config = await read_settings(connection, "config")
         calibrations = await read_settings(connection, "calibration")
         language, ids = await read_language(connection), await artifact_ids(connection)

@@ -251,12 +251,6 @@ async def referrers(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter)
     return [[*found.get(node, ())] for node in nodes]
 
 
-async def fan_in(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[int]:
-    """Return the number of artifacts that link to each node."""
-    found = await _find_referrers(c, _COUNT_REFERRERS, nodes, links)
-    return [found.get(node, 0) for node in nodes]
-
-
 async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], links: LinkFilter) -> dict[NodeId, Any]:
     """Return the result of each node that has referrers."""
     texts = (node if isinstance(node, str) else node[1] for node in nodes)

@@ -7,7 +7,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from airw._base.concurrency import offload_if
-from airw.protocols import FirstSurfaces
 from airw.stores._stored_values import check_types, detect_damage, parse_mappings
 from airw.stores.postgres._filter_sql import Parameters, compile_exists, dump_wanted
 from airw.stores.postgres._texts import keep_storable
@@ -80,31 +79,6 @@ def _group_records(rows: Sequence[Sequence[Any]]) -> dict[str, list[Record]]:
     return by_name
 
 
-async def first_surfaces(c: "Connection", artifact_ids: Sequence[str]) -> FirstSurfaces:
-    """Return the first surface of each artifact."""
-    storable = {*keep_storable(artifact_ids)}
-    rows = await c.fetch(
-        """SELECT requested.place - 1, first.* FROM unnest($1::text[]) WITH ORDINALITY AS requested (id, place)
-        CROSS JOIN LATERAL (
-            SELECT kind, idx, text, metadata FROM record WHERE artifact_id = requested.id ORDER BY number LIMIT 1
-        ) AS first""",
-        [name if name in storable else None for name in artifact_ids],
-    )
-    return await offload_if(_is_long(rows), _fill_surfaces, len(artifact_ids), rows)
-
-
-@detect_damage()
-def _fill_surfaces(count: int, rows: Sequence[Sequence[Any]]) -> FirstSurfaces:
-    found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in range(count)])
-    metadata = parse_mappings([row[4] for row in rows])
-    check_types([[row[1] for row in rows], [row[2] for row in rows]], [str, int])
-    for (place, kind, index, text, _), mapping in zip(rows, metadata, strict=True):
-        found.kinds[place], found.indexes[place] = kind, index
-        found.texts[place], found.metadata[place] = text.decode(), mapping
-    return found
-
-
-@detect_damage()
 def _is_long(rows: Sequence[Sequence[Any]]) -> bool:
     """Return whether making records of rows takes a millisecond; their metadata is last."""
     """Return whether making records of rows, whose metadata is last, takes a millisecond."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.vectors import exact_scores, unit_rows
-from airw.protocols import ArtifactVectors, BestRecords
+from airw.protocols import ArtifactVectors
 from airw.stores._changes import check_width
 from airw.stores._indexes.dense_index import check_queries
 from airw.stores._stored_values import check_types
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 _SPARE = 16  # rows that a shortlist has besides those wanted
-_MOST = 2**40  # more rows than a server has
+MOST = 2**40  # more rows than a server has
 _COLUMNS = "v.number, v.artifact_id, v.record_id, v.idx, v.value, v.distance"
 # So many rows an index is asked for, the least that suffice: few numbers, as each is another statement. With the number
 # as a parameter, the server would plan for any number of rows, and prefer to sort all.
@@ -59,6 +59,8 @@ class DenseRequest:
     filter: Filter | None = None
     surfaces: Sequence[str] | None = None
     per_artifact: bool = False
+    among: Sequence[Any] | None = None
+    records: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,9 @@ class _Scope:
             scope.condition += f" AND {matches}"
             # A join might be planned as a sort of all rows. So each row is looked up that the index finds.
             scope.near += f" AND (SELECT {matches} FROM record r WHERE {joined})"
+        for column, ids in (("artifact_id", wanted.among), ("record_id", wanted.records)):
+            if ids is not None:
+                scope.condition += f" AND v.{column} = ANY ({parameters.add(keep_storable({*ids}), 'text[]')})"
         scope.sampled = " AND ".join(of_records)
         return scope
 
@@ -213,7 +218,7 @@ async def _search_all(
     c: "Connection", known: KnownIndex, queries: Floats, wanted: DenseRequest, *, with_ties: bool = False
 ) -> list[Ranking]:
     """Return the rankings of an exact search."""
-    k, width = min(max(wanted.k, 0), _MOST), queries.shape[1]
+    k, width = min(max(wanted.k, 0), MOST), queries.shape[1]
     parameters, margins = Parameters(), [_find_margin(query) for query in queries]
     asked = _add_queries(parameters, queries, margins)
     limit = parameters.add(k if with_ties or not k else k + _SPARE, "bigint")
@@ -336,44 +341,27 @@ def _to_ranking(rows: Sequence[_ScoredRow]) -> Ranking:
     return Ranking([row.record_id for row in rows], [row.artifact_id for row in rows], scores)
 
 
-async def best_of(
-    c: "Connection", query: Floats, artifact_ids: Sequence[str], surfaces: Sequence[str] | None
-) -> BestRecords:
-    """Return the best record of each artifact; `None` and NaN if it has no records."""
-    query = check_queries(query[None], None)[0]
+async def rank_named(c: "Connection", query: Floats, wanted: DenseRequest) -> Ranking:
+    """Return the ranking of the artifacts or records that are named."""
+    parameters = Parameters()
+    aim, width = parameters.add(encode_queries(query[None])[0], "vector"), parameters.add(len(query), "integer")
+    scope = _Scope.of(wanted, parameters)
     rows = await c.fetch(
         f"""SELECT known.width, best.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
-            SELECT DISTINCT ON (artifact_id) artifact_id, record_id, value <#> $1::vector AS distance FROM embedding
-            WHERE known.width = $2 AND artifact_id = ANY ($3::text[])
-            AND ($4::text[] IS NULL OR kind = ANY ($4::text[]))
-            ORDER BY artifact_id, value <#> $1::vector, idx, number) best ON true""",
-        encode_queries(query[None])[0],
-        len(query),
-        keep_storable({*artifact_ids}),
-        None if surfaces is None else keep_storable(surfaces),
+            SELECT {"DISTINCT ON (v.artifact_id)" if wanted.per_artifact else ""}
+            v.artifact_id, v.record_id, v.idx, v.number, v.value <#> {aim} AS distance FROM {scope.tables}
+            WHERE known.width = {width} AND {scope.condition}
+            ORDER BY v.artifact_id, v.value <#> {aim}, v.idx, v.number) best ON true""",
+        *parameters.values,
     )
     check_queries(query[None], rows[0]["width"])
-    # Without artifacts, the only row has nulls, and no artifact has that id.
-    names = {artifact_id: record_id for _, artifact_id, record_id, _ in rows}
-    distances = {artifact_id: distance for _, artifact_id, _, distance in rows if distance is not None}
-    scores = [-distances.get(artifact_id, np.nan) for artifact_id in artifact_ids]
-    return BestRecords([*map(names.get, artifact_ids)], np.array(scores, np.float32))
-
-
-async def similarities(c: "Connection", query: Floats, record_ids: Sequence[str]) -> Floats:
-    """Return the cosine between the query and each record; NaN for an unknown record."""
-    query = check_queries(query[None], None)[0]
-    rows = await c.fetch(
-        f"""SELECT known.width, found.* FROM (SELECT {WIDTH} AS width) known LEFT JOIN LATERAL (
-            SELECT record_id, value <#> $1::vector AS distance FROM embedding
-            WHERE known.width = $2 AND record_id = ANY ($3::text[])) found ON true""",
-        encode_queries(query[None])[0],
-        len(query),
-        keep_storable({*record_ids}),
-    )
-    check_queries(query[None], rows[0]["width"])
-    distances = {record_id: distance for _, record_id, distance in rows if distance is not None}
-    return np.array([-distances.get(record_id, np.nan) for record_id in record_ids], np.float32)
+    # Without records, the only row has nulls.
+    found = [
+        _ScoredRow(float(np.float32(-distance)), artifact_id, idx, number, record_id)
+        for _, artifact_id, record_id, idx, number, distance in rows
+        if distance is not None
+    ]
+    return _to_ranking(_keep_best(found, wanted))
 
 
 async def vectors(c: "Connection", ids: Sequence[str]) -> Floats:

@@ -133,7 +133,7 @@ async def read_language(c: "Connection") -> Language | None:
 async def search(
     c: "Connection", known: KnownLanguage, queries: Sequence[str], scope: TextScope, statistics: TermCounts | None
 ) -> list[Ranking]:
-    """Return the best records or artifacts of each query; see `TermStatistics.search_text`."""
+    """Return the best records or artifacts of each query; see `Rank`."""
     for _ in range(_ATTEMPTS):
         words_by_query, state, rows = await _read_rows(c, known, queries)
         if statistics is None:
@@ -149,11 +149,11 @@ async def search(
         rankings = await _rank(c, searches, scope, is_long=is_long)
         if rankings is not None:
             return rankings
-    raise StoreError("search_text: others remove the records that were found again and again; try later")
+    raise StoreError("Rank: others remove the records that were found again and again; try later")
 
 
 async def count_terms(c: "Connection", known: KnownLanguage, queries: Sequence[str]) -> TermCounts:
-    """Return the counts behind the scores of queries; see `TermStatistics.term_statistics`."""
+    """Return the counts behind the scores of queries; see `Words`."""
     words_by_query, state, rows = await _read_rows(
         c, known, queries, columns="code, run, part, directory, NULL AS entries"
     )

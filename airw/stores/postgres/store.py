@@ -8,49 +8,27 @@ from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
-from airw._base.arrays import Floats
-from airw._base.checks import check_count, check_limit
-from airw._base.lru import LruCache
+from airw._base.checks import check_count
 from airw._base.overriding import override
 from airw.errors import StoreError
 from airw.protocols import (
-    ArtifactVectors,
-    BestRecords,
-    ChangeFinder,
+    CAPABILITIES,
+    Capability,
+    Change,
     ContentReader,
-    FirstSurfaceReader,
-    FirstSurfaces,
     IngestRun,
-    LanguageKeeper,
+    Request,
     RunKeeper,
     RunRows,
-    SchemaReader,
-    StepAnswer,
-    StepReader,
-    Store,
     StoreContent,
-    TermStatistics,
 )
-from airw.stores.postgres import _copying, _links, _records, _runs, _settings, _steps, _vectors, _words, _writing
+from airw.stores.postgres import _copying, _runs, _settings, _words, _writing
+from airw.stores.postgres._answers import DatabaseContent, KnownState, is_of_one_state
+from airw.stores.postgres._catalog import BEGIN_SNAPSHOT
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
 from airw.stores.postgres._vector_index import KnownIndex, describe_index, refresh_index
-from airw.values import (
-    ArtifactChange,
-    Direction,
-    Edge,
-    Language,
-    LedgerEntry,
-    LinkCount,
-    LinkFilter,
-    NodeId,
-    Ranking,
-    Record,
-    TermCounts,
-    UnresolvedLink,
-    check_language,
-)
-from airw.values.filters import Filter
+from airw.values import ArtifactChange, Language, check_language
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -59,17 +37,7 @@ if TYPE_CHECKING:
 _CLEANUP_TIMEOUT = 10.0  # seconds
 
 
-class PostgresStore(
-    Store,
-    RunKeeper,
-    ChangeFinder,
-    SchemaReader,
-    FirstSurfaceReader,
-    TermStatistics,
-    LanguageKeeper,
-    StepReader,
-    ContentReader,
-):
+class PostgresStore(RunKeeper, ContentReader):
     """A `Store` in a schema of a PostgreSQL database, safe to share between machines.
 
     The server needs PostgreSQL 14 or later, with the extension `vector` (pgvector 0.8 or later). The corpus "notes" is
@@ -103,7 +71,7 @@ class PostgresStore(
             the store creates it, and the extension if the role may.
         max_connections: The number of connections to the server.
         language: The language of the texts in a new corpus: `"en"`, or `None` for words as they are. A corpus that
-            exists keeps its own; `set_language` changes it.
+            exists keeps its own; a `Change` with `language` replaces it.
 
     Raises:
         ArgumentError: If an argument cannot be used, or a part of an address is not known.
@@ -112,10 +80,11 @@ class PostgresStore(
 
     Example:
         ```python
+        from airw.protocols import Rank, ask
         from airw.stores import PostgresStore
 
         async with PostgresStore("postgresql:///kb", "notes") as store:
-            [ranking] = await store.search_text(["keys"], k=10)
+            [ranking] = await ask(store, Rank(["keys"], k=10))
         ```
     """
 
@@ -130,10 +99,8 @@ class PostgresStore(
         check_server_address("dsn", dsn)
         self._unsettled = 0  # records written since the tables were settled
         self._is_partial = False  # whether a part of a run was written in the present block of writing
-        self._near = KnownIndex()
         self._database = Database(dsn, corpus, max_connections=check_count("max_connections", max_connections, least=1))
-        self._language = _words.KnownLanguage(check_language(language))
-        self._max_fan_in = LruCache[LinkFilter, tuple[str | None, int]](32)
+        self._known = KnownState(_words.KnownLanguage(check_language(language)), KnownIndex())
 
     @classmethod
     async def open(
@@ -261,13 +228,13 @@ class PostgresStore(
         await self._database.open(create=create, prepare=self._prepare_tables)
 
     async def _prepare_tables(self, connection: "Connection") -> None:
-        await _words.create_state(connection, self._language.value)
+        await _words.create_state(connection, self._known.language.value)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    @override
     async def aclose(self) -> None:
+        """Close the store and release its connections; closing twice is harmless."""
         await self._database.aclose()
 
     def __del__(self) -> None:
@@ -279,79 +246,46 @@ class PostgresStore(
     def __repr__(self) -> str:
         return f"<PostgresStore {self._database.place}>"
 
-    # Records, ledger and settings: _records.py
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        """Return the answer of each request, all of one state; see `airw.protocols.Store.read`."""
 
-    @override
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return await self._database.read(lambda c: _records.get_records(c, ids))
+        async def answer(c: "Connection") -> list[Any]:
+            content = DatabaseContent(c, self._known)
+            if is_of_one_state(requests):
+                return await content.read(*requests)
+            await c.execute(BEGIN_SNAPSHOT)
+            answers = await content.read(*requests)
+            await c.execute("COMMIT")
+            return answers
 
-    @override
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        check_limit(limit)
-        return await self._database.read(lambda c: _records.records_of(c, artifact_ids, kinds, limit))
+        return await self._database.read(answer)
 
-    @override
-    async def first_surfaces(self, artifact_ids: Sequence[str]) -> FirstSurfaces:
-        return await self._database.read(lambda c: _records.first_surfaces(c, artifact_ids))
+    async def apply(self, change: Change) -> None:
+        """Write a change in one transaction; see `airw.protocols.Store.apply`."""
+        language = self._known.language.value if change.language == "same" else check_language(change.language)
+        rows = await _writing.prepare(change.puts, language)
 
-    @override
-    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        return await self._database.read(lambda c: _records.ledger(c, ids))
+        async def write(c: "Connection") -> None:
+            if change.language != "same":
+                await _words.change_language(c, language)
+            if change.puts or change.removals:
+                await _writing.write_rows(c, rows, change.removals)
+            if change.config is not None:
+                await _settings.set_setting(c, "config", "", change.config)
+            for key, value in change.calibrations.items():
+                await _settings.set_setting(c, "calibration", key, value)
 
-    @override
-    async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
-        return await self._database.read(lambda c: _records.find_changed(c, versions, stamp))
-
-    @override
-    async def artifact_ids(self) -> list[str]:
-        return await self._database.read(_records.artifact_ids)
-
-    @override
-    async def counts(self) -> dict[str, int]:
-        return await self._database.read(_records.counts)
-
-    @override
-    async def surface_kinds(self) -> list[str]:
-        return await self._database.read(_records.surface_kinds)
-
-    @override
-    async def has_fields(self, paths: Sequence[str]) -> list[bool]:
-        return await self._database.read(lambda c: _records.has_fields(c, paths))
-
-    @override
-    async def field_names(self, *, limit: int = 10_000) -> list[str]:
-        return await self._database.read(lambda c: _records.field_names(c, limit))
-
-    @override
-    async def config(self) -> dict[str, Any]:
-        return dict((await self._database.read(lambda c: _settings.read_settings(c, "config"))).get("", {}))
-
-    @override
-    async def set_config(self, config: Mapping[str, Any]) -> None:
-        await self._database.write(lambda c: _settings.set_setting(c, "config", "", config))
-
-    @override
-    async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        calibrations = await self._database.read(lambda c: _settings.read_settings(c, "calibration"))
-        return calibrations if key is None else dict(calibrations.get(key, {}))
-
-    @override
-    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        await self._database.write(lambda c: _settings.set_setting(c, "calibration", key, value))
-
-    # Writing: _writing.py, _runs.py
-
-    @override
-    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        rows = await _writing.prepare(puts, self._language.value)
-        await self._database.write(lambda c: _writing.write_rows(c, rows, removals))
+        await self._database.write(write)
         self._unsettled += len(rows.record_ids)
 
-    @override
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what the store can do: everything."""
+        return CAPABILITIES
+
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
+        """Lock the store for one builder; see `airw.protocols.Store.writing`."""
         async with self._database.lock_builder(timeout):
             self._is_partial = False
             yield
@@ -396,7 +330,7 @@ class PostgresStore(
     async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        rows = await _writing.prepare(puts, self._language.value)
+        rows = await _writing.prepare(puts, self._known.language.value)
         self._is_partial = True
         return await self._database.write(lambda c: _runs.apply_part(c, run, part, row, rows))
 
@@ -405,134 +339,3 @@ class PostgresStore(
         self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
     ) -> None:
         self._unsettled += await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
-
-    # Vectors, see _vectors.py
-
-    @override
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        wanted = _vectors.DenseRequest(k, filter, surfaces, per_artifact)
-        return await self._database.read(lambda c: _vectors.search(c, self._near, queries, wanted))
-
-    @override
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        return await self._database.read(lambda c: _vectors.best_of(c, query, artifact_ids, surfaces))
-
-    @override
-    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        return await self._database.read(lambda c: _vectors.similarities(c, query, record_ids))
-
-    @override
-    async def vectors(self, ids: Sequence[str]) -> Floats:
-        return await self._database.read(lambda c: _vectors.vectors(c, ids))
-
-    @override
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        return await self._database.read(lambda c: _vectors.vectors_of(c, artifact_ids))
-
-    # Words, see _words.py
-
-    @override
-    async def search_text(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-        statistics: TermCounts | None = None,
-    ) -> list[Ranking]:
-        scope = _words.TextScope(k, filter, surfaces, per_artifact)
-        return await self._database.read(lambda c: _words.search(c, self._language, queries, scope, statistics))
-
-    @override
-    async def term_statistics(self, queries: Sequence[str]) -> TermCounts:
-        return await self._database.read(lambda c: _words.count_terms(c, self._language, queries))
-
-    @override
-    async def language(self) -> Language | None:
-        return await self._database.read(_words.read_language)
-
-    @override
-    async def set_language(self, language: Language | None) -> None:
-        await self._database.write(lambda c: _words.change_language(c, language))
-
-    # Links: _links.py; links are written and resolved by _link_writing.py
-
-    @override
-    async def neighbors(
-        self,
-        ids: Sequence[str],
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-    ) -> list[list[Edge]]:
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return await self._database.read(lambda c: _links.neighbors(c, ids, direction, links, limit))
-
-    @override
-    async def read_step(
-        self,
-        ids: Sequence[str],
-        query: Floats | None,
-        *,
-        direction: Direction = "out",
-        types: Sequence[str] | None = None,
-        exclude: Sequence[str] = (),
-        origins: Sequence[str] | None = None,
-        limit: int | None = None,
-        hit_ids: Sequence[str] = (),
-        known_ids: Sequence[str] = (),
-        max_ends: int = 0,
-        max_records: int = 0,
-        with_vectors: bool = False,
-    ) -> StepAnswer:
-        links = LinkFilter(types=types, exclude=exclude, origins=origins)
-        reads = (hit_ids, known_ids, max_ends, max_records, with_vectors)
-        request = _steps.StepRequest(ids, query, direction, links, limit, *reads)
-        return await self._database.read(lambda c: _steps.read_step(c, request))
-
-    @override
-    async def resolve(self, refs: Sequence[str]) -> list[list[str]]:
-        return await self._database.read(lambda c: _links.resolve(c, refs))
-
-    @override
-    async def referrers(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[list[str]]:
-        return await self._database.read(lambda c: _links.referrers(c, nodes, LinkFilter(types=types)))
-
-    @override
-    async def fan_in(self, nodes: Sequence[NodeId], *, types: Sequence[str] | None = None) -> list[int]:
-        return await self._database.read(lambda c: _links.fan_in(c, nodes, LinkFilter(types=types)))
-
-    @override
-    async def max_fan_in(self, *, types: Sequence[str] | None = None) -> int:
-        return await self._database.read(lambda c: _links.max_fan_in(c, self._max_fan_in, LinkFilter(types=types)))
-
-    @override
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        check_limit(limit)
-        return await self._database.read(lambda c: _records.matching(c, wanted, limit))
-
-    @override
-    async def unresolved_links(
-        self, artifact_ids: Sequence[str] | None = None, *, limit: int | None = None
-    ) -> list[UnresolvedLink]:
-        check_limit(limit)
-        return await self._database.read(lambda c: _links.list_unresolved(c, artifact_ids, limit))
-
-    @override
-    async def link_counts(self) -> list[LinkCount]:
-        return await self._database.read(_links.link_counts)

@@ -6,16 +6,13 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from airw._base.checks import check_choice, check_limit
 from airw._base.slices import consume_in_slices, sort_in_slices
 from airw.protocols import NeighborColumns
 from airw.stores._indexes.adjacency import Adjacency, EdgeRow, Numbers
 from airw.stores.sqlite._filter_sql import set_json
 from airw.stores.sqlite._links import EdgeGroup, read_edge_groups
 from airw.stores.sqlite._watch import FileVersion
-from airw.values import DIRECTIONS, ArtifactRef, Direction, LinkFilter, NodeId
+from airw.values import ArtifactRef, Direction, LinkFilter, NodeId
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,24 +23,19 @@ _MAX_CHANGES = 1_000  # changed artifacts; if there are more, all rows are read 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class EdgeRequest:
-    """What is asked about edges; see `AdjacencyReader.neighbor_columns`.
+    """What is asked about edges; see `Edges`.
 
     Args:
-        nodes: The artifacts, by id or by number.
+        nodes: The artifacts.
         direction: The direction.
         links: The links that count.
         limit: The largest number of edges per artifact.
     """
 
-    nodes: Sequence[str] | Numbers
+    nodes: Sequence[str]
     direction: Direction
     links: LinkFilter
     limit: int | None
-
-    def __post_init__(self) -> None:
-        """Check the direction and the limit."""
-        check_choice("direction", self.direction, DIRECTIONS)
-        check_limit(self.limit)
 
 
 class LinkIndex:
@@ -70,17 +62,13 @@ class LinkIndex:
         """Return whether edges were read before."""
         return self._last >= 0
 
-    def find_numbers(self, nodes: Sequence[str] | Numbers) -> Numbers | None:
+    def find_numbers(self, nodes: Sequence[str]) -> Numbers | None:
         """Return the numbers of these artifacts; `None` if one of them was never met."""
-        if isinstance(nodes, np.ndarray):
-            return nodes
         numbers = self._adjacency.nodes.find(nodes)
         return numbers if numbers.min(initial=0) >= 0 else None
 
-    def number(self, connection: "sqlite3.Connection", nodes: Sequence[str] | Numbers) -> Numbers:
+    def number(self, connection: "sqlite3.Connection", nodes: Sequence[str]) -> Numbers:
         """Return the numbers of these artifacts, -1 for an id that was never in the file."""
-        if isinstance(nodes, np.ndarray):
-            return nodes
         known = self._adjacency.nodes
         unknown = [id for id in nodes if id not in known]
         if unknown:
@@ -89,10 +77,6 @@ class LinkIndex:
             )
             known.add([id for (id,) in rows])
         return known.find(nodes)
-
-    def to_numbers(self, numbers: Sequence[int] | Numbers) -> Numbers:
-        """Return numbers that a caller passed as an array, as `Adjacency.to_numbers` does."""
-        return self._adjacency.to_numbers(numbers)
 
     def gather_at_once(self, request: EdgeRequest, version: FileVersion | None) -> NeighborColumns | None:
         """Return these edges if that is quick and the file has this version; else `None`."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -64,13 +65,20 @@ class Connection:
     Python values are made from rows without blocking the event loop.
     """
 
-    def __init__(self, path: Path, opened: _OpenFile, thread: "aiosqlite.Connection") -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        opened: _OpenFile,
+        thread: "aiosqlite.Connection",
+        open_raw: "Callable[[], sqlite3.Connection]",
+    ) -> None:
+        self._path, self._open_raw = path, open_raw
         self._raw, self.key, self._log_key = opened
         self._thread = thread
         self._immutable_state = read_immutable_state(path)
         self._lock = SharedLock(repr(str(path)))
         self._is_cancelled = False
+        self._is_stuck = False  # in a transaction that cannot be rolled back
         self.is_open = True
 
     @classmethod
@@ -109,17 +117,19 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-            open_raw = partial(
-                connect, path, create=create, writable=writable, durability=durability, language=language
-            )
+
+            def open_raw() -> "sqlite3.Connection":
+                raw = connect(path, create=create, writable=writable, durability=durability, language=language)
+                if cache is not None:
+                    raw.execute(f"PRAGMA cache_size = -{cache}")
+                return raw
+
             opened = await in_thread(_open_file, path, open_raw)
-            if cache is not None:
-                opened.raw.execute(f"PRAGMA cache_size = -{cache}")
             # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
             # is the thread itself.
             cast("Thread", getattr(thread, "_thread", thread)).daemon = True
             await thread
-        return cls(path, opened, thread)
+        return cls(path, opened, thread, open_raw)
 
     async def run(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -136,6 +146,8 @@ class Connection:
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
+            if self._is_stuck:
+                await self._replace_raw()
             self._is_cancelled = False
             # Asked for here: a call that its loop abandons is closed where no loop runs.
             cancelled = anyio.get_cancelled_exc_class()
@@ -251,12 +263,39 @@ class Connection:
 
         self._is_cancelled = True
         # The thread works in order, so the rollback runs as soon as the cancelled call ends.
-        rollback = asyncio.ensure_future(self._submit(_roll_back))
+        rollback = asyncio.ensure_future(self._submit(self._roll_back))
         # An interrupt stops only the present statement, and the call may go on with its next one: so repeat it.
         with anyio.move_on_after(_INTERRUPT_WITHIN):
             while not rollback.done():
                 self._raw.interrupt()
                 await asyncio.wait([rollback], timeout=_INTERRUPT_EVERY)
+        if self._is_stuck:
+            with suppress(StoreError):  # the next call says so
+                await self._replace_raw()
+
+    def _roll_back(self, raw: "sqlite3.Connection") -> None:
+        """Roll back the transaction of a call that was interrupted."""
+        import sqlite3
+
+        deadline = time.monotonic() + _STOP_WITHIN
+        while raw.in_transaction and not self._is_stuck:
+            try:
+                raw.execute("ROLLBACK")
+            except sqlite3.OperationalError as error:
+                # An interrupt meant for the cancelled call may hit the rollback: try again. But as long as a statement
+                # is open that was interrupted, perhaps one of a full-text index, SQLite interrupts all others, too.
+                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                    raise
+                self._is_stuck = time.monotonic() > deadline
+
+    async def _replace_raw(self) -> None:
+        """Close the connection, which undoes its transaction, and open the file again."""
+        await self._submit(_close_raw)
+        opened = await in_thread(_open_file, self._path, self._open_raw)
+        self._raw, self._is_stuck = opened.raw, False
+        if opened.key != self.key:  # another file, whose connections others open
+            self.is_open = False
+            await self._submit(_close_raw)
 
     async def aclose(self) -> None:
         """Close the connection and end its thread; closing twice is harmless."""
@@ -350,15 +389,3 @@ def _check_readable(path: Path) -> None:
         raise StoreError(
             f"{str(path)!r} cannot be read ({error.strerror}); it may be whole, so check its disk, cable or network"
         ) from error
-
-
-def _roll_back(raw: "sqlite3.Connection") -> None:
-    import sqlite3
-
-    while raw.in_transaction:
-        try:
-            raw.execute("ROLLBACK")
-        except sqlite3.OperationalError as error:
-            # An interrupt meant for the cancelled call may hit the rollback: try again.
-            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                raise

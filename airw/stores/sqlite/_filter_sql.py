@@ -33,17 +33,18 @@ _MOMENT = """iif(j GLOB '"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][Tt ][0-9]*'
 def keys_json(ids: Iterable[str]) -> str:
     """Return ids as one parameter for `json_each`, in order.
 
-    SQLite reads NUL as the end of a text. So an id with NUL, which no store contains, becomes null.
+    SQLite reads NUL as the end of a text. So an id with NUL, which no store contains, becomes null, as does a pair that
+    names an artifact of another corpus.
     """
-    return dump_in_slices(None if "\0" in id else id for id in ids)
+    return dump_in_slices(id if isinstance(id, str) and "\0" not in id else None for id in ids)
 
 
 def set_json(values: Iterable[str]) -> str:
     """Return texts as one parameter for `IN (SELECT value FROM json_each(?))`.
 
-    Texts with NUL, which no store contains, are omitted.
+    Texts with NUL, which no store contains, are omitted, as are pairs that name artifacts of other corpora.
     """
-    return dump_in_slices(value for value in values if "\0" not in value)
+    return dump_in_slices(value for value in values if isinstance(value, str) and "\0" not in value)
 
 
 def compile_in(column: str, values: Sequence[str] | Sequence[int]) -> Sql:

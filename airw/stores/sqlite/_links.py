@@ -264,15 +264,6 @@ def referrers(connection: "sqlite3.Connection", nodes: Sequence[NodeId], links: 
     return artifacts
 
 
-def fan_in(connection: "sqlite3.Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[int]:
-    """Return the number of artifacts that link to each node."""
-    counts = [0] * len(nodes)
-    sql = f"SELECT place, count(*) FROM ({_REFERRERS}) GROUP BY place"
-    for place, count in _execute(connection, sql, links, nodes=_nodes_to_json(nodes)):
-        counts[place] = count
-    return counts
-
-
 def max_fan_in(connection: "sqlite3.Connection", cache: LruCache[FanInKey, int], links: LinkFilter) -> int:
     """Return the largest fan-in of all nodes, from the cache if the file is unchanged."""
     (last_change,) = connection.execute("SELECT coalesce(max(seq), 0) FROM link_change").fetchone()

@@ -1,15 +1,14 @@
 """Functions that read records, ledger entries and settings from the file of a corpus."""
 
 import json
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from airw._base.checks import find_text_fault
 from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
-from airw.protocols import FirstSurfaces
 from airw.stores._stored_values import DamagedValue, check_types, parse_mappings
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
 from airw.values import LedgerEntry, Record
@@ -79,31 +78,13 @@ def _read_first(
             records[order[row[0]]] = [record]
 
 
-def first_surfaces(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> FirstSurfaces:
-    """Return the first surface of each artifact; walks read thousands."""
-    count = len(artifact_ids)
-    found = FirstSurfaces([None] * count, [None] * count, [""] * count, [{} for _ in artifact_ids])
-    order = _order_in_file(artifact_ids)
-    cursor = connection.execute(
-        _FIRST.format(columns="kind, idx, text, metadata", of_kinds=""),
-        {"ids": keys_json(artifact_ids[place] for place in order)},
-    )
-    for part in iterate_slices(cursor):
-        keys, kinds, indexes, texts, metadata = zip(*part, strict=True)
-        check_types([kinds, indexes, texts, metadata], [str, int, str, str])
-        places = [order[key] for key in keys]
-        columns: Any = zip(found, (kinds, indexes, texts, parse_mappings(metadata)), strict=True)
-        for column, values in columns:
-            deque(map(column.__setitem__, places, values), maxlen=0)  # a loop in C
-    return found
-
-
 def _order_in_file(artifact_ids: Sequence[str]) -> list[int]:
     """Return the places of artifacts in the order of their ids.
 
     In this order they often stand together in the file: fewer pages are read.
     """
-    return sorted(range(len(artifact_ids)), key=artifact_ids.__getitem__)
+    names = [*map(str, artifact_ids)]  # pairs, too, which name artifacts of other corpora
+    return sorted(range(len(names)), key=names.__getitem__)
 
 
 def _read_several(
@@ -207,16 +188,17 @@ def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int,
 
 def find_changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
     """Return the artifacts whose ledger entry has another version, or differs from `stamp`."""
-    # SQLite reads NUL as the end of a text; a version with NUL is never stored, so it counts as changed.
-    requested: Mapping[str, str | None] = versions
-    if "\0" in "".join(versions.values()):
-        requested = {name: None if "\0" in version else version for name, version in versions.items()}
+    # A text that cannot be stored is in no ledger entry, and SQLite would read another one. Nearly always, all can.
+    if find_text_fault("".join([*versions, *versions.values()]), allow_nul=False) is not None:
+        faults = {name: find_text_fault(name + version, allow_nul=False) for name, version in versions.items()}
+        storable = {name: version for name, version in versions.items() if faults[name] is None}
+        return [*(name for name in versions if name not in storable), *find_changed(connection, storable, stamp)]
     # One row for all results, and only changed artifacts: in most builds, nearly all are unchanged.
     (changed_json,) = connection.execute(
         """SELECT json_group_array(requested.key) FROM json_each(?) AS requested
         LEFT JOIN artifact ON artifact.id = requested.key
         WHERE version IS NOT requested.value OR (embedder_id, strategy_id, extractor_id, source) IS NOT (?, ?, ?, ?)""",
-        [json.dumps(requested), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
+        [json.dumps(versions), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
     ).fetchone()
     return list(json.loads(changed_json))
 

@@ -1,16 +1,11 @@
 """The vector index of a file, kept up to date in memory."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from airw._base.arrays import Floats
-from airw._base.concurrency import in_thread
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _segments
-from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._record_log import RecordLog
 from airw.stores.sqlite._records import check_columns
 from airw.stores.sqlite._segment_building import count_live_rows
@@ -19,26 +14,12 @@ from airw.stores.sqlite._vector_codec import decode_vectors
 from airw.stores.sqlite._vector_file import SavedRows
 from airw.stores.sqlite._vector_saving import load_saved
 from airw.stores.sqlite._watch import FileVersion
-from airw.values import Ranking
-from airw.values.filters import Filter
 
 if TYPE_CHECKING:
     import sqlite3
 
 _QUERIES = 256  # of one call in a thread
 R = TypeVar("R")
-
-
-async def search_index(index: DenseIndex, queries: Floats, k: int, *, per_artifact: bool) -> list[Ranking]:
-    """Return the rankings of `index.search`; without a thread if that is quick."""
-    rankings = index.search_if_quick(queries, k, per_artifact=per_artifact)
-    if rankings is not None:
-        return rankings
-    # Short calls, so that a cancelled search stops between them.
-    starts = range(0, len(queries) or 1, _QUERIES)
-    search = partial(index.search, k=k, per_artifact=per_artifact)
-    parts = [await in_thread(search, queries[start : start + _QUERIES]) for start in starts]
-    return [ranking for part in parts for ranking in part]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,47 +32,36 @@ class _Latest:
 
 
 class VectorIndex:
-    """The vector index of a file; one user prepares a query at a time.
+    """The vector index of a file; one user updates it at a time.
 
     An update takes time in proportion to the changes, not to the corpus.
 
     Args:
         folder: The folder of the segments.
-        filters: The filter index of the same file.
     """
 
-    def __init__(self, folder: Path, filters: FilterIndex) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._filters = filters
         self._segments = OpenSegments(folder)
         self._saved: SavedRows | None = None
         self._latest: _Latest | None = None
         self._clear()
 
-    def prepare(
-        self,
-        connection: "sqlite3.Connection",
-        run_query: Callable[[DenseIndex, Any], R],
-        filter: Filter | None = None,
-        version: FileVersion | None = None,
-    ) -> Callable[[], R]:
-        """Prepare `run_query(index, allowed)` on the present state of the file.
+    def update(self, connection: "sqlite3.Connection", version: FileVersion | None = None) -> DenseIndex:
+        """Return the index of the present state of the file; later updates do not change it.
 
-        `allowed` are the numbers of the records that match the filter; `None` without a filter. `version` is that of
-        the file before its present state was read; `None` if it is unknown.
-
-        Returns:
-            A function that returns the result of the query. Others may prepare queries while it runs.
+        Args:
+            connection: A connection with a snapshot that is not older than that of the last call.
+            version: The version of the file before its present state was read; `None` if it is unknown.
         """
         count = count_live_rows(connection)
         self._update(connection, count)
-        allowed = None if filter is None else self._filters.match(connection, filter)
         index = self._index.freeze()
         if count > _segments.EXACT_ROWS:
             index.use_segments(self._segments.update(connection, index.dim))
         if version is not None or self._latest is None:
             self._latest = _Latest(version, index, self._saved)
-        return partial(run_query, index, allowed)
+        return index
 
     @property
     def is_used(self) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airw._base.arrays import Floats
+from airw.protocols import Change
 from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
 from airw.stores._indexes.texts import change_language, delete_records, insert_records
 from airw.stores.sqlite import _segments
@@ -12,7 +13,7 @@ from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
 from airw.stores.sqlite._schema import write_transaction
 from airw.stores.sqlite._vector_codec import encode_vectors
-from airw.values import ArtifactChange, Extraction, Language
+from airw.values import ArtifactChange, Extraction, check_language
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,15 +32,23 @@ class ArtifactRows:
     extractions: dict[str, Extraction] = field(default_factory=dict)
 
 
-def apply_changes(connection: "sqlite3.Connection", puts: Sequence[ArtifactChange], removals: Sequence[str]) -> None:
-    """Write and remove whole artifacts in one transaction.
+def apply_change(connection: "sqlite3.Connection", change: Change) -> None:
+    """Write a change in one transaction.
 
     Raises:
-        StoreError: If an artifact cannot be stored. Nothing is stored then.
+        ArgumentError: If there is no such language.
+        StoreError: If an artifact cannot be stored, or a setting is not JSON. Nothing is stored then.
     """
-    rows = prepare_rows(puts)
+    rows = prepare_rows(change.puts)
     with write_transaction(connection):
-        write_rows(connection, rows, removals)
+        if change.language != "same":
+            change_language(connection, check_language(change.language))
+        if change.puts or change.removals:
+            write_rows(connection, rows, change.removals)
+        if change.config is not None:
+            set_setting(connection, "config", "", change.config)
+        for key, value in change.calibrations.items():
+            set_setting(connection, "calibration", key, value)
 
 
 def write_rows(connection: "sqlite3.Connection", rows: ArtifactRows, removals: Sequence[str]) -> None:
@@ -114,22 +123,6 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
     ]
     rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
     return rows
-
-
-def index_texts(connection: "sqlite3.Connection", language: Language | None) -> None:
-    """Index all texts again for a language, in a transaction of its own."""
-    with write_transaction(connection):
-        change_language(connection, language)
-
-
-def change_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:
-    """Replace one setting in a transaction of its own.
-
-    Raises:
-        StoreError: If the value is not JSON.
-    """
-    with write_transaction(connection):
-        set_setting(connection, kind, key, value)
 
 
 def set_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:

@@ -7,67 +7,41 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
 
-from airw._base.arrays import Floats
-from airw._base.checks import check_choice, check_limit
+from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
-from airw._base.lru import LruCache
 from airw._base.overriding import override
 from airw._base.sharing import SharedLock
 from airw.errors import StoreError
-from airw.protocols import (
-    ArtifactVectors,
-    BestRecords,
-    ChangeFinder,
-    ContentReader,
-    FirstSurfaceReader,
-    FirstSurfaces,
-    IngestRun,
-    RunKeeper,
-    RunRows,
-    SchemaReader,
-    Store,
-    StoreContent,
-)
-from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores._indexes.inverted_index import InvertedIndex
-from airw.stores._indexes.value_index import ValueIndex, match_values
-from airw.stores._waiting import WaitingSearches
-from airw.stores.sqlite import _links, _records, _runs
-from airw.stores.sqlite._adjacency import LinkIndex
+from airw.protocols import Change, ContentReader, IngestRun, Request, RunKeeper, RunRows, StoreContent
+from airw.stores._engine import EngineStore, Finish, answer_quickly, prepare_all
+from airw.stores._indexes.texts import read_language
+from airw.stores.sqlite import _records, _runs
+from airw.stores.sqlite._answers import FileContent, FileIndexes
 from airw.stores.sqlite._connection import Connection, FileReplaced
 from airw.stores.sqlite._content import hold_content
-from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._known_state import is_new, is_state_known, note_state
-from airw.stores.sqlite._link_calls import LinkCalls
 from airw.stores.sqlite._readers import Readers
-from airw.stores.sqlite._scanning import scan_vectors
 from airw.stores.sqlite._schema import check_removable, remove_files, run_in_snapshot
 from airw.stores.sqlite._segment_building import build_segments
 from airw.stores.sqlite._segments import segment_folder
-from airw.stores.sqlite._text_calls import TextCalls
-from airw.stores.sqlite._vector_index import VectorIndex, search_index
 from airw.stores.sqlite._vector_saving import save_vectors
-from airw.stores.sqlite._watch import FileVersion
-from airw.stores.sqlite._writing import apply_changes, change_setting, prepare_rows
+from airw.stores.sqlite._writing import apply_change, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
-from airw.values import ArtifactChange, Language, LedgerEntry, Ranking, Record, check_language
-from airw.values.filters import Filter
+from airw.values import ArtifactChange, Language, check_language
 
 if TYPE_CHECKING:
     import sqlite3
 
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
 _WRITER_CACHE = 4_096  # KiB of pages that the writer keeps: what one write changes
-_CACHED = 32  # value indexes of fields, and fan-ins of link filters, that are kept
-_MAX_INLINE = 256  # vectors that are compared without a thread, in less than a millisecond
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -81,9 +55,7 @@ def _abandon_all() -> None:
         store._abandon()  # noqa: SLF001 - a part of the store, outside of it only for `atexit`
 
 
-class SqliteStore(
-    LinkCalls, TextCalls, Store, RunKeeper, ChangeFinder, SchemaReader, FirstSurfaceReader, ContentReader
-):
+class SqliteStore(EngineStore, RunKeeper, ContentReader):
     """A `Store` in one SQLite file, safe to share between tasks, event loops and processes.
 
     It runs on asyncio only, because aiosqlite does. Event loops in several threads may use it at the same time. In a
@@ -119,7 +91,7 @@ class SqliteStore(
         path: The file. If it does not exist, entering the store creates it; its folder must exist.
         durability: `"normal"` or `"full"`.
         language: The language of the texts in a new file: `"en"`, or `None` for words as they are. A file that exists
-            keeps its own; `set_language` changes it.
+            keeps its own; a `Change` with `language` replaces it.
 
     Raises:
         ArgumentError: If `durability` or `language` is none of these.
@@ -129,12 +101,14 @@ class SqliteStore(
     Example:
         >>> import tempfile
         >>> import numpy as np
+        >>> from airw.protocols import Change, Rank, ask
+        >>> from airw.values import ArtifactChange, LedgerEntry, Record
         >>> async def main(folder):
         ...     record = Record(Record.make_id("a", "document", 0), "a", "document", 0, "rotate the keys")
         ...     change = ArtifactChange(LedgerEntry("a", "v1", "e", "s"), [record], np.ones((1, 1), np.float32))
         ...     async with SqliteStore(f"{folder}/notes.airw") as store:
-        ...         await store.apply([change])
-        ...         [ranking] = await store.search_text(["keys"], k=10)
+        ...         await store.apply(Change([change]))
+        ...         [ranking] = await ask(store, Rank(["keys"], k=10))
         ...         return ranking.artifact_ids
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     anyio.run(main, folder)
@@ -148,7 +122,8 @@ class SqliteStore(
         durability: Durability = "normal",
         language: Language | None = "en",
     ) -> None:
-        self._process = os.getpid()
+        super().__init__()
+        self._process = os.getpid()  # first: `__del__` reads it, also if an argument is refused
         self._reader: Readers | None = None
         self._writer: Connection | None = None
         self._process = os.getpid()
@@ -157,24 +132,11 @@ class SqliteStore(
         self._new_language = check_language(language)
         self._segments = segment_folder(self._path)
         self._writer_lock = SharedLock(repr(str(self._path)))
-        # Each index is brought up to date by one reader at a time, in snapshots that only get newer.
-        self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
-        self._waiting = WaitingSearches()
+        self._indexes = FileIndexes(self._segments)
         self._embedder_id: object = None
         self._is_closed = False
         self._is_known = False
         self._lock_count = 0  # blocks that hold `writing`
-        self._edges = LinkIndex(self._links_lock)  # numbers stay the same in a file that replaces this one
-        self._clear_indexes()
-
-    def _clear_indexes(self) -> None:
-        self._filters = FilterIndex()
-        self._vectors = VectorIndex(self._segments, self._filters)
-        self._inverted_index = InvertedIndex()
-        self._texts_version: FileVersion | None = None  # of which the inverted index shows the texts, if known
-        self._fields = LruCache[str, FieldIndex](_CACHED)
-        self._edges.clear()
-        self._max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
 
     @property
     def durability(self) -> Durability:
@@ -268,7 +230,7 @@ class SqliteStore(
                 if self._is_known:
                     self._is_known = False
                     await in_thread(note_state, self._path)
-        self._clear_indexes()
+        self._indexes.clear()
 
     def __del__(self) -> None:
         # At the end of the interpreter no thread can be started or ended; `_abandon_all` has run before.
@@ -289,69 +251,38 @@ class SqliteStore(
             warnings.warn_explicit(message, ResourceWarning, "airw", 1)
 
     @override
-    async def get_records(self, ids: Sequence[str]) -> list[Record | None]:
-        return await self._waiting.get_records(ids, lambda ids: self._read(_records.get_records, ids))
+    async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        # Without a thread, the call would never yield to the event loop; and others may ask meanwhile.
+        await anyio.lowlevel.checkpoint()
+        reader, version, indexes = await self._get_reader(), None, self._indexes
+        if indexes.may_be_quick(requests):
+            version = await reader.read_version()
+            quick = answer_quickly(partial(indexes.prepare_if_quick, version), requests)
+            # Another call may have brought an index up to date between two of the answers.
+            if quick is not None and (len(requests) == 1 or version == await reader.read_version()):
+                return quick
+
+        def prepare(connection: "sqlite3.Connection") -> Finish:
+            return prepare_all(FileContent(connection, indexes, version).prepare, requests)
+
+        answers: list[Any] = await self._use_reader(
+            lambda reader: reader.run_locked(prepare, indexes.locks_for(requests))
+        )
+        if any(request.needs == "lexical" for request in requests):
+            # Nobody has written since this version, if it still is the present one when it is compared.
+            indexes.words_version = version or indexes.words_version
+        return answers
 
     @override
-    async def records_of(
-        self, artifact_ids: Sequence[str], *, kinds: Sequence[str] | None = None, limit: int | None = None
-    ) -> list[list[Record] | None]:
-        check_limit(limit)
-        return await self._read(_records.records_of, artifact_ids, kinds, limit)
+    async def apply(self, change: Change) -> None:
+        if change == Change(language=change.language) and change.language in ("same", await self._language()):
+            return  # an unchanged file is not written
+        await self._write(apply_change, change)
+        if change.config is not None:
+            self._embedder_id = change.config.get("embedder_id")
 
-    @override
-    async def first_surfaces(self, artifact_ids: Sequence[str]) -> FirstSurfaces:
-        return await self._read(_records.first_surfaces, artifact_ids)
-
-    @override
-    async def ledger(self, ids: Sequence[str] | None = None) -> list[LedgerEntry | None]:
-        return await self._read(_records.ledger, ids)
-
-    @override
-    async def find_changed(self, versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
-        return await self._read(_records.find_changed, versions, stamp)
-
-    @override
-    async def artifact_ids(self) -> list[str]:
-        return await self._read(_records.artifact_ids)
-
-    @override
-    async def counts(self) -> dict[str, int]:
-        return await self._read(_records.counts)
-
-    @override
-    async def surface_kinds(self) -> list[str]:
-        return await self._read(_records.surface_kinds)
-
-    @override
-    async def has_fields(self, paths: Sequence[str]) -> list[bool]:
-        return await self._read(_records.has_fields, paths)
-
-    @override
-    async def field_names(self, *, limit: int = 10_000) -> list[str]:
-        return await self._read(_records.field_names, limit)
-
-    @override
-    async def config(self) -> dict[str, Any]:
-        return dict((await self._read(_records.read_settings, "config")).get("", {}))
-
-    @override
-    async def set_config(self, config: Mapping[str, Any]) -> None:
-        await self._write(change_setting, "config", "", config)
-        self._embedder_id = config.get("embedder_id")
-
-    @override
-    async def calibration(self, key: str | None = None) -> dict[str, Any]:
-        calibrations = await self._read(_records.read_settings, "calibration")
-        return calibrations if key is None else dict(calibrations.get(key, {}))
-
-    @override
-    async def set_calibration(self, key: str, value: Mapping[str, Any]) -> None:
-        await self._write(change_setting, "calibration", key, value)
-
-    @override
-    async def apply(self, puts: Sequence[ArtifactChange], *, removals: Sequence[str] = ()) -> None:
-        await self._write(apply_changes, puts, removals)
+    async def _language(self) -> Language | None:
+        return await self._read(read_language)
 
     @override
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
@@ -391,76 +322,8 @@ class SqliteStore(
                 await self._save_indexes()
 
     @override
-    async def search_vectors(
-        self,
-        queries: Floats,
-        k: int,
-        *,
-        filter: Filter | None = None,
-        surfaces: Sequence[str] | None = None,
-        per_artifact: bool = False,
-    ) -> list[Ranking]:
-        async def search(queries: Floats) -> list[Ranking]:
-            version = None
-            if filter is None and surfaces is None and self._vectors.is_used:
-                # Others may ask meanwhile; they are answered together, by one product.
-                await anyio.lowlevel.checkpoint()
-                version = await (await self._get_reader()).read_version()
-                index = self._vectors.find_latest(version)
-                if index is not None:
-                    return await search_index(index, queries, k, per_artifact=per_artifact)
-            return await self._query_vectors(
-                lambda index, allowed: index.search(
-                    queries, k, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact
-                ),
-                filter,
-                version,
-            )
-
-        return await self._waiting.search_vectors(queries, (k, filter, surfaces, per_artifact), search)
-
-    @override
-    async def similarities(self, query: Floats, record_ids: Sequence[str]) -> Floats:
-        return await self._query_vectors(lambda index, _: index.similarities(query, record_ids))
-
-    @override
-    async def best_of(
-        self, query: Floats, artifact_ids: Sequence[str], *, surfaces: Sequence[str] | None = None
-    ) -> BestRecords:
-        return await self._query_few(artifact_ids, lambda index: index.best_of(query, artifact_ids, surfaces))
-
-    @override
     def hold_content(self) -> AbstractAsyncContextManager[StoreContent]:
         return hold_content(self._path)
-
-    async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]:
-        """Return the `k` best artifacts of each query, without an index.
-
-        The rankings are those of `search_vectors` with `per_artifact`. All vectors are read from the file, and none is
-        kept in memory: for many queries that are asked only once.
-        """
-        return await self._read(scan_vectors, queries, k)
-
-    @override
-    async def vectors(self, ids: Sequence[str]) -> Floats:
-        return await self._query_vectors(lambda index, _: index.vectors(ids))
-
-    @override
-    async def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
-        return await self._query_few(artifact_ids, lambda index: index.vectors_of(artifact_ids))
-
-    @override
-    async def matching(self, wanted: Sequence[tuple[str, Any]], *, limit: int | None = None) -> list[list[str]]:
-        check_limit(limit)
-
-        def prepare(connection: "sqlite3.Connection") -> Callable[[], list[list[str]]]:
-            def index_of(field: str) -> ValueIndex:
-                return self._fields.get_or_create(field, FieldIndex).update(connection)
-
-            matches = match_values(index_of, wanted, limit)
-            return lambda: matches
-
-        return await self._read_index(prepare, [self._fields_lock])
 
     async def _read(
         self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
@@ -469,10 +332,6 @@ class SqliteStore(
         return await self._use_reader(
             lambda reader: reader.run(run_in_snapshot, lambda connection: work(connection, *args, **kwargs))
         )
-
-    async def _read_index(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
-        """Return `prepare(connection)()` as `Connection.run_locked` does."""
-        return await self._use_reader(lambda reader: reader.run_locked(prepare, locks))
 
     async def _use_reader(self, call: Callable[[Readers], Awaitable[R]]) -> R:
         """Return what the call returns; if the file was replaced, open the new one and call again."""
@@ -538,7 +397,7 @@ class SqliteStore(
                     if connection is not None:
                         await connection.aclose()
                 self._writer, self._is_known = None, False
-                self._clear_indexes()
+                self._indexes.clear()
                 self._reader = await self._open_successor()
 
     async def _open_successor(self) -> Readers:
@@ -548,33 +407,6 @@ class SqliteStore(
             await connection.aclose()
             raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
         return Readers(self._path, connection)
-
-    async def _query_vectors(
-        self,
-        run_query: Callable[[DenseIndex, Any], R],
-        filter: Filter | None = None,
-        version: FileVersion | None = None,
-    ) -> R:
-        """Return `run_query(index, allowed)` of the vector index, updated in one snapshot."""
-        locks = [self._vectors_lock] if filter is None else [self._filters_lock, self._vectors_lock]
-        return await self._read_index(
-            lambda connection: self._vectors.prepare(connection, run_query, filter, version), locks
-        )
-
-    async def _query_few(self, artifact_ids: Sequence[str], run_query: Callable[[DenseIndex], R]) -> R:
-        """Return `run_query(index)`.
-
-        It runs without a thread if the vectors of these artifacts are few, and in memory.
-        """
-        version = None
-        if len(artifact_ids) <= _MAX_INLINE and self._vectors.is_used:
-            # Without a thread, the call would never yield to the event loop.
-            await anyio.lowlevel.checkpoint()
-            version = await (await self._get_reader()).read_version()
-            index = self._vectors.find_latest(version)
-            if index is not None and index.has_few(artifact_ids, _MAX_INLINE):
-                return run_query(index)
-        return await self._query_vectors(lambda index, _: run_query(index), version=version)
 
     def _check_process(self) -> None:
         # A forked process lacks the threads of the connections: a call would wait for ever.

@@ -13,6 +13,8 @@ from io import BytesIO
 from pathlib import Path
 from statistics import median, quantiles
 
+from tests.support.archives import unpack
+
 ROOT = Path(__file__).parents[3]
 COMMIT = "08028c4109b98d44c0e00cd7333fd6f89bd88359"
 """The first edition."""
@@ -45,7 +47,7 @@ def unpack_edition(commit: str = COMMIT, root: Path = ROOT) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     made = tempfile.mkdtemp(dir=folder.parent)
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
-        archive.extractall(made, filter="data")
+        unpack(archive, made)
     return Path(made).rename(folder)  # only what is complete gets the name
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from airw.evaluation import bootstrap_pairs
 from airw.links import CorpusGraph
+from airw.protocols import ArtifactIds, ask
 from tests.benchmarks.quality.corpora import FLAT, MULTI_HOP, Library, cases_of
 from tests.benchmarks.quality.systems import SEARCH, TRAVERSE
 from tests.benchmarks.quality.tables import Table, show
@@ -36,7 +37,7 @@ async def measure_links(library: Library, name: str, kind: str) -> list[str] | N
     blind = await graph.diagnose()
     if not blind.edges:
         return None
-    known = set(await corpus.store.artifact_ids())  # a document without text is in no corpus
+    known = set(await ask(corpus.store, ArtifactIds()))  # a document without text is in no corpus
     gold = [group for case in cases_of(name) if len(group := sorted(known.intersection(case.gold))) > 1]
     seeing = await graph.diagnose(gold=gold) if gold else blind
     walk, flat = await library.evaluate(name, TRAVERSE, kind), await library.evaluate(name, SEARCH)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw.discovery import _federated_store
+from airw.protocols import ArtifactIds, Edges, Ledger, Rank, Records, RecordsOf, Referrers, Vectors, VectorsOf, ask
 from airw.values import Edge
 from tests.support.artifact_corpora import EIGHTHS
 from tests.support.drawing import examples
@@ -28,35 +29,42 @@ def test_the_federated_store_answers_like_one_store_of_all_records(many, number)
             pairs = [split.pair(id) if id in split.home else ("zoo", "none") for id in nodes]
             row = np.array(await EIGHTHS.embed_query(query), np.float32)
             for direction in ("out", "in", "both"):
-                here = await one.store.neighbors(nodes, direction=direction, limit=3)
-                there = await far.neighbors(pairs, direction=direction, limit=3)
+                here = await ask(one.store, Edges(nodes, direction, limit=3))
+                there = await ask(far, Edges(pairs, direction, limit=3))
                 named = [
                     [Edge(split.pair(each.source), split.pair(each.target), each.type, each.origin) for each in edges]
                     for edges in here
                 ]
                 assert there == named
-            lists = await one.store.referrers(ids, types=["x"])
-            assert await far.referrers(pairs[:-1], types=["x"]) == [[split.pair(id) for id in each] for each in lists]
-            assert await far.fan_in(pairs[:-1]) == await one.store.fan_in(ids)
-            records = await one.store.records_of(nodes)
-            assert [each and [record.text for record in each] for each in await far.records_of(pairs)] == [
+            lists = await ask(one.store, Referrers(ids, types=["x"]))
+            assert await ask(far, Referrers(pairs[:-1], types=["x"])) == [
+                [split.pair(id) for id in each] for each in lists
+            ]
+            assert [len(ids) for ids in await ask(far, Referrers(pairs[:-1]))] == [
+                len(ids) for ids in await ask(one.store, Referrers(ids))
+            ]
+            records = await ask(one.store, RecordsOf(nodes))
+            assert [each and [record.text for record in each] for each in await ask(far, RecordsOf(pairs))] == [
                 each and [record.text for record in each] for each in records
             ]
-            best, cosines = await far.best_of(row, pairs)
-            expected = await one.store.best_of(row, nodes)
-            assert np.array_equal(cosines, expected[1], equal_nan=True)
-            read = await far.get_records([id for id in best if id])
-            assert [record.text for record in read] == [
-                record.text for record in await one.store.get_records([id for id in expected[0] if id])
+            [best] = await ask(far, Rank(row[None], among=pairs, per_artifact=True))
+            [expected] = await ask(one.store, Rank(row[None], among=nodes, per_artifact=True))
+            assert best.artifact_ids == [split.pair(id) for id in expected.artifact_ids]
+            assert np.array_equal(best.scores, expected.scores)
+            texts = [
+                [record.text for record in await ask(store, Records(ranking.record_ids))]
+                for store, ranking in ((far, best), (one.store, expected))
             ]
-            owned, rows = await far.vectors_of(pairs)
-            assert np.array_equal(rows, (await one.store.vectors_of(nodes))[1])
+            assert texts[0] == texts[1]
+            owned, rows = await ask(far, VectorsOf(pairs))
+            assert np.array_equal(rows, (await ask(one.store, VectorsOf(nodes)))[1])
             flat = [id for each in owned for id in each]
-            assert np.array_equal(await far.vectors(flat), rows)
-            assert np.array_equal(await far.similarities(row, flat), rows @ row)
-            assert await far.artifact_ids() == [split.pair(id) for id in ids]
-            assert [entry.record_ids for entry in await far.ledger()] == [
-                entry.record_ids for entry in await far.ledger(pairs[:-1])
+            assert np.array_equal(await ask(far, Vectors(flat)), rows)
+            [compared] = await ask(far, Rank(row[None], records=flat))
+            assert np.array_equal(compared.scores, np.sort(rows @ row)[::-1])
+            assert await ask(far, ArtifactIds()) == [split.pair(id) for id in ids]
+            assert [entry.record_ids for entry in await ask(far, Ledger())] == [
+                entry.record_ids for entry in await ask(far, Ledger(pairs[:-1]))
             ]
 
     with pytest.MonkeyPatch.context() as patch:

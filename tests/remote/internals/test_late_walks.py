@@ -9,6 +9,7 @@ from airw import Corpus
 from airw.embedders import MissingEmbedder
 from airw.errors import EmbedderError, RemoteError
 from airw.policies import LinkWalk
+from airw.protocols import Change
 from airw.remote import RemoteCorpus, walk
 from airw.serving import app
 from airw.stores import MemoryStore
@@ -50,7 +51,7 @@ class EndlessServer:
 async def test_a_walk_ends_soon_after_its_deadline_whatever_the_server_does(event, monkeypatch):
     monkeypatch.setattr(walk, "_LATENESS", 0.1)
     async with MemoryStore() as store:
-        await store.apply([put("a", "keys")])
+        await store.apply(Change([put("a", "keys")]))
         corpus = Corpus("notes", store, MissingEmbedder("e", 4, EmbedderError("nothing embeds here")))
         with serve(EndlessServer(app([corpus]), event)) as server:
             async with RemoteCorpus(server.url, "notes") as remote:
@@ -99,7 +100,7 @@ FLOODS = {
 async def test_the_time_to_read_a_flood_counts_for_the_deadline(piece, form, monkeypatch):
     monkeypatch.setattr(walk, "_LATENESS", 0.2)
     async with MemoryStore() as store:
-        await store.apply([put("a", "keys")])
+        await store.apply(Change([put("a", "keys")]))
         corpus = Corpus("notes", store, MissingEmbedder("e", 4, EmbedderError("nothing embeds here")))
         async with (
             httpx.AsyncClient(transport=FloodingServer(app([corpus]), piece)) as client,

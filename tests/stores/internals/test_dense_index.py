@@ -100,14 +100,15 @@ def test_a_query_has_the_same_ranking_alone_and_among_others():
     assert [to_lists(index.search(query[None], 10))[0] for query in queries] == together
 
 
-def test_a_search_returns_the_same_scores_as_similarities_of_the_records():
+def test_a_search_ranks_all_as_if_each_were_named():
     rows, queries = corpus(300, 48)
     index = fill_index(rows)
     [ranking] = index.search(queries[:1], 300)
-    assert index.similarities(queries[0], ranking.record_ids).tolist() == ranking.scores.tolist()
+    named = index.rank_named(queries[:1], None, artifacts=None, records=ranking.record_ids[::-1])
+    assert to_lists(named) == to_lists([ranking])
     [best] = index.search(queries[:1], 300, per_artifact=True)
-    ids, scores = index.best_of(queries[0], best.artifact_ids)
-    assert (ids, scores.tolist()) == (list(best.record_ids), best.scores.tolist())
+    named = index.rank_named(queries[:1], None, artifacts=best.artifact_ids[::-1], records=None, per_artifact=True)
+    assert to_lists(named) == to_lists([best])
 
 
 GRID = st.integers(-2, 2)
@@ -165,7 +166,11 @@ def test_any_history_of_puts_and_drops_equals_one_fresh_put_of_the_remaining_row
     for options in ({}, {"per_artifact": True}, {"surfaces": ["title"]}):
         assert to_lists(index.search(queries, 4, **options)) == to_lists(fresh.search(queries, 4, **options))
     assert index.vectors(list(left)).tolist() == [row[3] for row in left.values()]
-    assert index.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
+    assert rank_artifacts(index, queries) == rank_artifacts(fresh, queries)
+
+
+def rank_artifacts(index, queries):
+    return to_lists(index.rank_named(queries, None, artifacts="abcd", records=None, per_artifact=True))
 
 
 def fix(rows, numbers):
@@ -213,7 +218,7 @@ def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows
             assert to_lists(found.search(queries, 4, **options)) == to_lists(fresh.search(queries, 4, **options))
         assert found.vectors(list(expected)).tolist() == [row[3] for row in expected.values()]
         assert found.vectors(["absent"]).shape == (1, 3 if expected else 0)
-        assert found.best_of(queries[0], "abcd")[0] == fresh.best_of(queries[0], "abcd")[0]
+        assert rank_artifacts(found, queries) == rank_artifacts(fresh, queries)
         records = [found.vectors_of("abda"), fresh.vectors_of("abda")]
         assert [[sorted(ids) for ids in each.record_ids] for each in records] == 2 * [
             [sorted(id for id in expected if id[0] == name) for name in "abda"]

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from airw.protocols import Change, Rank, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._changes import metadata_json
 from airw.stores._indexes import filter_columns as columns_module
@@ -23,7 +24,7 @@ from airw.stores._indexes.filter_columns import Column
 from airw.stores.sqlite import _field_indexes, _writing
 from airw.stores.sqlite._field_indexes import FilterIndex
 from airw.stores.sqlite._schema import connect, run_in_snapshot
-from airw.stores.sqlite._writing import apply_changes
+from airw.stores.sqlite._writing import apply_change
 from airw.testing.changes import put
 from airw.values.filters import And, Compare, Not, Or, matches, parse_filter
 from tests.support.drawing import examples
@@ -57,7 +58,7 @@ def changes_of(rows):
 
 
 def write(connection, rows, removals=()):
-    apply_changes(connection, [*changes_of(rows)], removals)
+    apply_change(connection, Change([*changes_of(rows)], removals))
 
 
 def number_artifacts(values):
@@ -383,9 +384,10 @@ def memory_store():
 def check_memory(store, *filters):
     for condition in filters:
         filter = parse_filter(condition)
-        allowed = store._match_filter(filter).tolist()
-        assert [record_id for record_id, number in store._numbers.items() if number in allowed] == [
-            record.id for record in store._records.values() if matches(filter, record.metadata)
+        content = store._content
+        allowed = content.match(filter).tolist()
+        assert [record_id for record_id, number in content.numbers.items() if number in allowed] == [
+            record.id for record in content.by_id.values() if matches(filter, record.metadata)
         ]
         assert allowed == sorted(allowed)
 
@@ -396,19 +398,20 @@ def test_in_memory_the_allowed_records_satisfy_the_filter_after_any_writes(steps
     with pytest.MonkeyPatch.context() as patch, memory_store() as store:
         patch.setattr(columns_module, "_MAX_UNSORTED", few)
         for (puts, removals), filters in steps:
-            store._apply([*changes_of(puts)], removals)
+            store._apply(Change([*changes_of(puts)], removals))
             check_memory(store, *filters, *(Not(each) for each in filters))
-            assert dict(store._texts._connection.execute("SELECT id, rowid FROM record")) == store._numbers
+            content = store._content
+            assert dict(content.texts._connection.execute("SELECT id, rowid FROM record")) == content.numbers
 
 
 def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
     found, code = [], Column._get_code
     monkeypatch.setattr(Column, "_get_code", lambda column, value: (found.append(value), code(column, value))[1])
     with memory_store() as store:
-        store._apply([*changes_of(number_artifacts(range(50)))], [])
+        store._apply(Change([*changes_of(number_artifacts(range(50)))]))
         check_memory(store, *({"v": {"$gt": at}} for at in range(5)))
         assert found == [*range(50)]
-        store._apply([*changes_of({"n0001": [{"v": 7}], "more": [{"v": 8}]})], ["n0002"])
+        store._apply(Change([*changes_of({"n0001": [{"v": 7}], "more": [{"v": 8}]})], ["n0002"]))
         check_memory(store, {"v": {"$lt": 9}}, {"v": {"$lt": 10}})
         assert found == [*range(50), 7, 8]
 
@@ -417,18 +420,18 @@ def test_in_memory_nothing_piles_up_without_filters_or_with_values_that_never_re
     monkeypatch.setattr(columns_module, "_MAX_UNUSED", 8)
     with memory_store() as store:
         for at in range(40):
-            store._apply([*changes_of({"a": [{"v": at}]})], [])
-        assert store._filters._removed == []
+            store._apply(Change([*changes_of({"a": [{"v": at}]})]))
+        assert store._content.filters._removed == []
         for at in range(40):
-            store._apply([*changes_of({"a": [{"v": at}]})], [])
+            store._apply(Change([*changes_of({"a": [{"v": at}]})]))
             check_memory(store, {"v": {"$gte": at}})
-            assert store._filters._table.columns["v"].value_count <= 12
+            assert store._content.filters._table.columns["v"].value_count <= 12
 
 
 def test_in_memory_members_of_an_enumeration_compare_as_numbers(monkeypatch):
     monkeypatch.setattr(columns_module, "_MAX_UNSORTED", 0)
     with memory_store() as store:
-        store._apply([*changes_of(number_artifacts([Level.LOW, Level.HIGH, 3, "x"]))], [])
+        store._apply(Change([*changes_of(number_artifacts([Level.LOW, Level.HIGH, 3, "x"]))]))
         for op in ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne"):
             check_memory(store, *({"v": {op: value}} for value in (1, 2, Level.HIGH, 2.5)))
 
@@ -439,11 +442,11 @@ async def test_a_search_with_a_new_filter_sees_the_writes_of_another_store(tmp_p
     async with SqliteStore(path) as writer, SqliteStore(path) as reader:
 
         async def search_ids(filter):
-            [ranking] = await reader.search_vectors(np.ones((1, 4), np.float32), 99, filter=parse_filter(filter))
+            [ranking] = await ask(reader, Rank(np.ones((1, 4), np.float32), 99, filter=parse_filter(filter)))
             return sorted(ranking.artifact_ids)
 
-        await writer.apply([put(name, name, metadata={"n": at}) for at, name in enumerate("abcd")])
+        await writer.apply(Change([put(name, name, metadata={"n": at}) for at, name in enumerate("abcd")]))
         assert [await search_ids({"n": {"$gte": at}}) for at in range(3)] == [[*"abcd"], [*"bcd"], [*"cd"]]
-        await writer.apply([put("a", "new", metadata={"n": 9})], removals=["d"])
+        await writer.apply(Change([put("a", "new", metadata={"n": 9})], removals=["d"]))
         assert [await search_ids({"n": {"$gt": at}}) for at in range(3)] == [[*"abc"], ["a", "c"], ["a"]]
         assert await search_ids({"n": {"$gte": 1}}) == [*"abc"]

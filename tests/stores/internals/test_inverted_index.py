@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw._base.unspaced import space_query, space_text
+from airw.protocols import Change, Rank, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes import best_rows, inverted_index as inverted_index_module, word_tables
 from airw.stores._indexes.inverted_index import InvertedIndex
@@ -466,12 +467,12 @@ UNSPACED = {
 async def test_words_of_scripts_without_spaces_are_found_inside_a_text(tmp_path):
     async with MemoryStore() as memory, SqliteStore(tmp_path / "notes.airw") as sqlite:
         for store in (memory, sqlite):
-            await store.apply([put(text, text) for text in UNSPACED])
+            await store.apply(Change([put(text, text) for text in UNSPACED]))
             for text, words in UNSPACED.items():
-                rankings = await store.search_text(words, 20)
+                rankings = await ask(store, Rank(words, 20))
                 assert [text in each.artifact_ids for each in rankings] == [True] * len(words), words
             # Letters that are not neighbours are no match.
-            assert [len(each) for each in await store.search_text(["日語", "本日"], 5)] == [0, 0]
+            assert [len(each) for each in await ask(store, Rank(["日語", "本日"], 5))] == [0, 0]
 
 
 @given(st.text(st.characters(max_codepoint=0xDFF) | st.sampled_from("ẞğŁ—„🦊ḍ")))
@@ -485,17 +486,17 @@ def test_texts_of_other_scripts_are_indexed_as_they_are(text):
 @pytest.mark.asyncio_only
 async def test_a_closed_store_keeps_no_postings(tmp_path):
     async with SqliteStore(tmp_path / "notes.airw") as store:
-        await store.apply([put("a", "one two", "two")])
-        assert [len(each) for each in await store.search_text(["one", "two"], 5)] == [1, 2]
-        assert [*store._inverted_index._postings] == ["on", "two"]
-    assert not store._inverted_index._postings
+        await store.apply(Change([put("a", "one two", "two")]))
+        assert [len(each) for each in await ask(store, Rank(["one", "two"], 5))] == [1, 2]
+        assert [*store._indexes.words._postings] == ["on", "two"]
+    assert not store._indexes.words._postings
 
 
 async def test_a_store_in_memory_follows_its_own_writes():
     async with MemoryStore() as store:
         for turn in range(5):
-            await store.apply([put(f"a{turn}", "one two", f"new{turn}")], removals=[f"a{turn - 2}"])
-            found = await store.search_text(["one", f"new{turn}", f"new{turn - 2}"], 5, surfaces=["chunk"])
+            await store.apply(Change([put(f"a{turn}", "one two", f"new{turn}")], removals=[f"a{turn - 2}"]))
+            found = await ask(store, Rank(["one", f"new{turn}", f"new{turn - 2}"], 5, surfaces=["chunk"]))
             assert [sorted(each.artifact_ids) for each in found] == [
                 [f"a{each}" for each in (turn - 1, turn) if each >= 0],
                 [f"a{turn}"],

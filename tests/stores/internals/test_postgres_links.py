@@ -7,11 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 from hypothesis import given, settings
 
+from airw.protocols import Change, Counts, Edges, LinkCounts, MaxFanIn, Names, Referrers, UnresolvedLinks, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores.postgres._writing import prepare, write_rows
 from airw.stores.postgres.store import PostgresStore
 from airw.testing.changes import put
-from airw.values import ArtifactRef, Edge, Link, UnresolvedLink
+from airw.values import ArtifactRef, Edge, Link, LinkFilter, UnresolvedLink
 from tests.support.drawing import examples
 from tests.support.link_histories import REFS, STEPS, TYPES, changes
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, server_dsn
@@ -23,18 +24,29 @@ async def read_all(store):
     """Return the answers about all links, for many questions."""
     refs = [*REFS, "absent", "a\0", "\ud800", "a"]
     nodes = [*refs, *(ArtifactRef("else", ref) for ref in refs), ("oth\0er", "a"), ("none", "a")]
-    filters = [{}, {"limit": 1}, {"limit": 0}, {"types": ["r"]}, {"exclude": ["r"], "limit": 2}, {"origins": ["typed"]}]
-    answers = {"resolve": await store.resolve(refs), "counts": await store.counts(), "by": await store.link_counts()}
+    choices = [
+        (LinkFilter(), None),
+        (LinkFilter(), 1),
+        (LinkFilter(), 0),
+        (LinkFilter(types=["r"]), None),
+        (LinkFilter(exclude=["r"]), 2),
+        (LinkFilter(origins=["typed"]), None),
+    ]
+    answers = {
+        "resolve": await ask(store, Names(refs)),
+        "counts": await ask(store, Counts()),
+        "by": await ask(store, LinkCounts()),
+    }
     for direction in ("out", "in", "both"):
-        for options in filters:
-            answers[direction, str(options)] = await store.neighbors(refs, direction=direction, **options)
+        for links, limit in choices:
+            answers[direction, links, limit] = await ask(store, Edges(refs, direction, links=links, limit=limit))
     for types in (None, ["r"], TYPES, []):
-        answers["referrers", str(types)] = await store.referrers(nodes, types=types)
-        answers["fan_in", str(types)] = await store.fan_in(nodes, types=types)
-        answers["most", str(types)] = await store.max_fan_in(types=types)
+        answers["referrers", str(types)] = await ask(store, Referrers(nodes, types=types))
+        answers["fan_in", str(types)] = [len(ids) for ids in await ask(store, Referrers(nodes, types=types))]
+        answers["most", str(types)] = await ask(store, MaxFanIn(types=types))
     for ids in (None, refs, ["b"], []):
         for limit in (None, 1):
-            answers["unresolved", str(ids), limit] = await store.unresolved_links(ids, limit=limit)
+            answers["unresolved", str(ids), limit] = await ask(store, UnresolvedLinks(ids, limit=limit))
     return answers
 
 
@@ -51,7 +63,7 @@ async def test_after_any_writes_links_are_those_of_the_other_stores(steps, tmp_p
         for puts, removals in steps:
             answers = []
             for store in stores:
-                await store.apply(changes(puts), removals=removals)
+                await store.apply(Change(changes(puts), removals=removals))
                 answers.append(await read_all(store))
             assert answers[2] == answers[0] == answers[1]
 
@@ -77,15 +89,30 @@ async def test_names_types_and_references_of_any_length_are_told_apart(tmp_path)
     async with three_stores(tmp_path) as stores:
         answers = []
         for store in stores:
-            await store.apply(puts)
-            found = [await store.neighbors(ids, direction=each) for each in ("out", "in", "both")]
-            found += [await store.neighbors(ids, types=[kind], limit=1, direction="both"), await store.link_counts()]
-            found += [await store.resolve(refs), await store.referrers(nodes), await store.fan_in(nodes)]
-            found += [await store.max_fan_in(), await store.unresolved_links(), await store.unresolved_links(ids)]
-            await store.apply([put(two)], removals=[one])
-            found += [await store.neighbors(ids), await store.unresolved_links(), await store.referrers(nodes)]
-            await store.apply([put("b", names=[[name]]), put("c", names=[[other]])])
-            found += [await store.neighbors(ids), await store.unresolved_links(), await store.resolve(refs)]
+            await store.apply(Change(puts))
+            found = [await ask(store, Edges(ids, each)) for each in ("out", "in", "both")]
+            found += [
+                await ask(store, Edges(ids, "both", links=LinkFilter(types=[kind]), limit=1)),
+                await ask(store, LinkCounts()),
+            ]
+            found += [
+                await ask(store, Names(refs)),
+                await ask(store, Referrers(nodes)),
+                [len(ids) for ids in await ask(store, Referrers(nodes))],
+            ]
+            found += [
+                await ask(store, MaxFanIn()),
+                await ask(store, UnresolvedLinks()),
+                await ask(store, UnresolvedLinks(ids)),
+            ]
+            await store.apply(Change([put(two)], removals=[one]))
+            found += [
+                await ask(store, Edges(ids)),
+                await ask(store, UnresolvedLinks()),
+                await ask(store, Referrers(nodes)),
+            ]
+            await store.apply(Change([put("b", names=[[name]]), put("c", names=[[other]])]))
+            found += [await ask(store, Edges(ids)), await ask(store, UnresolvedLinks()), await ask(store, Names(refs))]
             answers.append(found)
         assert answers[2] == answers[0] == answers[1]
 
@@ -93,20 +120,20 @@ async def test_names_types_and_references_of_any_length_are_told_apart(tmp_path)
 async def test_the_largest_weight_of_several_links_counts():
     wanted = [Link("b", "r", weight=0.5), Link("b", "r", weight=0.85), Link("c", "r"), Link("no", weight=0.25)]
     async with fresh_store() as store:
-        await store.apply([put("a", "x", links=wanted), put("b", "x"), put("c", "x")])
-        [out] = await store.neighbors(["a"])
+        await store.apply(Change([put("a", "x", links=wanted), put("b", "x"), put("c", "x")]))
+        [out] = await ask(store, Edges(["a"]))
         assert out == [Edge("a", "b", "r", weight=0.85), Edge("a", "c", "r")]
-        assert await store.neighbors(["b"], direction="in") == [out[:1]]
-        assert await store.unresolved_links() == [UnresolvedLink("a", Link("no", weight=0.25))]
+        assert await ask(store, Edges(["b"], "in")) == [out[:1]]
+        assert await ask(store, UnresolvedLinks()) == [UnresolvedLink("a", Link("no", weight=0.25))]
 
 
 async def test_the_largest_fan_in_follows_the_writes_of_others():
     dsn, name = server_dsn(), fresh_name()
     async with PostgresStore(dsn, name) as store, PostgresStore(dsn, name) as other:
         for count in (1, 2, 0, 3):
-            await other.apply([put(each, links=[Link("a")]) for each in "bcd"[:count]], removals="bcd")
-            assert [await store.max_fan_in() for _ in range(2)] == [count] * 2
-            assert await store.max_fan_in(types=["r"]) == 0
+            await other.apply(Change([put(each, links=[Link("a")]) for each in "bcd"[:count]], removals="bcd"))
+            assert [await ask(store, MaxFanIn()) for _ in range(2)] == [count] * 2
+            assert await ask(store, MaxFanIn(types=["r"])) == 0
     await drop_corpus(dsn, name)
 
 
@@ -130,6 +157,6 @@ async def test_pages_of_a_build_are_resolved_without_reading_whole_tables():
                 return await connection.fetchval(count_scans) - before
 
             assert await store._database.write(write) == 0
-        counts = {each.state: each.count for each in await store.link_counts()}
+        counts = {each.state: each.count for each in await ask(store, LinkCounts())}
         assert set(counts) == {"resolved", "dangling"}
         assert sum(counts.values()) == 5 * 2_500

@@ -2,6 +2,7 @@
 
 import pytest
 
+from airw.protocols import Change, Matching, Rank, ask
 from airw.stores.postgres._filter_sql import dump_wanted
 from airw.stores.postgres._records import _MATCHING
 from airw.testing.changes import put
@@ -19,7 +20,9 @@ async def test_values_are_found_by_the_index_from_the_first_record_on(mode, limi
     async with fresh_store() as store:
         for count in (0, 1, 1_000):
             await store.apply(
-                [put(f"{at}", "x", metadata={"lang": "en", "n": at, "by": {"name": "ada"}}) for at in range(count)]
+                Change(
+                    [put(f"{at}", "x", metadata={"lang": "en", "n": at, "by": {"name": "ada"}}) for at in range(count)]
+                )
             )
             for is_analyzed in (False, True):
                 if is_analyzed:
@@ -45,8 +48,8 @@ async def test_a_path_of_many_keys_is_a_field_like_others():
     for _ in range(90):
         deep = {"a": deep}
     async with fresh_store() as store:
-        await store.apply([put("one", "x", metadata=deep), put("two", "x", metadata={path: "found"})])
+        await store.apply(Change([put("one", "x", metadata=deep), put("two", "x", metadata={path: "found"})]))
         for longer, ids in ((path, ["one", "two"]), (f"{path}.a", []), (".".join("a" * 900), [])):
-            assert await store.matching([(longer, "found")]) == [ids]
-            [ranking] = await store.search_text(["x"], 3, filter=parse_filter({longer: "found"}))
+            assert await ask(store, Matching([(longer, "found")])) == [ids]
+            [ranking] = await ask(store, Rank(["x"], 3, filter=parse_filter({longer: "found"})))
             assert sorted(ranking.artifact_ids) == ids

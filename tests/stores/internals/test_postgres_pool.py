@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from airw.errors import StoreError
+from airw.protocols import Change, Config, ask
 from airw.stores.postgres import _pool
 from tests.support.postgres import fresh_store
 
@@ -26,12 +27,12 @@ async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
         group.create_task(_error_of(store._database.read(partial(_doze, started))))
         await started.wait()
         monkeypatch.setattr(_pool, "connect", connect_slowly)
-        writing = group.create_task(_error_of(store.set_config({"a": 1})))
+        writing = group.create_task(_error_of(store.apply(Change(config={"a": 1}))))
         await connecting.wait()
         await store.aclose()
         assert str(await writing).endswith("is closed; open it again")
         async with store:
-            assert await store.config() == {}
+            assert await ask(store, Config()) == {}
 
 
 async def _doze(started, connection):

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -13,12 +14,25 @@ import pytest
 
 from airw._base.concurrency import map_bounded
 from airw.errors import StoreBusy, StoreError
+from airw.protocols import (
+    ArtifactIds,
+    Change,
+    Counts,
+    Edges,
+    Matching,
+    MaxFanIn,
+    Rank,
+    RecordsOf,
+    VectorsOf,
+    ask,
+    ask_all,
+)
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _connection, _links, _readers, _schema, _segments, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
-from airw.stores.sqlite._writing import apply_changes
+from airw.stores.sqlite._writing import apply_change
 from airw.values import Record
 from airw.values.filters import parse_filter
 from tests.support.stored import change, everything, fill
@@ -44,11 +58,11 @@ async def store(path):
 
 
 async def test_a_full_disk_is_a_store_error_and_stores_nothing(store):
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     await store._writer.run(lambda raw: raw.execute("PRAGMA max_page_count = 60").fetchall())
     before = await everything(store)
     with pytest.raises(StoreError, match="free some space"):
-        await store.apply([change(f"b{each}", "words " * 500) for each in range(200)])
+        await store.apply(Change([change(f"b{each}", "words " * 500) for each in range(200)]))
     assert await everything(store) == before
 
 
@@ -74,7 +88,7 @@ async def test_a_file_that_another_process_created_first_is_not_created_again(pa
     monkeypatch.setattr(_schema, "_is_empty", other_is_faster)
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_an_unsuitable_aiosqlite_is_an_error_with_the_interpreter_and_the_command(path, monkeypatch):
@@ -91,17 +105,17 @@ async def test_an_unsuitable_aiosqlite_is_an_error_with_the_interpreter_and_the_
 
 
 async def test_after_one_write_a_matrix_reads_only_changed_records(store, monkeypatch):
-    await store.apply([change(f"{each}") for each in range(50)])
+    await store.apply(Change([change(f"{each}") for each in range(50)]))
     east, seen, put = np.ones((1, 4), np.float32), [], DenseIndex.put
 
     def spy(self, ids, *columns, **more):
         seen.extend(ids)
         put(self, ids, *columns, **more)
 
-    await store.search_vectors(east, 1)
+    await ask(store, Rank(east, 1))
     monkeypatch.setattr(DenseIndex, "put", spy)
-    await store.apply([change("7", version="2", records=2)], removals=["8"])
-    await store.search_vectors(east, 1)
+    await store.apply(Change([change("7", version="2", records=2)], removals=["8"]))
+    await ask(store, Rank(east, 1))
     assert seen == [Record.make_id("7", "chunk", at) for at in range(2)]
 
 
@@ -114,12 +128,12 @@ async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus
         raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
 
     for size in (50, 1_500):
-        await store.apply([change(f"{each}", metadata={"n": each % 3}) for each in range(size)])
-        await store.search_vectors(east, 1, filter=filter)
-        await store.apply([change("7", version="2")], removals=["8"])
+        await store.apply(Change([change(f"{each}", metadata={"n": each % 3}) for each in range(size)]))
+        await ask(store, Rank(east, 1, filter=filter))
+        await store.apply(Change([change("7", version="2")], removals=["8"]))
         steps.append(0)
         await store._reader.run(watch)
-        await store.search_vectors(east, 1, filter=filter)
+        await ask(store, Rank(east, 1, filter=filter))
         await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
     assert 10 < steps[1] <= steps[0] + 20
 
@@ -138,15 +152,17 @@ async def test_fields_are_matched_in_the_present_state_after_any_earlier_calls(s
                 change(name, version=f"{step}", records=at, metadata={"n": step % 3, "tags": [step % 2, at]})
                 for at, name in enumerate(names[:3])
             ]
-            await store.apply(puts, removals=names[3:])
-            held = [record for group in await store.records_of(await store.artifact_ids()) for record in group]
+            await store.apply(Change(puts, removals=names[3:]))
+            held = [
+                record for group in await ask(store, RecordsOf(await ask(store, ArtifactIds()))) for record in group
+            ]
             expected = [
                 sorted({r.artifact_id for r in held if value in np.atleast_1d(r.metadata.get(field, -1))})
                 for field, value in wanted
             ]
-            assert await store.matching(wanted[: step % 10]) == expected[: step % 10]
+            assert await ask(store, Matching(wanted[: step % 10])) == expected[: step % 10]
             if step % 7 == 0:
-                assert await other.matching(wanted[::-1]) == expected[::-1]
+                assert await ask(other, Matching(wanted[::-1])) == expected[::-1]
 
 
 async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_any_size(store):
@@ -157,46 +173,46 @@ async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_a
         raw.set_progress_handler(lambda: steps.__setitem__(-1, steps[-1] + 1), 1)
 
     for size in (50, 1_500):
-        await store.apply([change(f"{each}", metadata={"n": each, "tag": "often"}) for each in range(size)])
-        assert await store.matching(wanted) == [[], ["7"]]
-        await store.apply([change("7", version="2", metadata={"n": 7, "tag": "rare"})], removals=["8"])
+        await store.apply(Change([change(f"{each}", metadata={"n": each, "tag": "often"}) for each in range(size)]))
+        assert await ask(store, Matching(wanted)) == [[], ["7"]]
+        await store.apply(Change([change("7", version="2", metadata={"n": 7, "tag": "rare"})], removals=["8"]))
         steps.append(0)
         await store._reader.run(watch)
-        assert await store.matching(wanted) == [["7"], ["7"]]
+        assert await ask(store, Matching(wanted)) == [["7"], ["7"]]
         await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
     assert 10 < steps[1] <= steps[0] + 20
 
 
 @pytest.mark.slow
 async def test_reading_a_field_continues_after_an_interruption(store):
-    await store.apply([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)])
+    await store.apply(Change([change(f"{at:04}", metadata={"n": at % 5}) for at in range(4_000)]))
     for stop in (500, 1_500, 3_000):
 
         def is_due(stop=stop):
-            return "n" in store._fields and store._fields["n"]._log.last >= stop
+            return "n" in store._indexes.fields and store._indexes.fields["n"]._log.last >= stop
 
         await store._reader.run(lambda raw, is_due=is_due: raw.set_progress_handler(is_due, 100))
         with pytest.raises(StoreError, match="interrupted"):
-            await store.matching([("n", 0)])
-        assert stop <= store._fields["n"]._log.last < 4_000
+            await ask(store, Matching([("n", 0)]))
+        assert stop <= store._indexes.fields["n"]._log.last < 4_000
         await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
-        await store.apply([change("0000", metadata={"n": stop})], removals=[f"{stop // 10:04}"])
+        await store.apply(Change([change("0000", metadata={"n": stop})], removals=[f"{stop // 10:04}"]))
     gone = {f"{stop // 10:04}" for stop in (500, 1_500, 3_000)} | {"0000"}
     expected = [[f"{at:04}" for at in range(value, 4_000, 5) if f"{at:04}" not in gone] for value in range(5)]
-    assert await store.matching([("n", value) for value in (*range(5), 500, 3_000)]) == [*expected, [], ["0000"]]
+    assert await ask(store, Matching([("n", value) for value in (*range(5), 500, 3_000)])) == [*expected, [], ["0000"]]
 
 
 async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, monkeypatch, path):
-    asked, ask = [], _links._execute
-    monkeypatch.setattr(_links, "_execute", lambda *args, **bound: (asked.append(args), ask(*args, **bound))[1])
-    await store.apply([change("a", links=["c"]), change("b", links=["c"])])
+    asked, execute = [], _links._execute
+    monkeypatch.setattr(_links, "_execute", lambda *args, **bound: (asked.append(args), execute(*args, **bound))[1])
+    await store.apply(Change([change("a", links=["c"]), change("b", links=["c"])]))
     async with await SqliteStore.open(path) as other:
         for _ in range(2):
-            assert [await each.max_fan_in() for each in (store, other, store)] == [2, 2, 2]
-            assert await store.max_fan_in(types=["none"]) == 0
+            assert [await ask(each, MaxFanIn()) for each in (store, other, store)] == [2, 2, 2]
+            assert await ask(store, MaxFanIn(types=["none"])) == 0
         assert len(asked) == 3
-        await other.apply([change("d", links=["c"])])
-        assert [await each.max_fan_in() for each in (store, other, store)] == [3, 3, 3]
+        await other.apply(Change([change("d", links=["c"])]))
+        assert [await ask(each, MaxFanIn()) for each in (store, other, store)] == [3, 3, 3]
         assert len(asked) == 5
 
 
@@ -204,10 +220,10 @@ async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_larg
     monkeypatch.setattr(_segments, "EXACT_ROWS", 50)
     async with MemoryStore() as memory:
         for each in (store, memory):
-            await each.apply([change(f"{at}", records=at % 5) for at in range(40)])
-            await each.apply([change("7", version="2", records=4)], removals=["8"])
+            await each.apply(Change([change(f"{at}", records=at % 5) for at in range(40)]))
+            await each.apply(Change([change("7", version="2", records=4)], removals=["8"]))
         for asked in (["7", "absent", "4", "5", "7", "8", "7\0", "\ud800"], ["absent"], []):
-            (ids, vectors), (expected, rows) = [await each.vectors_of(asked) for each in (store, memory)]
+            (ids, vectors), (expected, rows) = [await ask(each, VectorsOf(asked)) for each in (store, memory)]
             assert ids == expected
             assert vectors.dtype == rows.dtype
             assert np.array_equal(vectors, rows)
@@ -216,11 +232,11 @@ async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_larg
 
 async def test_a_matrix_that_is_far_behind_is_read_again(store, monkeypatch, path):
     monkeypatch.setattr(_writing, "_MAX_TOMBSTONES", 3)
-    await store.apply([change(f"{each}") for each in range(10)])
+    await store.apply(Change([change(f"{each}") for each in range(10)]))
     async with await SqliteStore.open(path) as other:
         await everything(other)
         for step in range(8):
-            await store.apply([change(f"{step}", version="2")], removals=[f"{step + 1}"])
+            await store.apply(Change([change(f"{step}", version="2")], removals=[f"{step + 1}"]))
         assert await everything(other) == await everything(store)
 
 
@@ -230,26 +246,71 @@ async def test_each_call_reads_one_snapshot(store, path):
 
         def read_twice(raw):
             before = counts(raw)
-            apply_changes(writer, [change("new")], [])
+            apply_change(writer, Change([change("new")]))
             return before, counts(raw)
 
         before, after = await store._read(read_twice)
-    assert before == after == {**await store.counts(), "artifacts": 0, "records": 0}
-    assert await store.artifact_ids() == ["new"]
+    assert before == after == {**await ask(store, Counts()), "artifacts": 0, "records": 0}
+    assert await ask(store, ArtifactIds()) == ["new"]
+
+
+async def test_answers_from_memory_are_of_one_state_though_another_call_updates_an_index(store, path, monkeypatch):
+    await store.apply(Change([change("a", "word", links=["b"]), change("b", "word")]))
+    edges, words = Edges(["a"]), Rank(["word"], 5)
+    for _ in range(3):
+        expected = await store.read(edges, words)
+    gather = store._indexes.edges.gather_at_once
+
+    def gather_before_a_write(*asked):
+        columns = gather(*asked)
+
+        async def write_and_search():
+            async with SqliteStore(path) as other:
+                await other.apply(Change([change("c", "word")], removals=["b"]))
+            return await ask_all(store, words, Counts())
+
+        with monkeypatch.context() as patch, ThreadPoolExecutor(1) as threads:
+            patch.setattr(store._indexes.edges, "gather_at_once", gather)
+            threads.submit(asyncio.run, write_and_search()).result(PATIENCE)
+        return columns
+
+    monkeypatch.setattr(store._indexes.edges, "gather_at_once", gather_before_a_write)
+    found = await store.read(edges, words)
+    assert len(expected[0][0]) == 1
+    assert (found[0], [sorted(ranking.artifact_ids) for ranking in found[1]]) == ([[]], [["a", "c"]])
 
 
 # Cancellation and writers
 
 
 async def test_cancelling_a_long_statement_stops_it_and_the_connection_works(store):
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     with anyio.fail_after(PATIENCE):
         with anyio.move_on_after(0.1):
             await store._read(lambda raw: raw.execute(FOREVER).fetchall())
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):  # asyncio itself does not know the shields of anyio
                 await store._read(lambda raw: raw.execute(FOREVER).fetchall())
-        assert await store.artifact_ids() == ["a"]
+        assert await ask(store, ArtifactIds()) == ["a"]
+
+
+async def test_a_cancelled_call_ends_though_a_statement_stays_open_that_interrupts_the_rollback(store):
+    await store.apply(Change([change("a"), change("b")]))
+    opened = []
+
+    def leave_open(raw):
+        opened.append(raw.execute("SELECT id FROM artifact"))
+        opened[0].fetchone()
+        raw.execute(FOREVER).fetchall()
+
+    with anyio.fail_after(PATIENCE):
+        with anyio.move_on_after(0.1) as scope:
+            await store._read(leave_open)
+        assert scope.cancelled_caught
+        for _ in range(3):
+            assert await map_bounded(lambda _: ask(store, ArtifactIds()), range(5), limit=5) == [["a", "b"]] * 5
+        await store.apply(Change([change("c")]))
+        assert await ask(store, ArtifactIds()) == ["a", "b", "c"]
 
 
 async def test_a_cancelled_write_is_undone_and_blocks_no_other_writer(store, path):
@@ -258,14 +319,14 @@ async def test_a_cancelled_write_is_undone_and_blocks_no_other_writer(store, pat
         raw.execute("DELETE FROM artifact")
         raw.execute(FOREVER).fetchall()
 
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     with anyio.move_on_after(0.1):
         await store._write(slow)
     async with SqliteStore(path) as other:
         with anyio.fail_after(PATIENCE):
-            await other.apply([change("b")])
-    await store.apply([change("c")])
-    assert await store.artifact_ids() == ["a", "b", "c"]
+            await other.apply(Change([change("b")]))
+    await store.apply(Change([change("c")]))
+    assert await ask(store, ArtifactIds()) == ["a", "b", "c"]
 
 
 async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
@@ -275,12 +336,12 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
         begun.set()
         return released.wait(PATIENCE)
 
-    def ask(raw):
+    def wait_in_sql(raw):
         raw.create_function("wait", 0, wait)
         finished.extend(raw.execute("SELECT wait() FROM setting").fetchall())
 
     async with anyio.create_task_group() as group:
-        group.start_soon(store._read, ask)
+        group.start_soon(store._read, wait_in_sql)
         await anyio.to_thread.run_sync(begun.wait)
         with anyio.move_on_after(0.1) as scope:
             await store._read(lambda raw: raw.execute(FOREVER).fetchall())
@@ -295,26 +356,26 @@ async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_t
     """Short calls share two connections; each long one has its own, up to eight."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)  # on which all calls are short, at first
     monkeypatch.setattr(_readers, "time", clock)
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     released = threading.Event()
     with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             for long_calls in range(7):
-                await map_bounded(lambda _: store.artifact_ids(), range(50), limit=50)
+                await map_bounded(lambda _: ask(store, ArtifactIds()), range(50), limit=50)
                 assert len(store._reader._all) <= max(2, long_calls + 2)
                 begun = threading.Event()
                 group.start_soon(store._read, lambda raw, begun=begun: (begun.set(), released.wait(PATIENCE)))
                 await wait_for(begun.is_set)
                 clock.now += 1
-            assert await store.artifact_ids() == ["a"]
+            assert await ask(store, ArtifactIds()) == ["a"]
             assert len(store._reader._all) == 8
             with anyio.move_on_after(0.1) as scope:
                 group.start_soon(store._read, lambda raw: released.wait(PATIENCE))
                 await anyio.sleep(0.01)
-                await store.artifact_ids()
+                await ask(store, ArtifactIds())
             assert scope.cancelled_caught
             released.set()
-    assert await store.artifact_ids() == ["a"]
+    assert await ask(store, ArtifactIds()) == ["a"]
 
 
 async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
@@ -326,47 +387,47 @@ async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
         return lambda: None
 
     async with anyio.create_task_group() as group:
-        group.start_soon(store._read_index, hold, [store._fields_lock])
+        group.start_soon(store._reader.run_locked, hold, [store._indexes._fields_lock])
         await anyio.to_thread.run_sync(begun.wait)
         with anyio.move_on_after(0.05) as scope:
-            await store.matching([("n", 1)])
+            await ask(store, Matching([("n", 1)]))
         assert scope.cancelled_caught
         assert not released.is_set()
         released.set()
-    assert await store.matching([("n", 1)]) == [[]]
+    assert await ask(store, Matching([("n", 1)])) == [[]]
 
 
 async def test_every_reader_sees_a_write_of_this_store_in_its_next_call(store, monkeypatch):
     monkeypatch.setattr(_readers, "_SHORT", 60)
     for size in range(20):
-        await store.apply([change(f"{size:02}", metadata={"n": size})])
-        counts = await map_bounded(lambda _: store.counts(), range(6), limit=6)
+        await store.apply(Change([change(f"{size:02}", metadata={"n": size})]))
+        counts = await map_bounded(lambda _: ask(store, Counts()), range(6), limit=6)
         assert [each["artifacts"] for each in counts] == [size + 1] * 6
-        found = await map_bounded(lambda _: store.search_text(["1"], 99), range(6), limit=6)
+        found = await map_bounded(lambda _: ask(store, Rank(["1"], 99)), range(6), limit=6)
         assert [len(ranking) for [ranking] in found] == [size + 1] * 6
     assert len(store._reader._all) == 2
 
 
 async def test_a_write_waits_for_another_writer_and_then_gives_up(store, path, monkeypatch):
-    await store.apply([change("a")])
+    await store.apply(Change([change("a")]))
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         monkeypatch.setattr(_connection, "_PATIENCE", 0.1)
         writer.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy, match="try again"):
-            await store.apply([change("b")])
+            await store.apply(Change([change("b")]))
         monkeypatch.setattr(_connection, "_PATIENCE", 60)
         async with anyio.create_task_group() as group:
-            group.start_soon(store.apply, [change("c")])
+            group.start_soon(store.apply, Change([change("c")]))
             await anyio.sleep(0.1)
             writer.execute("ROLLBACK")
         writer.execute("BEGIN IMMEDIATE")
         with anyio.fail_after(PATIENCE), anyio.move_on_after(0.05):
-            await store.apply([change("d")])
-    assert await store.artifact_ids() == ["a", "c"]
+            await store.apply(Change([change("d")]))
+    assert await ask(store, ArtifactIds()) == ["a", "c"]
 
 
 async def test_only_the_most_recently_used_fields_are_remembered(store):
-    await store.apply([change("a", metadata={f"f{at}": at for at in range(50)})])
+    await store.apply(Change([change("a", metadata={f"f{at}": at for at in range(50)})]))
     for at in [*range(40), 0, 39]:
-        assert await store.matching([(f"f{at}", at)]) == [["a"]]
-    assert [*store._fields] == [*(f"f{at}" for at in range(9, 39)), "f0", "f39"]
+        assert await ask(store, Matching([(f"f{at}", at)])) == [["a"]]
+    assert [*store._indexes.fields] == [*(f"f{at}" for at in range(9, 39)), "f0", "f39"]

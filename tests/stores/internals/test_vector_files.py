@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from airw.protocols import ArtifactIds, Change, Rank, Vectors, VectorsOf, ask
 from airw.stores import MemoryStore, SqliteStore, check_file, copy_file
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.sqlite import _vector_file, _vector_index, _vector_saving
@@ -59,7 +60,7 @@ def change(number, seed=0, records=2):
     return ArtifactChange(LedgerEntry(name, str(seed), "e", "s"), made, rows)
 
 
-async def ask(store):
+async def read_all(store):
     """Return all that a store says about its vectors, as lists."""
     names = [f"a{number:03}é" for number in (1, 5, 1, 99, 30)]
     ids = [Record.make_id(name, "chunk", at) for name in names for at in range(2)]
@@ -71,14 +72,13 @@ async def ask(store):
             {"surfaces": ["title"]},
             {"filter": parse_filter({"n": {"$lt": 7}})},
         ):
-            rankings += await store.search_vectors(QUERIES, k, **options)
-    best = await store.best_of(QUERIES[0], names)
-    stored = await store.vectors_of(names)
+            rankings += await ask(store, Rank(QUERIES, k, **options))
+    rankings += await ask(store, Rank(QUERIES, among=names, per_artifact=True))
+    rankings += await ask(store, Rank(QUERIES, records=ids))
+    stored = await ask(store, VectorsOf(names))
     return [
         *[(list(each.record_ids), list(each.artifact_ids), each.scores.tolist()) for each in rankings],
-        (best.record_ids, best.scores.tobytes()),
-        (await store.similarities(QUERIES[1], ids)).tobytes(),
-        (await store.vectors(ids)).tobytes(),
+        (await ask(store, Vectors(ids))).tobytes(),
         (stored.record_ids, stored.vectors.tobytes()),
     ]
 
@@ -88,7 +88,7 @@ def list_saved(path, suffix="*"):
 
 
 def is_mapped(store):
-    return store._vectors._index.is_based
+    return store._indexes.vectors._index.is_based
 
 
 # What may happen between two questions; numbers choose artifacts, bytes and files.
@@ -106,7 +106,7 @@ async def take_step(path, store, memory, step):
         puts = [change(number, seed, records=1 + seed % 3) for number in numbers] if kind == "put" else []
         removals = [] if puts else [f"a{number:03}é" for number in numbers]
         for each in (store, memory):
-            await each.apply(puts, removals=removals)
+            await each.apply(Change(puts, removals=removals))
         return store
     if kind == "copy":
         await copy_file(path, path.with_name("copy.airw"), replace=True)
@@ -140,9 +140,9 @@ def test_answers_are_the_same_with_and_without_files_whatever_happens_to_them(st
             try:
                 for step in [("put", [1, 2, 3, 4, 5], 1), ("close", [], 0), *steps]:
                     store = await take_step(path, store, memory, step)
-                    expected = await ask(memory)
-                    assert await ask(store) == expected
-                    assert await ask(other) == expected
+                    expected = await read_all(memory)
+                    assert await read_all(store) == expected
+                    assert await read_all(other) == expected
             finally:
                 await store.aclose()
                 await other.aclose()
@@ -155,7 +155,7 @@ def test_answers_are_the_same_with_and_without_files_whatever_happens_to_them(st
 async def fill(path, count=40, **options):
     async with SqliteStore(path, **options) as store:
         for number in range(count):
-            await store.apply([change(number)])
+            await store.apply(Change([change(number)]))
     assert [file.suffix for file in list_saved(path)] == [".columns", ".lock", ".vectors"]
 
 
@@ -163,8 +163,8 @@ async def test_a_store_that_opens_saved_vectors_reads_none_from_the_database(pat
     await fill(path)
     monkeypatch.setattr(_vector_index, "decode_vectors", None)
     async with await SqliteStore.open(path) as store, MemoryStore() as memory:
-        await memory.apply([change(number) for number in range(40)])
-        assert await ask(store) == await ask(memory)
+        await memory.apply(Change([change(number) for number in range(40)]))
+        assert await read_all(store) == await read_all(memory)
         assert is_mapped(store)
 
 
@@ -175,9 +175,9 @@ async def test_after_one_write_only_its_rows_are_read_and_the_mapped_ones_stay(p
         DenseIndex, "put", lambda self, ids, *args, **more: (added.extend(ids), put(self, ids, *args, **more))
     )
     async with await SqliteStore.open(path) as store:
-        await store.search_vectors(QUERIES, 3)
-        await store.apply([change(7, seed=5)], removals=["a003é"])
-        await store.search_vectors(QUERIES, 3)
+        await ask(store, Rank(QUERIES, 3))
+        await store.apply(Change([change(7, seed=5)], removals=["a003é"]))
+        await ask(store, Rank(QUERIES, 3))
         assert is_mapped(store)
     assert added == [record.id for record in change(7).records]
 
@@ -189,20 +189,20 @@ async def test_a_flipped_byte_anywhere_is_found_and_the_next_write_saves_the_vec
     [file] = list_saved(path, suffix)
     whole, chance = file.read_bytes(), random.Random(1)
     async with MemoryStore() as memory:
-        await memory.apply([change(number) for number in range(12)])
-        expected = await ask(memory)
+        await memory.apply(Change([change(number) for number in range(12)]))
+        expected = await read_all(memory)
     for _ in range(12):
         damaged = bytearray(whole)
         damaged[chance.randrange(len(whole))] ^= chance.randrange(1, 256)
         file.write_bytes(damaged)
         async with await SqliteStore.open(path) as store:
-            assert await ask(store) == expected
+            assert await read_all(store) == expected
             assert not is_mapped(store)
         assert not file.exists()
     async with await SqliteStore.open(path) as store:
-        await store.set_config({})
+        await store.apply(Change(config={}))
     async with await SqliteStore.open(path) as store:
-        assert await ask(store) == expected
+        assert await read_all(store) == expected
         assert is_mapped(store)
     assert await check_file(path) == []
 
@@ -211,20 +211,20 @@ async def test_a_file_that_is_changed_while_it_is_mapped_is_checked_again(path):
     await fill(path, 30)
     [file] = list_saved(path, "vectors")
     async with await SqliteStore.open(path) as store:
-        expected = await ask(store)
+        expected = await read_all(store)
         assert is_mapped(store)
         rows = np.fromfile(file, np.float32)
         rows[:9] *= -1
         with file.open("r+b") as opened:
             opened.write(rows.tobytes())
-        assert await ask(store) == expected
+        assert await read_all(store) == expected
         assert not is_mapped(store)
     await fill(path, 31)
     async with await SqliteStore.open(path) as store:
-        expected = await ask(store)
+        expected = await read_all(store)
         for suffix in ("vectors", "columns"):
             os.truncate(list_saved(path, suffix)[0], 0)  # to read what is mapped would end the process now
-        assert await ask(store) == expected
+        assert await read_all(store) == expected
 
 
 async def test_vectors_that_change_place_are_found_too(path):
@@ -234,7 +234,7 @@ async def test_vectors_that_change_place_are_found_too(path):
     rows[[0, 1]] = rows[[1, 0]]
     file.write_bytes(rows.tobytes())
     async with await SqliteStore.open(path) as store:
-        await ask(store)
+        await read_all(store)
         assert not is_mapped(store)
 
 
@@ -245,9 +245,9 @@ async def test_files_of_another_database_are_not_used_and_go_away(path, tmp_path
         shutil.copy(theirs, mine)
         shutil.copy(theirs, mine.with_name(theirs.name))
     async with await SqliteStore.open(path) as store:
-        await store.search_vectors(QUERIES, 3)
+        await ask(store, Rank(QUERIES, 3))
         assert not is_mapped(store)
-        await store.set_config({})
+        await store.apply(Change(config={}))
     assert len(list_saved(path)) == 3
 
 
@@ -259,10 +259,10 @@ async def test_a_full_disk_is_a_warning_and_the_next_write_saves_the_vectors(pat
         with monkeypatch.context() as patch:
             patch.setattr(_vector_file, "append_vectors", fail)
             with pytest.warns(RuntimeWarning, match="cannot be saved beside it.*no room"):
-                await store.apply([change(number) for number in range(10)])
-        assert len(await store.artifact_ids()) == 10
+                await store.apply(Change([change(number) for number in range(10)]))
+        assert len(await ask(store, ArtifactIds())) == 10
         assert list_saved(path, "columns") == []
-        await store.set_config({})
+        await store.apply(Change(config={}))
         assert len(list_saved(path, "columns")) == 1
 
 
@@ -271,24 +271,24 @@ async def test_a_copy_has_the_vectors_too_and_an_older_one_that_is_restored_is_r
     copy = tmp_path / "copy.airw"
     await copy_file(path, copy)
     async with await SqliteStore.open(path) as store, await SqliteStore.open(copy) as other:
-        before = await ask(other)
+        before = await read_all(other)
         assert is_mapped(other)
-        await store.apply([change(number, seed=3) for number in range(10, 30)])
+        await store.apply(Change([change(number, seed=3) for number in range(10, 30)]))
         await copy_file(copy, path, replace=True)
-        assert await ask(store) == before
-        await store.apply([change(number, seed=4) for number in range(10, 30)])
-        after = await ask(store)
+        assert await read_all(store) == before
+        await store.apply(Change([change(number, seed=4) for number in range(10, 30)]))
+        after = await read_all(store)
     async with await SqliteStore.open(path) as store:
-        assert await ask(store) == after
+        assert await read_all(store) == after
         assert is_mapped(store)
 
 
 async def test_removed_rows_are_left_out_once_they_are_many(path):
     await fill(path, 40)
     async with await SqliteStore.open(path) as store:
-        await store.apply([], removals=[f"a{number:03}é" for number in range(30)])
+        await store.apply(Change(removals=[f"a{number:03}é" for number in range(30)]))
         assert list_saved(path, "vectors")[0].stat().st_size == 20 * DIM * 4
-        await store.apply([], removals=await store.artifact_ids())
+        await store.apply(Change(removals=await ask(store, ArtifactIds())))
         assert list_saved(path, "vectors") == list_saved(path, "columns") == []
 
 
@@ -299,6 +299,7 @@ async def test_a_process_killed_at_any_step_of_saving_loses_nothing(path, step):
     code = """
         import os, sys, anyio
         import tests.stores.internals.test_vector_files as t
+        from airw.protocols import Change
         from airw.stores import SqliteStore
         from airw.stores.sqlite import _vector_file, _vector_saving
         t.lower_limits(setattr)
@@ -312,21 +313,21 @@ async def test_a_process_killed_at_any_step_of_saving_loses_nothing(path, step):
         setattr(owner, step, die)
         async def main():
             async with SqliteStore(sys.argv[1]) as store:
-                await store.apply([t.change(number, seed=2) for number in range(6, 30)])
+                await store.apply(Change([t.change(number, seed=2) for number in range(6, 30)]))
         anyio.run(main)
         """
     command = [sys.executable, "-c", textwrap.dedent(code), str(path), step]
     process = await anyio.run_process(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert process.returncode == 9
     async with MemoryStore() as memory:
-        await memory.apply([change(number) for number in range(6)])
-        await memory.apply([change(number, seed=2) for number in range(6, 30)])
-        expected = await ask(memory)
+        await memory.apply(Change([change(number) for number in range(6)]))
+        await memory.apply(Change([change(number, seed=2) for number in range(6, 30)]))
+        expected = await read_all(memory)
     async with await SqliteStore.open(path) as store:
-        assert await ask(store) == expected
-        await store.set_config({})
+        assert await read_all(store) == expected
+        await store.apply(Change(config={}))
     async with await SqliteStore.open(path) as store:
-        assert await ask(store) == expected
+        assert await read_all(store) == expected
         assert is_mapped(store)
-        await store.apply([change(number) for number in range(30, 60)])
+        await store.apply(Change([change(number) for number in range(30, 60)]))
     assert len(list_saved(path)) == 3

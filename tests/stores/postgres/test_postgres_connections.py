@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
+from airw.protocols import ArtifactIds, Change, Config, Counts, TextLanguage, ask
 from airw.stores import PostgresStore
 from tests.support.postgres import drop_corpus, fresh_name, fresh_store, get_server, server_dsn
 from tests.support.relay import PostgresRelay
@@ -58,11 +59,11 @@ async def test_a_corpus_is_made_found_listed_and_removed():
     with pytest.raises(CorpusNotFound, match="build it first"):
         await PostgresStore.open(dsn, name)
     async with store:
-        assert await store.artifact_ids() == []
+        assert await ask(store, ArtifactIds()) == []
         assert await store.exists()
         assert name.casefold() in await PostgresStore.list_corpora(dsn)
     async with await PostgresStore.open(dsn, name.upper()) as again:  # names are compared without case
-        assert await again.language() == "en"
+        assert await ask(again, TextLanguage()) == "en"
     await PostgresStore.remove(dsn, name)
     assert not await store.exists()
     with pytest.raises(CorpusNotFound):
@@ -118,8 +119,8 @@ async def test_names_with_quotes_and_spaces_are_quoted():
     name = f'{fresh_name()} "; DROP SCHEMA public; --'
     try:
         async with PostgresStore(server_dsn(), name) as store:
-            await store.set_config({"a": 1})
-            assert await store.config() == {"a": 1}
+            await store.apply(Change(config={"a": 1}))
+            assert await ask(store, Config()) == {"a": 1}
     finally:
         await PostgresStore.remove(server_dsn(), name)
     assert await get_server().fetch("SELECT FROM pg_namespace WHERE nspname = 'public'")
@@ -130,8 +131,8 @@ async def test_many_that_create_a_corpus_at_once_share_it():
     dsn, name = server_dsn(), fresh_name()
     stores = [PostgresStore(dsn, name) for _ in range(6)]
     await asyncio.gather(*(store.__aenter__() for store in stores))
-    await stores[0].set_config({"a": 1})
-    assert [await store.config() for store in stores] == [{"a": 1}] * 6
+    await stores[0].apply(Change(config={"a": 1}))
+    assert [await ask(store, Config()) for store in stores] == [{"a": 1}] * 6
     await asyncio.gather(*(store.aclose() for store in stores))
     await drop_corpus(dsn, name)
 
@@ -155,15 +156,15 @@ async def test_what_is_no_corpus_or_newer_is_not_touched():
 @pytest.mark.slow
 async def test_a_closed_store_says_so_and_opens_again():
     async with fresh_store() as store:
-        await store.set_config({"a": 1})
+        await store.apply(Change(config={"a": 1}))
         await store.aclose()
         await store.aclose()
         with pytest.raises(StoreError, match="is closed; open it again"):
-            await store.config()
+            await ask(store, Config())
         async with store:
-            assert await store.config() == {"a": 1}
+            assert await ask(store, Config()) == {"a": 1}
     with pytest.raises(StoreError, match="is not open; use `async with`"):
-        await PostgresStore(server_dsn(), "never").config()
+        await ask(PostgresStore(server_dsn(), "never"), Config())
 
 
 @pytest.mark.slow
@@ -172,14 +173,14 @@ async def test_a_closed_store_ends_its_calls_and_those_that_wait_and_writes_no_m
         started = asyncio.Event()
         running = group.create_task(_error_of(store._database.read(partial(_doze, started))))
         await started.wait()
-        waiting = [group.create_task(_error_of(store.set_config({"a": 1}))) for _ in range(3)]
+        waiting = [group.create_task(_error_of(store.apply(Change(config={"a": 1})))) for _ in range(3)]
         await anyio.sleep(0.05)
         await store.aclose()
         with anyio.fail_after(PATIENCE):
             errors = [await running, *[await task for task in waiting]]
         assert all(str(error).endswith("is closed; open it again") for error in errors)
         async with store:
-            assert await store.config() == {}
+            assert await ask(store, Config()) == {}
 
 
 async def _error_of(call):
@@ -193,7 +194,7 @@ async def test_another_event_loop_needs_a_store_of_its_own():
     async with fresh_store() as store:
 
         async def use():
-            for call in (store.counts(), store.set_config({"a": 1})):
+            for call in (ask(store, Counts()), store.apply(Change(config={"a": 1}))):
                 with pytest.raises(StoreError, match="in another event loop; open one store for each loop"):
                     await call
             with pytest.raises(StoreError, match="in another event loop; close it there"):
@@ -202,8 +203,8 @@ async def test_another_event_loop_needs_a_store_of_its_own():
 
         assert await anyio.to_thread.run_sync(asyncio.run, use())
         with pytest.raises(StoreError, match="another event loop"):
-            await anyio.to_thread.run_sync(trio.run, store.counts)
-        assert await store.config() == {}
+            await anyio.to_thread.run_sync(trio.run, ask, store, Counts())
+        assert await ask(store, Config()) == {}
 
 
 @pytest.mark.slow
@@ -211,16 +212,17 @@ async def test_a_store_whose_event_loop_has_ended_can_be_closed_and_opened_again
     code = """
 import asyncio, sys
 from airw.errors import StoreError
+from airw.protocols import Config, ask
 from airw.stores import PostgresStore
 
 async def use():
     try:
-        await store.config()
+        await ask(store, Config())
     except StoreError as error:
         print(error)
     await store.aclose()
     async with store:
-        print(await store.config())
+        print(await ask(store, Config()))
 
 store = PostgresStore(sys.argv[1], sys.argv[2])
 asyncio.run(store.__aenter__())
@@ -250,7 +252,7 @@ async def test_a_corpus_that_was_removed_meanwhile_is_a_typed_error():
     async with fresh_store() as store:
         await PostgresStore.remove(server_dsn(), store._database.schema.removeprefix("airw_"))
         with pytest.raises(StoreError, match="was removed while open"):
-            await store.config()
+            await ask(store, Config())
 
 
 @pytest.mark.slow
@@ -259,10 +261,10 @@ async def test_a_call_costs_one_round_trip_and_opening_few():
         name = fresh._database.schema.removeprefix("airw_")
         async with await PostgresStore.open(relay.dsn(parameters="?sslmode=disable"), name) as store:
             assert relay.questions <= 3  # startup, and a statement that is prepared and then run
-            await store.counts()
+            await ask(store, Counts())
             before = relay.questions
             for _ in range(5):
-                await store.counts()
+                await ask(store, Counts())
             assert relay.questions - before == 5
             assert relay.connections == 1
 
@@ -275,18 +277,18 @@ async def test_all_connections_busy_is_an_error_with_the_numbers():
             group.start_soon(store._database.read, _sleep)
         await _until(_is_asleep)
         with pytest.raises(StoreBusy, match=r"all 2 connections to .* were busy for 0.3 seconds, and 1 calls wait"):
-            await store.counts()
+            await ask(store, Counts())
         group.cancel_scope.cancel()
 
 
 @pytest.mark.slow
 async def test_a_long_call_does_not_hold_up_a_short_one():
     async with fresh_store() as store, anyio.create_task_group() as group:
-        await store.counts()
+        await ask(store, Counts())
         group.start_soon(store._database.read, _sleep)
         await _until(_is_asleep)
         with anyio.fail_after(PATIENCE):
-            await store.counts()
+            await ask(store, Counts())
         group.cancel_scope.cancel()
 
 
@@ -306,8 +308,8 @@ async def test_a_cancelled_call_ends_on_the_server_and_the_pool_stays_usable(kin
             assert not await _is_asleep()
         # Still the same connection, and in no transaction.
         assert await database.read(lambda c: c.fetchval("SELECT pg_backend_pid()")) == backend
-        await store.set_config({"a": 1})
-        assert await store.config() == {"a": 1}
+        await store.apply(Change(config={"a": 1}))
+        assert await ask(store, Config()) == {"a": 1}
 
 
 @pytest.mark.slow
@@ -321,8 +323,8 @@ async def test_a_task_cancelled_again_and_again_leaves_a_usable_pool():
                 await asyncio.sleep(0)
             assert task.cancelled()
         await _until(lambda: _is_not(_is_asleep))
-        await store.set_config({"a": 1})
-        assert await store.config() == {"a": 1}
+        await store.apply(Change(config={"a": 1}))
+        assert await ask(store, Config()) == {"a": 1}
 
 
 async def _is_not(condition):
@@ -365,11 +367,11 @@ async def test_calls_cancelled_at_any_moment_never_lose_a_connection():
     async with fresh_store(max_connections=2) as store:
         for step in range(60):
             with anyio.move_on_after(step * 0.0002):
-                await store.set_config({"step": step})
+                await store.apply(Change(config={"step": step}))
         with anyio.fail_after(PATIENCE):
             for step in range(5):
-                await store.set_config({"last": step})
-        assert await store.config() == {"last": 4}
+                await store.apply(Change(config={"last": step}))
+        assert await ask(store, Config()) == {"last": 4}
         assert not store._database._pool._turns.locked()
 
 
@@ -395,7 +397,7 @@ async def test_builders_take_turns_and_wait_for_each_other():
                 async with store.writing():
                     pytest.fail("two builders hold one lock")
         async with store.writing(timeout=0):
-            await store.set_config({"a": 1})
+            await store.apply(Change(config={"a": 1}))
 
 
 @pytest.mark.slow
@@ -411,7 +413,7 @@ async def test_a_write_that_waits_too_long_for_another_is_busy(monkeypatch):
         group.start_soon(store._database.write, hold)
         await started.wait()
         with pytest.raises(StoreBusy, match="is locked by others"):
-            await store.set_config({"a": 1})
+            await store.apply(Change(config={"a": 1}))
         group.cancel_scope.cancel()
 
 

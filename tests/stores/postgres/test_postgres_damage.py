@@ -5,7 +5,35 @@ import numpy as np
 import pytest
 
 from airw.errors import StoreCorrupt, StoreError
-from airw.protocols import IngestRun
+from airw.protocols import (
+    ArtifactIds,
+    Best,
+    Calibrations,
+    Change,
+    Config,
+    Counts,
+    Edges,
+    Ends,
+    Fed,
+    IngestRun,
+    Ledger,
+    LinkCounts,
+    Matching,
+    MaxFanIn,
+    Names,
+    Rank,
+    Records,
+    RecordsOf,
+    Referrers,
+    Schema,
+    Stale,
+    TextLanguage,
+    UnresolvedLinks,
+    Vectors,
+    VectorsOf,
+    Words,
+    ask,
+)
 from airw.stores import PostgresStore
 from airw.values import ArtifactChange, Extraction, LedgerEntry, Link, Record
 from tests.support.postgres import fresh_store, server_dsn
@@ -87,49 +115,51 @@ async def read_content(store):
         await content.read(content.artifact_ids)
 
 
+def make_chain(ids):
+    edges = Edges(ids)
+    best = Fed(Rank(QUERY, per_artifact=True, among=()), Ends(edges))
+    return edges, best, Fed(Records(()), Best(best, limit=2)), Fed(VectorsOf(()), Ends(edges))
+
+
 def list_calls(store):
     """Every call of the store; the last ones write."""
     ids, records = ["a", "b"], [Record.make_id("a", "document", 0)]
     return {
-        "get_records": lambda: store.get_records(records),
-        "records_of": lambda: store.records_of(ids),
-        "records_of_some": lambda: store.records_of(ids, limit=1),
-        "first_surfaces": lambda: store.first_surfaces(ids),
-        "ledger": lambda: store.ledger(ids),
-        "ledger_of_all": store.ledger,
-        "find_changed": lambda: store.find_changed({"a": "v1"}, LedgerEntry("", "", "e", "s")),
-        "artifact_ids": store.artifact_ids,
-        "counts": store.counts,
-        "surface_kinds": store.surface_kinds,
-        "field_names": store.field_names,
-        "matching": lambda: store.matching([("x", 1)]),
-        "config": store.config,
-        "calibration": store.calibration,
+        "get_records": lambda: ask(store, Records(records)),
+        "records_of": lambda: ask(store, RecordsOf(ids)),
+        "records_of_some": lambda: ask(store, RecordsOf(ids, limit=1)),
+        "ledger": lambda: ask(store, Ledger(ids)),
+        "ledger_of_all": lambda: ask(store, Ledger()),
+        "find_changed": lambda: ask(store, Stale({"a": "v1"}, LedgerEntry("", "", "e", "s"))),
+        "artifact_ids": lambda: ask(store, ArtifactIds()),
+        "counts": lambda: ask(store, Counts()),
+        "schema": lambda: ask(store, Schema(["x"])),
+        "matching": lambda: ask(store, Matching([("x", 1)])),
+        "config": lambda: ask(store, Config()),
+        "calibrations": lambda: ask(store, Calibrations()),
         "read_run": lambda: store.read_run(RUN),
-        "search_vectors": lambda: store.search_vectors(QUERY, 3),
-        "search_artifacts": lambda: store.search_vectors(QUERY, 3, per_artifact=True),
-        "best_of": lambda: store.best_of(QUERY[0], ids),
-        "similarities": lambda: store.similarities(QUERY[0], records),
-        "vectors": lambda: store.vectors(records),
-        "vectors_of": lambda: store.vectors_of(ids),
-        "search_text": lambda: store.search_text(["red text"], 3),
-        "term_statistics": lambda: store.term_statistics(["red"]),
-        "language": store.language,
-        "neighbors": lambda: store.neighbors(ids, direction="both"),
-        "read_step": lambda: store.read_step(ids, QUERY[0], hit_ids=ids, max_ends=3, max_records=2, with_vectors=True),
-        "first_step": lambda: store.read_step(ids, None, hit_ids=ids),
-        "resolve": lambda: store.resolve(["a", "name of b"]),
-        "referrers": lambda: store.referrers(ids),
-        "fan_in": lambda: store.fan_in(ids),
-        "max_fan_in": store.max_fan_in,
-        "unresolved_links": store.unresolved_links,
-        "link_counts": store.link_counts,
+        "search_vectors": lambda: ask(store, Rank(QUERY, 3)),
+        "search_artifacts": lambda: ask(store, Rank(QUERY, 3, per_artifact=True)),
+        "artifacts": lambda: ask(store, Rank(QUERY, among=ids, per_artifact=True)),
+        "records": lambda: ask(store, Rank(QUERY, records=records)),
+        "vectors": lambda: ask(store, Vectors(records)),
+        "vectors_of": lambda: ask(store, VectorsOf(ids)),
+        "search_text": lambda: ask(store, Rank(["red text"], 3)),
+        "term_statistics": lambda: ask(store, Words(["red"])),
+        "language": lambda: ask(store, TextLanguage()),
+        "neighbors": lambda: ask(store, Edges(ids, "both")),
+        "chain": lambda: store.read(*make_chain(ids)),
+        "resolve": lambda: ask(store, Names(["a", "name of b"])),
+        "referrers": lambda: ask(store, Referrers(ids)),
+        "max_fan_in": lambda: ask(store, MaxFanIn()),
+        "unresolved_links": lambda: ask(store, UnresolvedLinks()),
+        "link_counts": lambda: ask(store, LinkCounts()),
         "hold_content": lambda: read_content(store),
         "describe_index": store.describe_index,
         "apply_part": lambda: store.apply_part(RUN, 1, {}, [change("c")]),
-        "apply": lambda: store.apply([change("a", ["c"])], removals=["b"]),
-        "set_config": lambda: store.set_config({}),
-        "set_language": lambda: store.set_language(None),
+        "apply": lambda: store.apply(Change([change("a", ["c"])], removals=["b"])),
+        "set_config": lambda: store.apply(Change(config={})),
+        "set_language": lambda: store.apply(Change(language=None)),
         "forget_run": lambda: store.forget_run(RUN),
     }
 
@@ -147,8 +177,8 @@ async def run_statement(store, statement):
 
 async def collect_errors(store, statement):
     """Return the error of each call on a damaged corpus."""
-    await store.apply([change("a"), change("b", ["nowhere", "a"])])
-    await store.set_config({"a": 1})
+    await store.apply(Change([change("a"), change("b", ["nowhere", "a"])]))
+    await store.apply(Change(config={"a": 1}))
     await store.begin_run(RUN, {})
     await run_statement(store, statement)
     errors = {}

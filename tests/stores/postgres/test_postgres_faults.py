@@ -15,6 +15,7 @@ from airw import traverse
 from airw.embedders import HashingEmbedder
 from airw.errors import StoreBusy, StoreError
 from airw.policies import Beam
+from airw.protocols import ArtifactIds, Change, Config, Counts, RecordsOf, VectorsOf, ask
 from airw.stores import PostgresStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.postgres import PostgresServer, fresh_name
@@ -60,11 +61,11 @@ def is_one_line(error):
 
 
 async def test_reads_go_on_over_a_restart(server, store):
-    await store.apply([change(1)])
-    await store.counts()
+    await store.apply(Change([change(1)]))
+    await ask(store, Counts())
     server.restart()
-    assert (await store.counts())["artifacts"] == 1
-    for call in (store.counts, partial(store.set_config, {"a": 1})):
+    assert (await ask(store, Counts()))["artifacts"] == 1
+    for call in (partial(ask, store, Counts()), partial(store.apply, Change(config={"a": 1}))):
         server.kill()
         await anyio.sleep(0.05)  # the connections notice
         with anyio.fail_after(PATIENCE):
@@ -73,8 +74,8 @@ async def test_reads_go_on_over_a_restart(server, store):
                 await anyio.sleep(0.3)
                 server.start()
     server.restart()
-    await store.set_config({"a": 2})
-    assert await store.artifact_ids() == ["a00001"]
+    await store.apply(Change(config={"a": 2}))
+    assert await ask(store, ArtifactIds()) == ["a00001"]
 
 
 async def test_a_read_whose_connection_ends_midway_is_made_once_more(server, store):
@@ -116,7 +117,7 @@ async def test_a_write_whose_connection_ends_is_undone_and_never_repeated(server
         await store._database.write(work)
     assert len(calls) == 1
     assert await store._database.read(lambda c: c.fetchval("SELECT count(*) FROM setting WHERE kind = 'config'")) == 0
-    await store.set_config({"a": 1})
+    await store.apply(Change(config={"a": 1}))
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
@@ -126,15 +127,15 @@ async def test_a_connection_lost_at_the_commit_leaves_all_or_nothing(server, sto
         PostgresRelay(server).run() as relay,
         PostgresStore(relay.dsn(parameters="?sslmode=disable"), name) as far,
     ):
-        await far.counts()
+        await ask(far, Counts())
         relay.cut_at, relay.cut_after = b"COMMIT", is_saved
         with pytest.raises(StoreError, match="whole or not at all, so write them again") as caught:
-            await far.apply([change(1), change(2)])
+            await far.apply(Change([change(1), change(2)]))
         assert is_one_line(caught.value)
         relay.cut_at = None
-        assert await far.artifact_ids() == (["a00001", "a00002"] if is_saved else [])
-        await far.apply([change(1), change(2)])
-        assert (await far.counts())["records"] == 6
+        assert await ask(far, ArtifactIds()) == (["a00001", "a00002"] if is_saved else [])
+        await far.apply(Change([change(1), change(2)]))
+        assert (await ask(far, Counts()))["records"] == 6
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, w
             if killed.is_set():
                 return
             try:
-                await store.apply([change(number)])
+                await store.apply(Change([change(number)]))
             except StoreError as error:
                 errors.append(error)
                 unknown.append(number)
@@ -182,17 +183,17 @@ async def test_a_kill_of_the_server_loses_no_acknowledged_write(server, store, w
             await anyio.sleep(0.1)
             server.start()
     assert all(map(is_one_line, errors))
-    ids = {int(id[1:]) for id in await store.artifact_ids()}
+    ids = {int(id[1:]) for id in await ask(store, ArtifactIds())}
     assert set(saved) <= ids <= {*saved, *unknown}
     wanted = sorted(f"a{number:05}" for number in ids)
-    assert [len(records) for records in await store.records_of(wanted)] == [3] * len(wanted)
-    assert (await store.counts())["records"] == 3 * len(wanted)
-    assert len((await store.vectors_of(wanted)).vectors) == 3 * len(wanted)
+    assert [len(records) for records in await ask(store, RecordsOf(wanted))] == [3] * len(wanted)
+    assert (await ask(store, Counts()))["records"] == 3 * len(wanted)
+    assert len((await ask(store, VectorsOf(wanted))).vectors) == 3 * len(wanted)
 
 
 async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store, monkeypatch):
     monkeypatch.setattr("airw.stores.postgres._database._RESTART_WITHIN", 0.3)
-    await store.apply([change(number) for number in range(20)])
+    await store.apply(Change([change(number) for number in range(20)]))
     async with PostgresRelay(server).run() as relay:
         name = store._database.schema.removeprefix("airw_")
         async with PostgresStore(relay.dsn(login="postgres:hunter2", parameters="?sslmode=disable"), name) as far:
@@ -207,7 +208,7 @@ async def test_a_walk_over_a_server_that_is_gone_fails_in_one_line(server, store
 
 
 async def test_a_cancelled_walk_ends_its_statement(server, store):
-    await store.apply([change(number) for number in range(5)])
+    await store.apply(Change([change(number) for number in range(5)]))
     import asyncpg
 
     blocker = await asyncpg.connect(server.dsn())
@@ -223,19 +224,19 @@ async def test_a_cancelled_walk_ends_its_statement(server, store):
     finally:
         await transaction.rollback()
         await blocker.close()
-    assert (await store.counts())["artifacts"] == 5
+    assert (await ask(store, Counts()))["artifacts"] == 5
 
 
 async def test_a_builder_that_loses_its_lock_writes_no_more(server, store):
     async with store.writing(timeout=0):
-        await store.set_config({"a": 1})
+        await store.apply(Change(config={"a": 1}))
         server.restart()
         await anyio.sleep(0.05)
         with pytest.raises(StoreError, match="has lost its lock with its connection"):
-            await store.set_config({"a": 2})
-        assert await store.config() == {"a": 1}
+            await store.apply(Change(config={"a": 2}))
+        assert await ask(store, Config()) == {"a": 1}
     async with store.writing(timeout=0):
-        await store.set_config({"a": 3})
+        await store.apply(Change(config={"a": 3}))
 
 
 async def test_a_server_that_hangs_holds_up_no_cancelled_caller_for_long(server, store):
@@ -249,7 +250,7 @@ async def test_a_server_that_hangs_holds_up_no_cancelled_caller_for_long(server,
     try:
         with anyio.fail_after(PATIENCE), anyio.move_on_after(0.2):
             await store._database.read(hang)
-        assert (await store.counts())["artifacts"] == 0  # on another connection
+        assert (await ask(store, Counts()))["artifacts"] == 0  # on another connection
     finally:
         for backend in backends:
             os.kill(backend, signal.SIGCONT)
@@ -286,9 +287,9 @@ async def test_a_full_server_is_busy_with_a_hint():
                     group.start_soon(store._database.read, hold)
                 await anyio.sleep(0.3)
                 with pytest.raises(StoreBusy, match="set a smaller max_connections"):
-                    await store.counts()
+                    await ask(store, Counts())
                 group.cancel_scope.cancel()
-            assert (await store.counts())["artifacts"] == 0
+            assert (await ask(store, Counts()))["artifacts"] == 0
 
 
 @pytest.mark.parametrize("place", ["/no/such/folder", "127.0.0.1:9"])

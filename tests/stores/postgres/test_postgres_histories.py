@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from airw.protocols import Change, Matching, Rank, ask
 from airw.stores import MemoryStore
 from airw.testing.changes import put, vector_of
 from airw.values.filters import parse_filter
@@ -30,7 +31,7 @@ def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
     async def write(store):
         for puts, removals in steps:
             await content(store)  # reads in between must not matter
-            await store.apply(puts, removals=removals)
+            await store.apply(Change(puts, removals=removals))
         return await content(store)
 
     expect_alike(anyio.run(with_all, write))
@@ -46,13 +47,13 @@ def test_any_sequence_of_writes_gives_the_same_content_in_all_stores(steps):
 )
 def test_searches_with_filters_rank_alike_in_all_stores(puts, conditions, surfaces, k, per_artifact):
     async def search(store):
-        await store.apply(puts)
+        await store.apply(Change(puts))
         found = []
         for condition in conditions:
             options = {"filter": parse_filter(condition), "surfaces": surfaces, "per_artifact": per_artifact}
             points = np.array([vector_of("one"), vector_of("q")], np.float32)
-            found += await store.search_vectors(points, k, **options)
-            found += await store.search_text(["one two", "three"], k, **options)
+            found += await ask(store, Rank(points, k, **options))
+            found += await ask(store, Rank(["one two", "three"], k, **options))
         return {
             "ids": [(list(each.record_ids), list(each.artifact_ids)) for each in found],
             "scores": [each.scores.tolist() for each in found],
@@ -67,8 +68,8 @@ def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
     async def follow(store):
         found = []
         for (puts, removals), wanted in steps:
-            await store.apply(puts, removals=removals)
-            found.append(await store.matching(wanted, limit=limit))
+            await store.apply(Change(puts, removals=removals))
+            found.append(await ask(store, Matching(wanted, limit=limit)))
         return found
 
     memory, sqlite, postgres = anyio.run(with_all, follow)
@@ -83,8 +84,8 @@ def test_matching_finds_the_same_artifacts_in_all_stores(steps, limit):
 )
 def test_matching_compares_any_values_as_a_store_in_memory_does(rows, wanted, limit):
     async def match(store):
-        await store.apply([put(f"{at}", "x", metadata=fields) for at, fields in enumerate(rows)])
-        return await store.matching(wanted, limit=limit)
+        await store.apply(Change([put(f"{at}", "x", metadata=fields) for at, fields in enumerate(rows)]))
+        return await ask(store, Matching(wanted, limit=limit))
 
     async def main():
         async with MemoryStore() as memory, fresh_store() as store:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from airw.errors import CorpusNotFound, StoreError
+from airw.protocols import ArtifactIds, Change, Rank, ask
 from airw.stores import PostgresStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name
@@ -57,7 +58,7 @@ async def test_a_corpus_that_is_replaced_keeps_its_owner_and_rights(server, ada)
     schema = f"airw_{name}"
     await server.execute('CREATE ROLE "the reader" LOGIN; CREATE ROLE former LOGIN')
     async with PostgresStore(ada, name) as store:
-        await store.apply([change("old")])
+        await store.apply(Change([change("old")]))
     await server.execute(
         f'GRANT USAGE ON SCHEMA {schema} TO "the reader" WITH GRANT OPTION;'
         f'GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO "the reader"; GRANT SELECT ON {schema}.record TO PUBLIC;'
@@ -67,10 +68,10 @@ async def test_a_corpus_that_is_replaced_keeps_its_owner_and_rights(server, ada)
     before = await server.fetch(RIGHTS.format(schema))
     try:
         async with PostgresStore.replace_corpus(server.dsn(), name, replace=True) as new:
-            await new.apply([change("new")])
+            await new.apply(Change([change("new")]))
         assert await server.fetch(RIGHTS.format(schema)) == before
         async with await PostgresStore.open(server.dsn(user="the%20reader"), name) as store:
-            assert await store.artifact_ids() == ["new"]
+            assert await ask(store, ArtifactIds()) == ["new"]
         async with PostgresStore.replace_corpus(ada, name, replace=True):
             pass
         assert await server.fetch(RIGHTS.format(schema)) == before
@@ -87,7 +88,7 @@ async def test_the_documented_rights_suffice(server):
     await run_as(server.dsn("kb"), "CREATE EXTENSION vector; CREATE ROLE kb_writer LOGIN", statements)
     builder, reader, writer = (server.dsn("kb", user=f"kb_{role}") for role in ("builder", "reader", "writer"))
     async with PostgresStore(builder, "shared") as store:
-        await store.apply([change("a")])
+        await store.apply(Change([change("a")]))
     await run_as(
         builder,
         "GRANT USAGE ON SCHEMA airw_shared TO kb_writer; GRANT USAGE, UPDATE ON SEQUENCE airw_shared.record_number"
@@ -95,14 +96,14 @@ async def test_the_documented_rights_suffice(server):
     )
     await run_as(server.dsn("kb"), "GRANT CONNECT ON DATABASE kb TO kb_writer")
     async with await PostgresStore.open(writer, "shared") as store, store.writing():
-        await store.apply([change("b")], removals=["a"])
-        await store.set_language(None)
-        await store.set_config({"a": 1})
+        await store.apply(Change([change("b")], removals=["a"]))
+        await store.apply(Change(language=None))
+        await store.apply(Change(config={"a": 1}))
     async with await PostgresStore.open(reader, "shared") as store:
-        assert await store.artifact_ids() == ["b"]
-        assert (await store.search_text(["keys"], 3))[0].record_ids
+        assert await ask(store, ArtifactIds()) == ["b"]
+        assert (await ask(store, Rank(["keys"], 3)))[0].record_ids
         with pytest.raises(StoreError, match="this role may not do that"):
-            await store.apply([change("c")])
+            await store.apply(Change([change("c")]))
 
 
 async def test_a_schema_made_for_a_role_becomes_its_corpus(server, ada):
@@ -118,7 +119,7 @@ async def test_a_schema_made_for_a_role_becomes_its_corpus(server, ada):
             await PostgresStore.open(guest, name)
         assert not await PostgresStore(guest, name).exists()
         async with PostgresStore(guest, name) as store:
-            await store.apply([change("a")])
+            await store.apply(Change([change("a")]))
         with pytest.raises(StoreError, match="GRANT CREATE ON DATABASE postgres TO this_role") as error:
             async with PostgresStore.replace_corpus(guest, name, replace=True):
                 pytest.fail("the block must not run")

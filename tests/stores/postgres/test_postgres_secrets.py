@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from airw.errors import AirwError, StoreError
+from airw.protocols import ArtifactIds, Change, Config, Counts, Rank, ask
 from airw.stores import PostgresStore
 from airw.values import ArtifactChange, LedgerEntry, Record
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name
@@ -83,10 +84,10 @@ async def test_a_password_in_an_address_is_used_and_never_shown(server, roles, c
     dsn = server.tcp_dsn("owner", password=QUOTED)
     caplog.set_level(logging.DEBUG)
     async with PostgresStore(dsn, name) as store:
-        assert await store.counts()
+        assert await ask(store, Counts())
         assert "hunter2" not in f"{store!r} {store} {store.address} {vars(store)} {store._database.place}"
     with pytest.raises(StoreError) as closed:
-        await store.counts()
+        await ask(store, Counts())
     await PostgresStore.remove(dsn, name)
     assert "hunter2" not in texts_of(closed.value)
     assert "hunter2" not in caplog.text
@@ -176,9 +177,9 @@ async def test_the_certificate_of_a_far_server_is_verified_by_default(server, ce
         assert "certificate" in str(caught.value)
         assert "\n" not in str(caught.value)
         async with PostgresStore(relay.dsn(host=HOST, parameters=f"?sslrootcert={authority}"), name) as store:
-            assert await store.artifact_ids() == []
+            assert await ask(store, ArtifactIds()) == []
         async with PostgresStore(relay.dsn(host=HOST, parameters="?sslmode=require"), name) as store:
-            assert await store.artifact_ids() == []
+            assert await ask(store, ArtifactIds()) == []
     await drop_corpus(server.dsn(), name)
 
 
@@ -234,15 +235,15 @@ async def test_roles_with_least_rights_read_and_write(server, roles, monkeypatch
         await PostgresStore.open(reader, name)
     await server.execute(GRANTS.format(name))
     async with await PostgresStore.open(writer, name) as store, store.writing(timeout=0):
-        await store.apply([change("a1"), change("a2")])
-        await store.apply([change("a2")], removals=["a1"])
-        await store.set_config({"a": 1})
+        await store.apply(Change([change("a1"), change("a2")]))
+        await store.apply(Change([change("a2")], removals=["a1"]))
+        await store.apply(Change(config={"a": 1}))
     async with await PostgresStore.open(reader, name) as store:
-        assert await store.artifact_ids() == ["a2"]
-        assert await store.config() == {"a": 1}
-        assert len((await store.search_text(["text"], 3))[0].record_ids) == 3
+        assert await ask(store, ArtifactIds()) == ["a2"]
+        assert await ask(store, Config()) == {"a": 1}
+        assert len((await ask(store, Rank(["text"], 3)))[0].record_ids) == 3
         with pytest.raises(StoreError, match="this role may not do that"):
-            await store.set_config({"a": 2})
+            await store.apply(Change(config={"a": 2}))
         with pytest.raises(StoreError, match="may not"):
             await PostgresStore.remove(reader, name)
     with pytest.raises(StoreError, match="may not create a schema; the owner of the database runs"):

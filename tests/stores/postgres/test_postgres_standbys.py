@@ -5,6 +5,7 @@ import pytest
 
 from airw.corpora import build, open_corpus
 from airw.errors import StoreError
+from airw.protocols import ArtifactIds, Change, Config, ask
 from airw.sources import from_mapping
 from airw.stores import PostgresStore
 from tests.support.postgres import PostgresServer
@@ -38,20 +39,20 @@ async def test_the_address_of_a_standby_opens_a_corpus_that_can_only_be_read(pri
             for change in (corpus.upsert({"tea": "boil water"}), corpus.delete(["keys"])):
                 with pytest.raises(StoreError, match=r"cannot be written here .* connect to the primary server"):
                     await change
-            assert await corpus.store.artifact_ids() == ["bread", "keys"]
+            assert await ask(corpus.store, ArtifactIds()) == ["bread", "keys"]
 
 
 async def test_a_standby_that_takes_over_is_found_among_several_hosts():
     with PostgresServer() as primary, PostgresServer(copy_of=primary) as standby:
         both = f"postgresql://postgres@/postgres?host={standby.folder},{primary.folder}"
         async with PostgresStore(both, "moved") as store:
-            await store.set_config({"a": 1})
+            await store.apply(Change(config={"a": 1}))
             await wait_until_equal(primary, standby)
             primary.kill()
             async with anyio.create_task_group() as group:
-                group.start_soon(store.config)  # it waits a little for the next primary
+                group.start_soon(ask, store, Config())  # it waits a little for the next primary
                 await anyio.sleep(0.3)
                 await standby.execute("SELECT pg_promote()")
-            assert await store.config() == {"a": 1}
-            await store.set_config({"a": 2})
-            assert await store.config() == {"a": 2}
+            assert await ask(store, Config()) == {"a": 1}
+            await store.apply(Change(config={"a": 2}))
+            assert await ask(store, Config()) == {"a": 2}

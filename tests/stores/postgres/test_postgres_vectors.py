@@ -9,6 +9,7 @@ import pytest
 
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, StoreBusy
+from airw.protocols import Change, Rank, Vectors, VectorsOf, ask
 from airw.stores import MemoryStore, PostgresStore
 from airw.values import Record
 from airw.values.filters import parse_filter
@@ -68,7 +69,7 @@ async def test_an_exact_search_equals_that_of_other_stores(kind):
             assert await search(each, queries) == [([], [], [])] * 5
             await fill(each, vectors)
         for options in OPTIONS:
-            for k in (0, 1, 7, 40, 2**63 - 1):
+            for k in (0, 1, 7, 40, 10**18, None):
                 assert await search(store, queries, k, **options) == await search(exact, queries, k, **options)
         assert await search(store, queries[:0]) == []
 
@@ -76,21 +77,21 @@ async def test_an_exact_search_equals_that_of_other_stores(kind):
 async def test_queries_that_do_not_fit_are_errors():
     async with fresh_store() as store:
         with pytest.raises(EmbedderError, match="NaN"):
-            await store.search_vectors(np.full((1, 3), np.nan, np.float32), 1)
+            await ask(store, Rank(np.full((1, 3), np.nan, np.float32), 1))
         with pytest.raises(ArgumentError, match="shape"):
-            await store.search_vectors(np.zeros(3, np.float32), 1)
+            await ask(store, Rank(np.zeros(3, np.float32), 1))
         # No server has vectors so wide.
         widest = np.zeros((1, 70_000), np.float32)
         assert await search(store, widest) == [([], [], [])]
-        assert np.isnan(await store.similarities(widest[0], ["a"])).all()
+        assert [len(each) for each in await ask(store, Rank(widest, records=["a"]))] == [0]
         await fill(store, near_topics(10, 1))
         for wide in (np.zeros((1, 33), np.float32), widest):
             for call in (
-                store.search_vectors(wide, 0, surfaces=[]),
-                store.search_vectors(wide, 5),
-                store.best_of(wide[0], ["a000000"]),
-                store.similarities(wide[0], []),
-                store.read_step(["a000000"], wide[0], max_ends=5),
+                ask(store, Rank(wide, 0, surfaces=[])),
+                ask(store, Rank(wide, 5)),
+                ask(store, Rank(wide, among=["a000000"], per_artifact=True)),
+                ask(store, Rank(wide, records=[])),
+                ask(store, Rank(wide, 5, surfaces=["title"], among=["a000000"])),
             ):
                 with pytest.raises(EmbedderMismatch, match=f"{wide.shape[1]} wide, but the stored vectors are 32 wide"):
                     await call
@@ -125,19 +126,19 @@ async def test_an_index_follows_the_size_and_width_of_the_corpus(limit_exact):
         assert "an index finds" in await store.describe_index()
         # New and changed artifacts are found.
         new = near_topics(30, 7)
-        await store.apply([*changes_of(new, first=10_000)])
+        await store.apply(Change([*changes_of(new, first=10_000)]))
         assert [ids for _, ids, _ in await search(store, new[:1], 1)] == [["a010000"]]
         # It is kept until the corpus has halved.
         names = [f"a{number:06}" for number in range(500)]
         for count, text in ((200, "an index finds"), (400, "all 330 vectors are compared")):
             async with store.writing():
-                await store.apply([], removals=names[:count])
+                await store.apply(Change(removals=names[:count]))
             assert text in await store.describe_index()
         # All artifacts are replaced by those of another embedder in one change.
         await fill(other, vectors)
         wide = near_topics(1_500, 8, dim=16)
         async with other.writing():
-            await other.apply([*changes_of(wide)])
+            await other.apply(Change([*changes_of(wide)]))
         assert "an index finds" in await other.describe_index()
         assert [ids for _, ids, _ in await search(other, wide[:1], 1)] == [["a000000"]]
         with pytest.raises(EmbedderMismatch):
@@ -177,12 +178,12 @@ async def test_others_read_and_write_while_an_index_is_made(limit_exact):
                 number = 50_000
                 while True:
                     await search(store, vectors[:1])
-                    await store.apply([*changes_of(vectors[:1], first=number)])
+                    await store.apply(Change([*changes_of(vectors[:1], first=number)]))
                     answered, number = answered + 1, number + 1
 
             async with store.writing():
                 for page in iterate_pages(changes_of(vectors), 1_000):
-                    await store.apply(page)
+                    await store.apply(Change(page))
                 group.start_soon(read)
                 await anyio.sleep(0.05)
                 before = answered
@@ -229,15 +230,15 @@ async def check_waits(dsn):
                 await anyio.sleep(0.6)
 
         async with store.writing():
-            await store.apply([*changes_of(near_topics(90, 30))])
+            await store.apply(Change([*changes_of(near_topics(90, 30))]))
             # The lock of the builder outlives a session that is idle for long.
             group.start_soon(store._database.write, wait)
             await anyio.sleep(0.1)
-            await store.apply([*changes_of(near_topics(90, 31))])
+            await store.apply(Change([*changes_of(near_topics(90, 31))]))
             with pytest.raises(StoreBusy, match="another builder still holds"):
                 async with PostgresStore(dsn, schema.removeprefix("airw_")).writing(timeout=0.5):
                     pass
-            await store.apply([*changes_of(near_topics(90, 32))])
+            await store.apply(Change([*changes_of(near_topics(90, 32))]))
             group.start_soon(write_elsewhere)
             await anyio.sleep(0.1)
         assert "an index finds" in await store.describe_index()
@@ -273,12 +274,12 @@ async def test_an_index_does_not_wait_for_long_transactions(monkeypatch, limit_e
 async def test_vectors_of_another_width_end_the_index_that_is_being_made(recwarn, limit_exact):
     limit_exact(50)
     async with fresh_store() as store:
-        await store.apply([*changes_of(near_topics(90, 34))])
+        await store.apply(Change([*changes_of(near_topics(90, 34))]))
 
         async def replace_all():
             while not await list_indexes(store):  # noqa: ASYNC110 - the server sends no event
                 await anyio.sleep(0.02)
-            await store.apply([*changes_of(near_topics(90, 35, dim=16))])
+            await store.apply(Change([*changes_of(near_topics(90, 35, dim=16))]))
 
         # The index waits for this transaction, so that it is not complete.
         lock = f'LOCK TABLE "{store._database.schema}".embedding IN ROW EXCLUSIVE MODE'
@@ -303,12 +304,14 @@ async def test_best_records_of_many_artifacts_equal_those_of_other_stores():
         ids = [*(f"a{number:06}" for number in range(0, 300, 2)), "absent", "nul\0", "a000000"]
         records = [*(Record.make_id(name, "chunk", 1) for name in ids[:-3]), "absent", "\ud800"]
         for surfaces in (None, ["title"], []):
-            ours, theirs = [await each.best_of(vectors[0], ids, surfaces=surfaces) for each in (store, exact)]
-            assert ours.record_ids == theirs.record_ids
-            np.testing.assert_allclose(ours.scores, theirs.scores, atol=1e-6)
-        ours, theirs = [await each.similarities(vectors[0], records) for each in (store, exact)]
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
-        np.testing.assert_array_equal(*[await each.vectors(records) for each in (store, exact)])
-        ours, theirs = [await each.vectors_of(ids) for each in (store, exact)]
+            for asked in (
+                Rank(vectors[:1], surfaces=surfaces, among=ids, per_artifact=True),
+                Rank(vectors[:1], surfaces=surfaces, records=records),
+            ):
+                [ours], [theirs] = [await ask(each, asked) for each in (store, exact)]
+                assert list(ours.record_ids) == list(theirs.record_ids)
+                np.testing.assert_allclose(ours.scores, theirs.scores, atol=1e-6)
+        np.testing.assert_array_equal(*[await ask(each, Vectors(records)) for each in (store, exact)])
+        ours, theirs = [await ask(each, VectorsOf(ids)) for each in (store, exact)]
         assert ours.record_ids == theirs.record_ids
         np.testing.assert_array_equal(ours.vectors, theirs.vectors)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from airw.errors import EmbedderError, StoreError
+from airw.protocols import ArtifactIds, Change, Counts, Ledger, Rank, Records, RecordsOf, Vectors, VectorsOf, ask
 from airw.testing.changes import EAST, ODD_IDS, axes, put, record_id, vector_of
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
 from airw.values import LedgerEntry
@@ -19,53 +20,53 @@ def columns(ranking):
     return list(ranking.record_ids), list(ranking.artifact_ids), ranking.scores
 
 
-@case(CASES, "artifact_ids", "ledger", "get_records", "records_of", "counts")
+@case(CASES, "ledger", "records", "counts")
 async def _a_new_store_holds_no_records(fixture):
     store = await fixture.open_store()
-    expect_equal(await store.artifact_ids(), [], "artifact_ids()")
-    expect_equal(await store.ledger(), [], "ledger()")
-    expect_equal(await store.ledger(["a"]), [None], "ledger(['a'])")
-    expect_equal(await store.get_records(["a"]), [None], "get_records(['a'])")
-    expect_equal(await store.records_of(["a"]), [None], "records_of(['a'])")
-    counts = await store.counts()
+    expect_equal(await ask(store, ArtifactIds()), [], "artifact_ids()")
+    expect_equal(await ask(store, Ledger()), [], "ledger()")
+    expect_equal(await ask(store, Ledger(["a"])), [None], "ledger(['a'])")
+    expect_equal(await ask(store, Records(["a"])), [None], "get_records(['a'])")
+    expect_equal(await ask(store, RecordsOf(["a"])), [None], "records_of(['a'])")
+    counts = await ask(store, Counts())
     for name in ("artifacts", "records", "resolved", "dangling", "ambiguous", "foreign"):
         expect_equal(counts.get(name), 0, f"counts()[{name!r}]")
 
 
-@case(CASES, "get_records")
+@case(CASES, "records")
 async def _records_come_back_in_the_order_of_the_ids_with_none_for_missing_ones(fixture):
     one, two = put("b", "first", "second"), put("a", "third", metadata={"n": [1, {"m": None}], "yes": True})
     store = await fixture.open_store([one, two])
     asked = [one.records[1].id, "absent", two.records[0].id, one.records[1].id, "\ud800", "nul\0"]
     expected = [one.records[1], None, two.records[0], one.records[1], None, None]
-    expect_equal(await store.get_records(asked), expected, "get_records")
-    expect_equal(await store.get_records([]), [], "get_records([])")
+    expect_equal(await ask(store, Records(asked)), expected, "get_records")
+    expect_equal(await ask(store, Records([])), [], "get_records([])")
 
 
-@case(CASES, "records_of")
+@case(CASES, "records")
 async def _records_of_artifacts_come_in_plan_order_and_by_kind(fixture):
     one, two = put("b", "z", "y", "x", kinds=("title", "chunk")), put("a", "third")
     store = await fixture.open_store([one, two, put("empty")])
     expected = [list(two.records), None, list(one.records), [], list(two.records)]
-    expect_equal(await store.records_of(["a", "absent", "b", "empty", "a"]), expected, "records_of")
+    expect_equal(await ask(store, RecordsOf(["a", "absent", "b", "empty", "a"])), expected, "records_of")
     for kinds, positions in ((["chunk"], [1]), (["chunk", "title"], [0, 1, 2]), (["unknown"], []), ([], [])):
-        found = await store.records_of(["b", "absent"], kinds=kinds)
+        found = await ask(store, RecordsOf(["b", "absent"], kinds=kinds))
         expect_equal(found, [[one.records[at] for at in positions], None], f"records_of(kinds={kinds})")
-        first = await store.records_of(["b", "absent"], kinds=kinds, limit=1)
+        first = await ask(store, RecordsOf(["b", "absent"], kinds=kinds, limit=1))
         expect_equal(first, [[one.records[at] for at in positions[:1]], None], f"records_of(kinds={kinds}, limit=1)")
     for limit in (0, 1, 2, 9):
-        found = await store.records_of(["a", "b", "absent", "empty"], limit=limit)
+        found = await ask(store, RecordsOf(["a", "b", "absent", "empty"], limit=limit))
         expected = [list(two.records)[:limit], list(one.records)[:limit], None, []]
         expect_equal(found, expected, f"records_of(limit={limit})")
 
 
-@case(CASES, "artifact_ids", "ledger")
+@case(CASES, "ledger")
 async def _the_ledger_tells_all_entries_ordered_by_id_or_as_the_requested_ids(fixture):
     store = await fixture.open_store([put("b", "x", "y", version="7"), put("é"), put("B", "z"), put("a")])
     names = ["B", "a", "b", "é"]
-    expect_equal(await store.artifact_ids(), names, "artifact_ids()")
-    expect_equal([each and each.artifact_id for each in await store.ledger()], names, "ids in ledger()")
-    found, missing, empty = await store.ledger(["b", "absent", "é"])
+    expect_equal(await ask(store, ArtifactIds()), names, "artifact_ids()")
+    expect_equal([each and each.artifact_id for each in await ask(store, Ledger())], names, "ids in ledger()")
+    found, missing, empty = await ask(store, Ledger(["b", "absent", "é"]))
     stamps = LedgerEntry("b", "7", "embedder", "strategy", "extractor", "source")
     ids = (record_id("b"), record_id("b", 1))
     for name in ("artifact_id", "version", "embedder_id", "strategy_id", "extractor_id", "source"):
@@ -74,98 +75,100 @@ async def _the_ledger_tells_all_entries_ordered_by_id_or_as_the_requested_ids(fi
     expect_equal(empty and tuple(empty.record_ids), (), "record_ids of an artifact without records")
 
 
-@case(CASES, "apply", "counts")
+@case(CASES, "writing", "counts")
 async def _counts_count_artifacts_and_records(fixture):
     store = await fixture.open_store([put("a", "x", "y"), put("b", "z"), put("empty")])
-    await store.apply([put("a", "w")], removals=["b"])
-    counts = await store.counts()
+    await store.apply(Change([put("a", "w")], removals=["b"]))
+    counts = await ask(store, Counts())
     expect_equal([counts["artifacts"], counts["records"]], [2, 1], "artifacts and records in counts()")
 
 
-@case(CASES, "apply", "get_records", "records_of", "ledger")
+@case(CASES, "writing", "records", "ledger")
 async def _a_replaced_artifact_loses_its_old_records(fixture):
     store = await fixture.open_store([put("a", "alpha", "more alpha", metadata={"tag": "old"}), put("b", "other")])
     new = put("a", "beta", metadata={"tag": "new"}, version="2")
-    await store.apply([new])
-    found = await store.get_records([record_id("a"), record_id("a", 1)])
+    await store.apply(Change([new]))
+    found = await ask(store, Records([record_id("a"), record_id("a", 1)]))
     expect_equal(found, [new.records[0], None], "records of a replaced artifact")
-    expect_equal(await store.records_of(["a"]), [list(new.records)], "records_of a replaced artifact")
-    expect_equal([each and each.version for each in await store.ledger()], ["2", "1"], "versions in ledger()")
+    expect_equal(await ask(store, RecordsOf(["a"])), [list(new.records)], "records_of a replaced artifact")
+    expect_equal([each and each.version for each in await ask(store, Ledger())], ["2", "1"], "versions in ledger()")
 
 
-@case(CASES, "apply", "artifact_ids", "records_of", "get_records", "ledger")
+@case(CASES, "writing", "ledger", "records")
 async def _a_removed_artifact_disappears_and_removing_a_missing_one_is_no_error(fixture):
     store = await fixture.open_store([put("a", "alpha"), put("b", "beta")])
-    await store.apply([], removals=["a", "never there", "\ud800"])
-    expect_equal(await store.artifact_ids(), ["b"], "artifact_ids()")
-    expect_equal(await store.records_of(["a"]), [None], "records_of a removed artifact")
-    expect_equal(await store.get_records([record_id("a")]), [None], "get_records of a removed artifact")
-    expect_equal(await store.ledger(["a"]), [None], "ledger of a removed artifact")
+    await store.apply(Change(removals=["a", "never there", "\ud800"]))
+    expect_equal(await ask(store, ArtifactIds()), ["b"], "artifact_ids()")
+    expect_equal(await ask(store, RecordsOf(["a"])), [None], "records_of a removed artifact")
+    expect_equal(await ask(store, Records([record_id("a")])), [None], "get_records of a removed artifact")
+    expect_equal(await ask(store, Ledger(["a"])), [None], "ledger of a removed artifact")
 
 
-@case(CASES, "apply", "records_of")
+@case(CASES, "writing", "records")
 async def _an_artifact_put_and_removed_in_one_call_is_put(fixture):
     store = await fixture.open_store([put("a", "old")])
     new = put("a", "new")
-    await store.apply([new], removals=["a"])
-    expect_equal(await store.records_of(["a"]), [list(new.records)], "records_of an artifact put and removed at once")
+    await store.apply(Change([new], removals=["a"]))
+    expect_equal(
+        await ask(store, RecordsOf(["a"])), [list(new.records)], "records_of an artifact put and removed at once"
+    )
 
 
-@case(CASES, "apply", "artifact_ids", "records_of")
+@case(CASES, "writing", "ledger", "records")
 async def _any_text_can_be_an_id(fixture):
     store = await fixture.open_store([put(name, f"text of {at}") for at, name in enumerate(ODD_IDS)])
-    expect_equal(await store.artifact_ids(), sorted(ODD_IDS), "artifact_ids()")
-    found = [[each.text for each in group or []] for group in await store.records_of(ODD_IDS)]
+    expect_equal(await ask(store, ArtifactIds()), sorted(ODD_IDS), "artifact_ids()")
+    found = [[each.text for each in group or []] for group in await ask(store, RecordsOf(ODD_IDS))]
     expect_equal(found, [[f"text of {at}"] for at in range(len(ODD_IDS))], "texts of artifacts with odd ids")
-    await store.apply([], removals=ODD_IDS[:-1])
-    expect_equal(await store.artifact_ids(), ODD_IDS[-1:], "artifact_ids() after removing the others")
+    await store.apply(Change(removals=ODD_IDS[:-1]))
+    expect_equal(await ask(store, ArtifactIds()), ODD_IDS[-1:], "artifact_ids() after removing the others")
 
 
-@case(CASES, "records_of")
+@case(CASES, "records")
 async def _empty_texts_odd_texts_and_artifacts_without_records_are_stored(fixture):
     texts = ["", "\n \t", "nul \0 inside", "a\r\nb", "🦊 é e\u0301", "long " * 20_000]
     store = await fixture.open_store([put("a", *texts), put("b")])
-    found = [[each.text for each in group or []] for group in await store.records_of(["a", "b"])]
+    found = [[each.text for each in group or []] for group in await ask(store, RecordsOf(["a", "b"]))]
     expect_equal(found, [texts, []], "texts")
 
 
-@case(CASES, "apply", "get_records", "records_of", "ledger", "artifact_ids")
+@case(CASES, "writing", "records", "ledger")
 async def _ids_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
     store = await fixture.open_store([put(name, f"text {name}") for name in names])
     absent = [f"absent {at}" for at in range(40_000)]  # more than databases accept as parameters of one statement
     ids = [record_id(name) for name in names]
-    found = [each and each.artifact_id for each in await store.get_records([*absent, *ids])]
+    found = [each and each.artifact_id for each in await ask(store, Records([*absent, *ids]))]
     expect_equal(found, [*[None] * len(absent), *names], "get_records of 41,000 ids")
-    groups = await store.records_of([*absent, *names])
+    groups = await ask(store, RecordsOf([*absent, *names]))
     expect_equal([group and group[0].artifact_id for group in groups], [*[None] * len(absent), *names], "records_of")
-    entries = await store.ledger([*absent, *names])
+    entries = await ask(store, Ledger([*absent, *names]))
     expect_equal([each and each.artifact_id for each in entries], [*[None] * len(absent), *names], "ledger")
-    await store.apply([], removals=[*absent, *names])
-    expect_equal(await store.artifact_ids(), [], "artifact_ids() after removing all")
+    await store.apply(Change(removals=[*absent, *names]))
+    expect_equal(await ask(store, ArtifactIds()), [], "artifact_ids() after removing all")
 
 
-@case(CASES, "records_of", "get_records", "artifact_ids", "ledger")
+@case(CASES, "records", "ledger")
 async def _no_record_given_or_received_changes_the_store_when_changed(fixture):
     metadata = {"tags": ["x"]}
     store = await fixture.open_store([put("a", "text", metadata=metadata)])
     metadata["tags"].append("given")
-    [group], [record] = await store.records_of(["a"]), await store.get_records([record_id("a")])
+    [group], [record] = await ask(store, RecordsOf(["a"])), await ask(store, Records([record_id("a")]))
     for each in (*(group or []), record):
         if each is not None and isinstance(each.metadata, dict):
             each.metadata["tags"].append("received")
-    (await store.artifact_ids()).clear()
-    (await store.ledger()).clear()
-    found = [each and each.metadata for each in await store.get_records([record_id("a")])]
+    (await ask(store, ArtifactIds())).clear()
+    (await ask(store, Ledger())).clear()
+    found = [each and each.metadata for each in await ask(store, Records([record_id("a")]))]
     expect_equal(found, [{"tags": ["x"]}], "metadata after changing what was given and received")
-    expect_equal(await store.artifact_ids(), ["a"], "artifact_ids() after clearing what was received")
+    expect_equal(await ask(store, ArtifactIds()), ["a"], "artifact_ids() after clearing what was received")
 
 
-@case(CASES, "get_records")
+@case(CASES, "records")
 async def _metadata_comes_back_as_json_per_record(fixture):
     odd = {"pair": (1, 2), "nan": math.nan, "half": np.float32(0.5), 3: "key", "yes": True, "big": 2**63 + 1}
     store = await fixture.open_store([put("a", "t", metadata={str(key): value for key, value in odd.items()})])
-    found = [each and each.metadata for each in await store.get_records([record_id("a")])]
+    found = [each and each.metadata for each in await ask(store, Records([record_id("a")]))]
     expected = {"pair": [1, 2], "nan": None, "half": 0.5, "3": "key", "yes": True, "big": 2**63 + 1}
     expect_equal(found, [expected], "metadata")
 
@@ -174,13 +177,13 @@ def _floats(*values):
     return np.array(values, np.float32)
 
 
-@case(CASES, "search_vectors", "vectors", "vectors_of")
+@case(CASES, "dense", "vectors")
 async def _a_new_store_ranks_nothing_by_vector(fixture):
     store = await fixture.open_store()
-    [ranking] = await store.search_vectors(EAST, 5)
+    [ranking] = await ask(store, Rank(EAST, 5))
     expect_equal(columns(ranking), ([], [], np.empty(0, np.float64)), "search_vectors in an empty store")
-    expect_equal((await store.vectors(["x", "y"])).shape[0], 2, "rows of vectors(['x', 'y'])")
-    found = await store.vectors_of(["x", "y"])
+    expect_equal((await ask(store, Vectors(["x", "y"]))).shape[0], 2, "rows of vectors(['x', 'y'])")
+    found = await ask(store, VectorsOf(["x", "y"]))
     expect_equal(tuple(found), ([[], []], np.empty((0, 0), np.float32)), "vectors_of(['x', 'y']) in an empty store")
 
 
@@ -188,12 +191,12 @@ async def _a_new_store_ranks_nothing_by_vector(fixture):
 async def _vectors_come_back_in_the_order_of_the_ids_with_nan_for_missing_ones(fixture):
     one, two = put("b", "first", "second"), put("a", "third")
     store = await fixture.open_store([one, two])
-    found = await store.vectors([record_id("b", 1), "absent", record_id("a"), record_id("b", 1)])
+    found = await ask(store, Vectors([record_id("b", 1), "absent", record_id("a"), record_id("b", 1)]))
     nothing = np.full(4, np.nan, np.float32)
     expect_equal(found, np.array([one.vectors[1], nothing, two.vectors[0], one.vectors[1]], np.float32), "vectors")
 
 
-@case(CASES, "apply", "vectors_of")
+@case(CASES, "writing", "vectors")
 async def _the_vectors_of_artifacts_are_in_plan_order_and_repeated_for_repeated_ids(
     fixture,
 ) -> None:
@@ -203,38 +206,42 @@ async def _the_vectors_of_artifacts_are_in_plan_order_and_repeated_for_repeated_
 
     one, two = backwards(*"pqrstuvwxyz"), put("a", "third")
     store = await fixture.open_store([backwards("old"), put("c", "1", "2"), two])
-    await store.apply([one, put("empty")], removals=["c"])
+    await store.apply(Change([one, put("empty")], removals=["c"]))
     asked = ["b", "absent", "a", "empty", "b", "c", "\ud800", "b\0"]
     changes = [one, None, two, None, one, None, None, None]
     ids = [[record.id for record in each.records] if each else [] for each in changes]
     rows = np.concatenate([each.vectors for each in changes if each])
-    expect_equal(tuple(await store.vectors_of(asked)), (ids, rows), f"vectors_of({asked})")
+    expect_equal(tuple(await ask(store, VectorsOf(asked))), (ids, rows), f"vectors_of({asked})")
     for nothing in ([], ["absent"], ["empty", "absent"]):
-        found = await store.vectors_of(nothing)
+        found = await ask(store, VectorsOf(nothing))
         expect_equal(tuple(found), ([[] for _ in nothing], np.empty((0, 4), np.float32)), f"vectors_of({nothing})")
 
 
-@case(CASES, "similarities")
-async def _similarities_are_cosines_in_the_order_of_the_ids_with_nan_for_missing_ones(fixture):
+@case(CASES, "scores")
+async def _similarities_are_cosines_best_first_without_missing_records(fixture):
     store = await fixture.open_store([put("a", "x", "y", vectors=axes(0, 60)), put("b", "z", vectors=axes(90))])
-    found = await store.similarities(EAST[0], [record_id("a", 1), "absent", record_id("b"), record_id("a")])
-    expect_equal(found, _floats(0.5, math.nan, 0.0, 1.0), "similarities")
+    ids = [record_id("a", 1), "absent", record_id("b"), record_id("a"), record_id("b")]
+    [ranking] = await ask(store, Rank(EAST, records=ids))
+    expected = [record_id("a"), record_id("a", 1), record_id("b")], ["a", "a", "b"], np.array([1.0, 0.5, 0.0])
+    expect_equal(columns(ranking), expected, "records ranked")
+    [ranking] = await ask(store, Rank(EAST, 1, records=ids[:3]))
+    expect_equal(columns(ranking), (ids[:1], ["a"], np.array([0.5])), "the best of three records")
 
 
-@case(CASES, "best_of")
+@case(CASES, "scores")
 async def _the_best_record_of_an_artifact_is_returned_and_on_ties_the_first_surface(fixture):
     tied = put("a", "p", "q", "r", kinds=("title", "chunk", "chunk"), vectors=axes(80, 60, 60))
     store = await fixture.open_store([tied, put("b", "x", vectors=axes(0)), put("empty")])
-    best, other = record_id("a", 1), record_id("b")
-    found = await store.best_of(EAST[0], ["a", "absent", "empty", "b", "a"])
-    scores = _floats(0.5, math.nan, math.nan, 1.0, 0.5)
-    expect_equal(list(found), [[best, None, None, other, best], scores], "best_of")
-    found = await store.best_of(EAST[0], ["a", "b"], surfaces=["title"])
-    title = [record_id("a", 0, "title"), None]
-    expect_equal(list(found), [title, _floats(math.cos(math.radians(80)), math.nan)], "best_of(surfaces=['title'])")
+    asked = ["a", "absent", "empty", "b", "a"]
+    [ranking] = await ask(store, Rank(EAST, among=asked, per_artifact=True))
+    expected = [record_id("b"), record_id("a", 1)], ["b", "a"], np.array([1.0, 0.5])
+    expect_equal(columns(ranking), expected, "artifacts ranked")
+    [ranking] = await ask(store, Rank(EAST, among=["a", "b"], per_artifact=True, surfaces=["title"]))
+    expected = [record_id("a", 0, "title")], ["a"], np.array([math.cos(math.radians(80))])
+    expect_equal(columns(ranking), expected, "artifacts ranked by their titles")
 
 
-@case(CASES, "search_vectors")
+@case(CASES, "dense")
 async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surface(fixture):
     random = np.random.default_rng(7)
     points = random.standard_normal((12, 4))
@@ -249,32 +256,32 @@ async def _a_search_equals_the_exact_ranking_by_cosine_then_artifact_then_surfac
     stored = {record.id: row for each in changes for record, row in zip(each.records, each.vectors, strict=True)}
     queries = np.array([vector_of("one"), vector_of("two")], np.float32)
     for k in (1, 10, 10_000):
-        for query, ranking in zip(queries, await store.search_vectors(queries, k), strict=True):
+        for query, ranking in zip(queries, await ask(store, Rank(queries, k)), strict=True):
             scores = np.array([np.dot(stored[row.id].astype(float), query) for row in rows]).round(7)
             order = np.argsort(-scores, kind="stable")[:k]
             expected = [rows[at].id for at in order], [rows[at].artifact_id for at in order], scores[order]
             expect_equal(columns(ranking), expected, f"search_vectors(k={k})")
 
 
-@case(CASES, "search_vectors")
+@case(CASES, "dense")
 async def _records_without_any_likeness_to_the_query_are_ranked_too(fixture):
     store = await fixture.open_store(
         [put("a", "x", vectors=axes(90)), put("b", "y", vectors=[[0, 0]]), put("c", "", vectors=axes(180))]
     )
-    [ranking] = await store.search_vectors(EAST, 5)
+    [ranking] = await ask(store, Rank(EAST, 5))
     expect_equal(list(ranking.artifact_ids)[-1:], ["c"], "the last, at cosine -1")
     expect_equal(sorted(ranking.artifact_ids), ["a", "b", "c"], "artifacts ranked")
     expect_equal(ranking.scores, np.array([0.0, 0.0, -1.0]), "scores")
 
 
-@case(CASES, "search_vectors")
+@case(CASES, "dense")
 async def _several_vectors_are_answered_in_their_order_and_k_may_be_zero_or_large(fixture):
     store = await fixture.open_store([put("a", "alpha", vectors=axes(0)), put("b", "beta", vectors=axes(90))])
     queries = np.array(axes(80, 10), np.float32)
     for k, expected in ((1, [["b"], ["a"]]), (0, [[], []]), (1_000, [["b", "a"], ["a", "b"]])):
-        found = [list(each.artifact_ids) for each in await store.search_vectors(queries, k)]
+        found = [list(each.artifact_ids) for each in await ask(store, Rank(queries, k))]
         expect_equal(found, expected, f"search_vectors(k={k})")
-    expect_equal(await store.search_vectors(np.empty((0, 2), np.float32), 5), [], "search_vectors without queries")
+    expect_equal(await ask(store, Rank(np.empty((0, 2), np.float32), 5)), [], "search_vectors without queries")
 
 
 def _bm25(texts, query):
@@ -304,21 +311,21 @@ def _prose():
     return [put(f"a{at:03}", *texts[2 * at : 2 * at + 1 + at % 3], metadata={"n": at % 3}) for at in range(100)]
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _a_new_store_finds_no_words(fixture):
     store = await fixture.open_store()
-    found = [columns(each) for each in await store.search_text(["a", "b"], 5)]
+    found = [columns(each) for each in await ask(store, Rank(["a", "b"], 5))]
     expect_equal(found, [([], [], np.empty(0, np.float64))] * 2, "search_text in an empty store")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _scores_are_those_of_bm25_to_a_millionth_best_first(fixture):
     changes = _prose()
     store = await fixture.open_store(changes)
     rows = [record for each in changes for record in each.records]
     queries = ["w0", "w7 w30", "w39 w1 w12", "absent w3", "w5 w2 w5"]
     for k in (3, 1_000):
-        for query, ranking in zip(queries, await store.search_text(queries, k), strict=True):
+        for query, ranking in zip(queries, await ask(store, Rank(queries, k)), strict=True):
             scores = _bm25([row.text.split() for row in rows], query)
             expect_equal(len(ranking), min(k, sum(score > 0 for score in scores)), f"records found for {query!r}")
             expected = {row.id: score for row, score in zip(rows, scores, strict=True)}
@@ -328,34 +335,34 @@ async def _scores_are_those_of_bm25_to_a_millionth_best_first(fixture):
             expect_equal(ranking.scores / best, np.ones(len(ranking)), f"scores divided by the best for {query!r}")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _bm25_statistics_are_those_of_the_whole_corpus_whatever_the_filter(fixture):
     changes = _prose()
     store = await fixture.open_store(changes)
-    [free] = await store.search_text(["w7 w30"], 1_000)
+    [free] = await ask(store, Rank(["w7 w30"], 1_000))
     for options in ({"filter": parse_filter({"n": 2})}, {"filter": parse_filter({"n": 1}), "per_artifact": True}):
-        [filtered] = await store.search_text(["w7 w30"], 1_000, **options)
+        [filtered] = await ask(store, Rank(["w7 w30"], 1_000, **options))
         expect(len(filtered), f"expected records for {options}, got none")
         scores = dict(zip(free.record_ids, free.scores.tolist(), strict=True))
         ratios = filtered.scores / np.array([scores[each] for each in filtered.record_ids])
         expect_equal(ratios, np.ones(len(filtered)), "scores with a filter divided by those without")
 
 
-@case(CASES, "apply", "search_text")
+@case(CASES, "writing", "lexical")
 async def _statistics_follow_every_write(fixture):
     changes = _prose()
     store = await fixture.open_store(changes[:50])
-    await store.apply([put("a003", "w7 replaced"), *changes[50:]], removals=["a001", "a090"])
+    await store.apply(Change([put("a003", "w7 replaced"), *changes[50:]], removals=["a001", "a090"]))
     rest = [row for each in changes for row in each.records if row.artifact_id not in ("a001", "a003")]
     texts = [*(row.text.split() for row in rest), ["w7", "replaced"]]
     expected = dict(zip([*(row.id for row in rest), record_id("a003")], _bm25(texts, "w7"), strict=True))
-    [ranking] = await store.search_text(["w7"], 1_000)
+    [ranking] = await ask(store, Rank(["w7"], 1_000))
     expect_equal(set(ranking.record_ids), {each for each, score in expected.items() if score}, "records with 'w7'")
     ratios = ranking.scores / np.array([expected[each] for each in ranking.record_ids])
     expect_equal(ratios, np.ones(len(ranking)), "scores divided by those of BM25 after some writes")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _words_are_cut_and_stemmed_without_stop_words_and_query_syntax_is_plain_words(fixture):
     texts = {"a": "Café-Bücher: rotate the KEYS", "b": "日本語 text", "c": "AND or not near", "d": "it's snake_case x1"}
     store = await fixture.open_store([put(name, text) for name, text in texts.items()])
@@ -366,115 +373,124 @@ async def _words_are_cut_and_stemmed_without_stop_words_and_query_syntax_is_plai
         "AND": ["c"], "text:rotate*": ["a", "b"], "NEAR(": ["c"], "(": [], "-": [], "": [], "\ud800": [], "ro": [],
         "snake": ["d"], "s": ["d"], "x": [], "x1 OR": ["d"], "rotate\0keys": ["a"], "NOT rotate": ["a"],
     }  # fmt: skip
-    found = await store.search_text(list(expected), 5)
+    found = await ask(store, Rank(list(expected), 5))
     for (query, names), ranking in zip(expected.items(), found, strict=True):
         expect_equal(sorted(ranking.artifact_ids), names, f"artifacts found for {query!r}")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _several_queries_are_answered_in_their_order_and_k_may_be_zero_or_large(fixture):
     store = await fixture.open_store([put("a", "alpha"), put("b", "beta")])
     for k, both in ((5, ["a", "b"]), (1, ["a"]), (10_000, ["a", "b"])):
-        found = [list(each.artifact_ids) for each in await store.search_text(["beta", "?!", "alpha beta", ""], k)]
+        found = [list(each.artifact_ids) for each in await ask(store, Rank(["beta", "?!", "alpha beta", ""], k))]
         expect_equal(found, [["b"], [], both, []], f"search_text(k={k})")
-    expect_equal([len(each) for each in await store.search_text(["beta"], 0)], [0], "lengths for search_text(k=0)")
-    expect_equal(await store.search_text([], 5), [], "search_text without queries")
+    expect_equal([len(each) for each in await ask(store, Rank(["beta"], 0))], [0], "lengths for search_text(k=0)")
+    expect_equal(await ask(store, Rank([], 5)), [], "search_text without queries")
 
 
-@case(CASES, "apply", "artifact_ids")
+@case(CASES, "writing", "ledger")
 async def _writing_nothing_changes_nothing(fixture):
     store = await fixture.open_store([put("a", "x")])
-    await store.apply([])
-    expect_equal(await store.artifact_ids(), ["a"], "artifact_ids()")
+    await store.apply(Change())
+    expect_equal(await ask(store, ArtifactIds()), ["a"], "artifact_ids()")
 
 
-@case(CASES, "apply", "artifact_ids")
+@case(CASES, "writing", "ledger")
 async def _a_record_of_one_artifact_cannot_be_written_for_another(fixture):
     stranger = put("theirs", "x")
     change = type(stranger)(put("mine", "x").entry, stranger.records, stranger.vectors)
     store = await fixture.open_store()
     await expect_refusal(
-        StoreError, store.apply([change]), "a record of 'theirs' put as one of 'mine'", "mine", "theirs"
+        StoreError, store.apply(Change([change])), "a record of 'theirs' put as one of 'mine'", "mine", "theirs"
     )
-    expect(not await store.artifact_ids(), "expected an empty store after the refusal")
+    expect(not await ask(store, ArtifactIds()), "expected an empty store after the refusal")
 
 
-@case(CASES, "apply", "search_vectors", "vectors")
+@case(CASES, "writing", "dense", "vectors")
 async def _vectors_of_a_replaced_or_removed_artifact_are_removed(fixture):
     store = await fixture.open_store([put("a", "alpha", "more alpha"), put("b", "beta"), put("c", "gamma")])
-    await store.apply([put("a", "delta")], removals=["b"])
-    [ranking] = await store.search_vectors(vector_of("beta")[None], 10)
+    await store.apply(Change([put("a", "delta")], removals=["b"]))
+    [ranking] = await ask(store, Rank(vector_of("beta")[None], 10))
     expect_equal(sorted(ranking.artifact_ids), ["a", "c"], "artifacts found after a replacement and a removal")
-    missing = await store.vectors([record_id("a", 1), record_id("b")])
+    missing = await ask(store, Vectors([record_id("a", 1), record_id("b")]))
     expect(np.isnan(missing).all(), f"expected rows of NaN for removed records, got {missing.tolist()}")
-    expect_equal(await store.vectors([record_id("a")]), vector_of("delta")[None], "the vector of a replaced record")
+    expect_equal(
+        await ask(store, Vectors([record_id("a")])), vector_of("delta")[None], "the vector of a replaced record"
+    )
 
 
-@case(CASES, "apply", "vectors", "search_vectors")
+@case(CASES, "writing", "vectors", "dense")
 async def _the_width_may_change_only_if_no_other_vector_remains(fixture):
     store = await fixture.open_store([put("a", "x"), put("b", "y"), put("empty")])
-    call = store.apply([put("a", "x", dim=3)], removals=["empty"])
+    call = store.apply(Change([put("a", "x", dim=3)], removals=["empty"]))
     await expect_refusal(StoreError, call, "a new width beside an old one", "3", "4")
-    await store.apply([put("a", "x", dim=3)], removals=["b"])
-    expect_equal(await store.vectors([record_id("a")]), vector_of("x", 3)[None], "vectors after a change of width")
-    [ranking] = await store.search_vectors(vector_of("x", 3)[None], 5)
+    await store.apply(Change([put("a", "x", dim=3)], removals=["b"]))
+    expect_equal(
+        await ask(store, Vectors([record_id("a")])), vector_of("x", 3)[None], "vectors after a change of width"
+    )
+    [ranking] = await ask(store, Rank(vector_of("x", 3)[None], 5))
     expect_equal(list(ranking.artifact_ids), ["a"], "artifacts found after a change of width")
 
 
-@case(CASES, "search_vectors")
+@case(CASES, "dense")
 async def _a_query_that_is_not_finite_is_refused(fixture):
     store = await fixture.open_store([put("a", "x", vectors=axes(0))])
     for value in (math.nan, math.inf):
         query = np.array([[value, 1.0]], np.float32)
-        await expect_refusal(EmbedderError, store.search_vectors(query, 5), f"a query with {value}")
+        await expect_refusal(EmbedderError, ask(store, Rank(query, 5)), f"a query with {value}")
 
 
-@case(CASES, "similarities", "vectors", "best_of", "vectors_of")
+@case(CASES, "scores", "vectors")
 async def _vectors_are_asked_for_by_the_ten_thousand_in_one_call(fixture):
     names = [f"a{at:04}" for at in range(1_000)]
     store = await fixture.open_store([put(name, f"text {name}") for name in names])
     ids = [record_id(name) for name in names] * 40
     query = vector_of("x")
-    expected = np.array([float(vector_of(f"text {name}") @ query) for name in names] * 40, np.float32)
-    expect_equal(await store.similarities(query, ids), expected, "similarities of 40,000 ids")
+    cosines = {record_id(name): float(vector_of(f"text {name}") @ query) for name in names}
+    absent = [f"absent {at}" for at in range(40_000)]
+    [ranking] = await ask(store, Rank(query[None], records=[*absent, *ids]))
+    best = sorted(cosines, key=cosines.get, reverse=True)
+    expect_equal(list(ranking.record_ids), best, "records ranked among 41,000 ids")
+    expect_equal(ranking.scores, np.array([cosines[id] for id in best]), "the scores of 41,000 ids")
     expect_equal(
-        await store.vectors(ids[:3_000]), np.array([vector_of(f"text {name}") for name in names] * 3), "vectors"
+        await ask(store, Vectors(ids[:3_000])), np.array([vector_of(f"text {name}") for name in names] * 3), "vectors"
     )
-    expect_equal((await store.best_of(query, names))[0], ids[:1_000], "best_of 1,000 artifacts")
-    found = (await store.vectors_of(names * 40))[0]
+    [ranking] = await ask(store, Rank(query[None], among=[*absent, *names], per_artifact=True))
+    expect_equal(list(ranking.record_ids), best, "artifacts ranked among 41,000 ids")
+    found = (await ask(store, VectorsOf(names * 40)))[0]
     expect_equal(found, [[each] for each in ids], "ids in vectors_of 40,000 artifacts")
 
 
-@case(CASES, "vectors", "vectors_of")
+@case(CASES, "vectors")
 async def _no_vector_given_or_received_changes_the_store_when_changed(fixture):
     change = put("a", "text")
     store = await fixture.open_store([change])
     change.vectors[:] = 9.0
-    (await store.vectors([record_id("a")]))[:] = 7.0
-    (await store.vectors_of(["a"]))[1][:] = 7.0
-    found = await store.vectors([record_id("a")])
+    (await ask(store, Vectors([record_id("a")])))[:] = 7.0
+    (await ask(store, VectorsOf(["a"])))[1][:] = 7.0
+    found = await ask(store, Vectors([record_id("a")]))
     expect_equal(found, vector_of("text")[None], "vectors after changing what was given and received")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _scores_are_positive_even_for_words_in_every_record(fixture):
     store = await fixture.open_store([put(f"a{at}", f"the number {at}") for at in range(5)])
-    [ranking] = await store.search_text(["the"], 10)
+    [ranking] = await ask(store, Rank(["the"], 10))
     expect_equal(len(ranking), 5, "records with 'the'")
     expect((ranking.scores > 0).all(), f"expected positive scores, got {ranking.scores.tolist()}")
 
 
-@case(CASES, "apply", "search_text")
+@case(CASES, "writing", "lexical")
 async def _words_of_a_replaced_or_removed_artifact_are_removed(fixture):
     store = await fixture.open_store([put("a", "alpha words", "more alpha"), put("b", "beta words")])
-    await store.apply([put("a", "gamma words")], removals=["b"])
-    found = await store.search_text(["alpha", "beta", "gamma", "words"], 5)
+    await store.apply(Change([put("a", "gamma words")], removals=["b"]))
+    found = await ask(store, Rank(["alpha", "beta", "gamma", "words"], 5))
     expect_equal([list(each.artifact_ids) for each in found], [[], [], ["a"], ["a"]], "artifacts found by their words")
 
 
-@case(CASES, "search_text")
+@case(CASES, "lexical")
 async def _long_texts_and_long_queries_are_searched(fixture):
     store = await fixture.open_store([put("a", "word " * 10_000 + "needle"), put("b", "x" * 100_000)])
     queries = ["needle", " ".join(f"q{at}" for at in range(2_000)) + " needle", "x" * 100_000]
-    found = [list(each.artifact_ids) for each in await store.search_text(queries, 5)]
+    found = [list(each.artifact_ids) for each in await ask(store, Rank(queries, 5))]
     expect_equal(found[:2], [["a"], ["a"]], "artifacts found for one word, and for 2,001")

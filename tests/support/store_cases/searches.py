@@ -3,18 +3,19 @@
 from dataclasses import replace
 from functools import partial
 
+from airw.protocols import Change, Rank, ask
 from airw.testing.changes import EAST, axes, put, record_id
 from airw.testing.exam import Case, expect, expect_equal
 from airw.values.filters import parse_filter
 
 
 async def _by_vector(store, k, **options):
-    [ranking] = await store.search_vectors(EAST, k, **options)
+    [ranking] = await ask(store, Rank(EAST, k, **options))
     return ranking
 
 
 async def _by_words(store, k, **options):
-    [ranking] = await store.search_text(["word"], k, **options)
+    [ranking] = await ask(store, Rank(["word"], k, **options))
     return ranking
 
 
@@ -50,7 +51,7 @@ async def _filters_see_each_record_by_itself(search, fixture):
 async def _filters_follow_every_write(search, fixture):
     store = await fixture.open_store([put(name, "word", vectors=axes(0), metadata={"tag": "old"}) for name in "abc"])
     await search(store, 5, filter=parse_filter({"tag": "old"}))
-    await store.apply([put("a", "word", vectors=axes(0), metadata={"tag": "new"})], removals=["b"])
+    await store.apply(Change([put("a", "word", vectors=axes(0), metadata={"tag": "new"})], removals=["b"]))
     for tag, expected in (("old", ["c"]), ("new", ["a"])):
         found = list((await search(store, 5, filter=parse_filter({"tag": tag}))).artifact_ids)
         expect_equal(found, expected, f"artifacts found with the tag {tag!r}")
@@ -101,7 +102,7 @@ _CHECKS = {
 }
 
 CASES = [
-    Case.of(f"{name}_in_search_by_{how}", partial(check, search), [method, *(["apply"] if "write" in name else ())])
-    for how, method, search in (("vector", "search_vectors", _by_vector), ("words", "search_text", _by_words))
+    Case.of(f"{name}_in_search_by_{how}", partial(check, search), [*needs, *(["writing"] if "write" in name else ())])
+    for how, search, needs in (("vector", _by_vector, ["dense"]), ("words", _by_words, ["lexical"]))
     for name, check in _CHECKS.items()
 ]

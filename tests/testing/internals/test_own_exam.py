@@ -31,27 +31,45 @@ def test_a_store_that_cannot_be_examined_is_an_error_of_one_line(target, named, 
 
 STORE = """
 from contextlib import nullcontext
+from airw.stores import MemoryStore, OwnStore
 from beside_the_store import read
 
-class Store:
-    async def get_records(self, ids):
-        return read(ids)
+class Store(OwnStore):
+    capabilities = ("records",)
 
-class Leaving:
-    async def get_records(self, ids):
+    async def records(self, request):
+        return read(request.ids)
+
+    async def records_of(self, request):
+        chosen = [[own for own in records.values() if own.artifact_id == id] for id in request.artifact_ids]
+        kinds = request.kinds
+        chosen = [[own for own in each if kinds is None or own.surface_kind in kinds] for each in chosen]
+        known = {own.artifact_id for own in records.values()} | empty
+        return [own[:request.limit] if id in known else None for id, own in zip(request.artifact_ids, chosen)]
+
+class Leaving(Store):
+    async def records(self, request):
         raise SystemExit(0)
 
 def open_store(folder, artifacts):
     import beside_the_store  # later than the file itself
+    global records, empty
     records = {record.id: record for own in artifacts for record in own.records}
+    empty = {own.entry.artifact_id for own in artifacts}
     read.__globals__["records"] = records
     return nullcontext(Store())
+
+def open_memory(folder, *artifacts):
+    return MemoryStore()
 
 def leave(folder, artifacts):
     raise SystemExit(0)
 
 def leave_later(folder, artifacts):
     return nullcontext(Leaving())
+
+def open_dict(folder, artifacts):
+    return nullcontext({})
 """
 
 
@@ -63,16 +81,22 @@ def store(tmp_path, monkeypatch):
     return f"{tmp_path / 'store.py'}:open_store"
 
 
-def test_a_store_imports_what_is_beside_it_and_capabilities_may_have_spaces(store, capsys):
+def test_a_store_imports_what_is_beside_it(store, capsys):
     before = list(sys.path)
-    assert exam.main([store, "--read-only", "--capabilities", "get_records, records_of", "--only", "get_records"]) == 0
+    assert exam.main([store, "--read-only", "--only", "records"]) == 0
     assert re.match(r"store: [1-9]\d* passed", capsys.readouterr().out)
     assert sys.path == before
 
 
+def test_what_a_store_promises_besides_its_capabilities_may_have_spaces(store, capsys):
+    store = store.replace("open_store", "open_memory")
+    assert exam.main([store, "--promises", "closing, runs", "--only", "closes_again"]) == 0
+    assert exam.main([store, "--promises", "secrecy"]) == 2
+    assert "'secrecy'" in capsys.readouterr().err
+
+
 def test_a_store_that_ends_the_program_has_failed(store, capsys):
-    leaving = store.replace("open_store", "leave")
-    assert exam.main([leaving, "--read-only", "--capabilities", "get_records"]) == 1
+    assert exam.main([store.replace("open_store", "leave_later"), "--read-only"]) == 1
     assert "expected no error, got SystemExit(0)" in capsys.readouterr().out
 
 
@@ -80,7 +104,7 @@ def test_a_store_that_ends_the_program_has_failed(store, capsys):
     ("options", "message"),
     [
         (["--only", "nosuchcase"], "no case was run"),
-        (["--capabilities", "get_records", "--only", "neighbors"], "no case was run"),
+        (["--only", "edges"], "no case was run"),
     ],
 )
 def test_what_would_examine_nothing_or_be_ignored_is_an_error(store, options, message, capsys):
@@ -94,8 +118,23 @@ def test_what_would_examine_nothing_or_be_ignored_is_an_error(store, options, me
     assert output.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        ("open_memory", ["--read-only"], "--read-only is for stores without the capability 'writing'"),
+        ("open_dict", ["--read-only"], "dict is not a store"),
+        ("leave", ["--read-only"], "SystemExit: 0"),
+    ],
+)
+def test_a_function_that_opens_no_such_store_is_an_error(store, function, options, message, capsys):
+    assert exam.main([store.replace("open_store", function), *options]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 def run_exam(store, **options):
-    command = [sys.executable, "-m", "airw.testing.exam", store, "--read-only", "--capabilities", "get_records"]
+    command = [sys.executable, "-m", "airw.testing.exam", store, "--read-only"]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=120, **options)
 
 

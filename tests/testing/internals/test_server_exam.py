@@ -6,6 +6,7 @@ import sys
 import anyio
 import pytest
 
+from airw.protocols import ArtifactIds
 from airw.stores import PostgresStore
 from airw.testing._server_exam import main
 from tests.support.postgres import get_server, server_dsn
@@ -24,7 +25,7 @@ def schemas():
         (["notes.airw"], "must be an address"),
         ([], ": ADDRESS"),
         (["postgresql://ada:s3cret@db/kb", "--read-only"], "--read-only is for a store in FILE.py"),
-        (["postgresql://db/kb", "--capabilities", "graph"], "--capabilities is for a store in FILE.py"),
+        (["postgresql://db/kb", "--promises", "closing"], "--promises is for a store in FILE.py"),
     ],
 )
 def test_what_cannot_be_examined_is_an_error_of_one_line(words, message, capsys):
@@ -55,10 +56,13 @@ def test_cases_of_stores_run_and_a_failure_is_an_exit_code(capsys, monkeypatch):
     told = capsys.readouterr().out
     assert "0 passed" not in told.partition("\n")[0]
 
-    async def forget(self):
-        return ["none"]
+    read = PostgresStore.read
 
-    monkeypatch.setattr(PostgresStore, "artifact_ids", forget)
+    async def forget(self, *requests):
+        answers = zip(requests, await read(self, *requests), strict=True)
+        return [["none"] if isinstance(request, ArtifactIds) else answer for request, answer in answers]
+
+    monkeypatch.setattr(PostgresStore, "read", forget)
     assert main([server_dsn(), "--only", "artifact"]) == 1
     assert "failed" in capsys.readouterr().out
     assert schemas() == before
