@@ -113,8 +113,21 @@ async def ask_all(
 async def ask_all(store: Store, *requests: Request[Any]) -> tuple[Any, ...]:
     """Return the answers of a store to several requests, all of one state of the store.
 
+    The answers are in the order of the requests.
+
     Raises:
         ArgumentError: If the store cannot answer one of them.
+        StoreError: If the store fails.
+
+    Example:
+        >>> import anyio
+        >>> from airw.protocols import Records, RecordsOf
+        >>> from airw.stores import MemoryStore
+        >>> async def main():
+        ...     async with MemoryStore() as store:
+        ...         return await ask_all(store, Records(["none"]), RecordsOf(["none"]))
+        >>> anyio.run(main)
+        ([None], [None])
     """
     return tuple(await store.read(*requests))
 

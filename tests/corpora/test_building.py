@@ -22,6 +22,7 @@ from airw.values import Artifact, ArtifactChange, Extraction, IndexPlan, ItemPro
 from tests.support.asked import Asked
 from tests.support.corpora import at_each_page
 from tests.support.drawing import examples
+from tests.support.stored import content_of
 from tests.support.waiting import wait_for
 from tests.support.watched import Watched
 
@@ -72,22 +73,6 @@ def notes(items, **options):
     return from_mapping(items, **{"name": "notes", "embedder": Counting().embedder, **options})
 
 
-async def content(store):
-    """Return the whole content of a store in a form that can be compared."""
-    ids = await ask(store, ArtifactIds())
-    records = await ask(store, RecordsOf(ids))
-    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
-    edges = await ask(store, Edges(ids, "both"))
-    return (
-        await ask(store, Ledger()),
-        records,
-        vectors.tolist(),
-        edges,
-        await ask(store, Counts()),
-        await ask(store, Config()),
-    )
-
-
 async def outcome(source, store, **options):
     corpus = await build(source, store=store, **options)
     report = corpus.report
@@ -131,7 +116,7 @@ def test_any_sequence_of_builds_equals_one_fresh_build_of_the_last_state(steps):
         await build_state(steps[-1][0], fresh, **steps[-1][1])
         report = corpus.report
         assert report.added + report.updated + report.unchanged == len(steps[-1][0])
-        assert await content(store) == await content(fresh)
+        assert await content_of(store) == await content_of(fresh)
 
     anyio.run(main)
 
@@ -142,10 +127,10 @@ async def test_a_build_processes_only_new_and_changed_items():
     assert await outcome(notes(TEXTS, **options), store) == (5, 0, 0, 0)
     assert sorted(counting.texts) == sorted(TEXTS.values())
     counting.texts.clear()
-    before = await content(store)
+    before = await content_of(store)
     assert await outcome(notes(TEXTS, **options), store) == (0, 0, 5, 0)
     assert counting.texts == []
-    assert await content(store) == before
+    assert await content_of(store) == before
     changed = {**TEXTS, "b": "beta, again", "f": "zeta"}
     del changed["a"]
     assert await outcome(notes(changed, **options), store) == (1, 1, 3, 1)
@@ -195,7 +180,7 @@ async def test_another_embedder_of_any_width_embeds_everything_again(dim):
     assert (config["embedder_id"], config["dim"], config["embedder"]) == ("other-v1", dim, "custom")
     fresh = MemoryStore()
     await build(notes(TEXTS), store=fresh, embedder=other.embedder)
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_a_change_of_embedder_is_refused_if_it_does_not_reach_every_artifact():
@@ -204,10 +189,10 @@ async def test_a_change_of_embedder_is_refused_if_it_does_not_reach_every_artifa
     with pytest.raises(EmbedderMismatch, match="full=False"):
         await build(notes({"a": "alpha"}), store=store, embedder=other, full=False)
     await build(notes({"x": "xi"}, name="more"), store=store)
-    before = await content(store)
+    before = await content_of(store)
     with pytest.raises(EmbedderMismatch, match="'more'"):
         await build(notes(TEXTS), store=store, embedder=other)
-    assert await content(store) == before
+    assert await content_of(store) == before
 
 
 async def test_an_unreadable_item_with_vectors_of_another_embedder_is_removed_and_reported():
@@ -223,20 +208,20 @@ async def test_an_unreadable_item_with_vectors_of_another_embedder_is_removed_an
 async def test_a_new_embedder_that_fails_on_its_first_page_changes_nothing():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
-    before = await content(store)
+    before = await content_of(store)
     with pytest.raises(EmbedderError):
         await build(notes(TEXTS), store=store, embedder=embedder_from(lambda _: 1 / 0, id="broken", dim=3))
-    assert await content(store) == before
+    assert await content_of(store) == before
 
 
 async def test_a_source_without_items_never_empties_a_corpus_unless_forced():
     store = MemoryStore()
     await build(notes(TEXTS), store=store)
-    before = await content(store)
+    before = await content_of(store)
     for embedder in (Counting().embedder, Counting("other-v1").embedder):
         with pytest.raises(SourceError, match="force=True"):
             await build(notes({}), store=store, embedder=embedder)
-        assert await content(store) == before
+        assert await content_of(store) == before
     assert await outcome(notes({}), store, force=True) == (0, 0, 0, 5)
     assert await ask(store, Counts()) == await ask(MemoryStore(), Counts())
 
@@ -252,12 +237,12 @@ async def test_a_build_prunes_only_artifacts_of_its_source_and_takes_no_id_of_an
     await build(notes(TEXTS), store=store)
     assert await outcome(notes({"x": "xi", "y": "upsilon"}, name="more"), store) == (2, 0, 0, 0)
     assert await outcome(notes({"x": "xi"}, name="more"), store) == (0, 0, 1, 1)
-    before = await content(store)
+    before = await content_of(store)
     with pytest.raises(SourceError, match=r"'a'.*from source 'notes'"):
         await build(notes({"x": "xi", "a": "mine"}, name="more"), store=store)
     corpus = await build(notes({"x": "xi", "a": "mine"}, name="more"), store=store, on_error="skip")
     assert [problem.item for problem in corpus.report.problems] == ["a"]
-    assert await content(store) == before
+    assert await content_of(store) == before
     assert corpus.name == "notes"
 
 
@@ -505,7 +490,7 @@ async def test_a_cancelled_build_leaves_a_valid_corpus_that_the_next_build_compl
     async with build(Scripted(items), store=store) as corpus:
         assert corpus.report.unchanged == 2 * pages
     await build(Scripted(items), store=fresh)
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_reading_continues_while_a_page_is_embedded_but_only_a_few_pages_ahead():
@@ -601,14 +586,14 @@ async def test_a_folder_that_is_missing_or_empty_is_a_source_error_and_nothing_i
     (root / "a.md").write_text("alpha")
     options = {"name": "notes", "embedder": Counting().embedder}
     await build(from_files(root, **options), store=store)
-    before = await content(store)
+    before = await content_of(store)
     (root / "a.md").unlink()
     with pytest.raises(SourceError, match="no file"):
         await build(from_files(root, **options), store=store)
     root.rmdir()
     with pytest.raises(SourceError, match="does not exist"):
         await build(from_files(root, **options), store=store)
-    assert await content(store) == before
+    assert await content_of(store) == before
 
 
 async def test_unreadable_files_are_named_and_their_indexed_artifacts_stay(tmp_path):
@@ -617,14 +602,14 @@ async def test_unreadable_files_are_named_and_their_indexed_artifacts_stay(tmp_p
         (tmp_path / f"{name}.md").write_text(f"{name} text")
     options = {"name": "notes", "embedder": Counting().embedder}
     await build(from_files(tmp_path, **options), store=store)
-    before = await content(store)
+    before = await content_of(store)
     (tmp_path / "a.md").write_bytes(b"caf\xe9")
     (tmp_path / "b.md").write_bytes(b"\x00\x01")
     (tmp_path / "new.md").write_bytes(b"\xff\xfe")
     with pytest.raises(SourceError, match=r"'a\.md'.*not UTF-8"):
         await build(from_files(tmp_path, **options), store=store)
     corpus = await build(from_files(tmp_path, **options), store=store, on_error="skip")
-    assert await content(store) == before
+    assert await content_of(store) == before
     assert {problem.item: "is kept" in problem.reason for problem in corpus.report.problems} == {
         "a.md": True,
         "b.md": True,
@@ -692,7 +677,7 @@ async def test_several_plans_of_an_async_strategy_are_awaited_at_once_and_only_f
     assert (sorted(strategy.asked), strategy.most) == (sorted(texts), 16)
     plain = MemoryStore()
     await build(notes(texts), store=plain)
-    assert (await content(store))[1:4] == (await content(plain))[1:4]
+    assert (await content_of(store))[1:4] == (await content_of(plain))[1:4]
     strategy.asked.clear()
     assert await outcome(notes({**texts, "00": "new"}, strategy=strategy), store) == (0, 1, 39, 0)
     assert strategy.asked == ["00"]
@@ -719,7 +704,7 @@ async def test_a_plan_with_problems_is_indexed_reported_and_repeated_by_the_next
         assert [hit.artifact_id for hit in await corpus.search("beta", mode="lexical")] == ["b"]
     fresh = MemoryStore()
     await build(notes(TEXTS, strategy=Asking()), store=fresh)
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_a_cancelled_build_leaves_no_running_plan():
@@ -753,7 +738,7 @@ async def test_another_extractor_finds_links_again_without_embedding_anything(st
     extractor = refs_to("b", "x", id="to-b")
     assert await outcome(source, store, edge_extractor=extractor, batch_size=2) == (0, 5, 0, 0)
     assert counting.texts == []
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_with_another_extractor_only_changed_artifacts_are_embedded():
@@ -765,7 +750,7 @@ async def test_with_another_extractor_only_changed_artifacts_are_embedded():
     assert sorted(counting.texts) == ["beta, again", "zeta"]
     fresh = MemoryStore()
     await build(changed, store=fresh, edge_extractor=refs_to("a", id="to-a"))
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_a_change_of_metadata_or_strategy_with_the_same_texts_embeds_nothing():
@@ -774,7 +759,7 @@ async def test_a_change_of_metadata_or_strategy_with_the_same_texts_embeds_nothi
         await build(notes(TEXTS, embedder=counting.embedder, **options), store=store)
         fresh = MemoryStore()
         await build(notes(TEXTS, **options), store=fresh)
-        assert await content(store) == await content(fresh)
+        assert await content_of(store) == await content_of(fresh)
     assert len(counting.texts) == len(TEXTS)
 
 
@@ -784,7 +769,7 @@ async def test_a_changed_text_with_an_unchanged_signal_is_embedded_with_the_new_
         source = CorpusSource("notes", {"a": text, "b": "same"}, change_signal=lambda _: "1")
         for each in where:
             await build(source, store=each, embedder=Counting().embedder, edge_extractor=refs_to("a", id=text))
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 async def test_an_interrupted_extraction_of_links_is_completed_without_embedding():
@@ -800,7 +785,7 @@ async def test_an_interrupted_extraction_of_links_is_completed_without_embedding
     await build(Scripted(artifacts), store=store, embedder=counting.embedder, edge_extractor=extractor)
     assert counting.texts == []
     await build(Scripted(artifacts), store=fresh, embedder=counting.embedder, edge_extractor=extractor)
-    assert await content(store) == await content(fresh)
+    assert await content_of(store) == await content_of(fresh)
 
 
 @pytest.mark.slow

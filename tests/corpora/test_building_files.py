@@ -15,10 +15,11 @@ import pytest
 from airw.corpora import build, corpus_names, open_corpus
 from airw.embedders import embedder_from
 from airw.errors import EmbedderError, StoreBusy
-from airw.protocols import ArtifactIds, Config, Counts, Edges, Ledger, RecordsOf, Stale, Vectors, ask
+from airw.protocols import ArtifactIds, Config, Ledger, Stale, ask
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, SqliteStore
 from tests.support.corpora import at_each_page
+from tests.support.stored import content_of
 from tests.support.watched import Watched
 
 pytestmark = pytest.mark.asyncio_only
@@ -58,23 +59,10 @@ def run(code, *arguments):
     return done.stdout
 
 
-async def content(store):
-    ids = await ask(store, ArtifactIds())
-    records = await ask(store, RecordsOf(ids))
-    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
-    return (
-        await ask(store, Ledger()),
-        records,
-        vectors.tolist(),
-        await ask(store, Edges(ids)),
-        await ask(store, Counts()),
-    )
-
-
 async def fresh_content(word, id="e"):
     store = MemoryStore()
     await build(source(word, id), store=store)
-    return await content(store)
+    return await content_of(store)
 
 
 KILLED = """
@@ -131,7 +119,7 @@ async def test_a_first_build_killed_at_any_moment_leaves_a_searchable_corpus_tha
                 assert sorted(hit.artifact_id for hit in hits) == found
         async with build(source("alpha"), store=path) as corpus:
             assert corpus.report.unchanged == len(found)
-            assert await content(corpus.store) == expected
+            assert await content_of(corpus.store) == expected
     assert len(set(partial)) >= 5
 
 
@@ -154,7 +142,7 @@ async def test_a_rebuild_killed_at_any_moment_mixes_no_vectors_and_the_next_buil
             if id == "e":
                 assert len(await ask(corpus.store, ArtifactIds())) == COUNT
         async with build(source(word, id), store=path) as corpus:
-            assert await content(corpus.store) == expected
+            assert await content_of(corpus.store) == expected
 
 
 @pytest.mark.slow
@@ -174,7 +162,7 @@ async def test_two_processes_that_build_one_name_leave_the_corpus_of_one_of_them
     run(code)
     assert corpus_names() == ["notes"]
     async with open_corpus("notes", embedder=source("").embedder) as corpus:
-        assert await content(corpus.store) in (await fresh_content("alpha"), await fresh_content("beta"))
+        assert await content_of(corpus.store) in (await fresh_content("alpha"), await fresh_content("beta"))
 
 
 @pytest.mark.slow
@@ -190,7 +178,7 @@ async def test_the_second_of_two_builders_of_a_file_waits_and_fails_after_its_ti
         group.start_soon(one, "beta")
     assert order in (["alpha"] * 4 + ["beta"] * 4, ["beta"] * 4 + ["alpha"] * 4)
     async with await SqliteStore.open(path) as store:
-        assert await content(store) == await fresh_content(order[-1])
+        assert await content_of(store) == await fresh_content(order[-1])
         async with store.writing(), await SqliteStore.open(path) as other:
             with pytest.raises(StoreBusy):
                 async with other.writing(timeout=0.1):
@@ -210,7 +198,7 @@ async def test_a_build_cancelled_at_any_moment_leaves_a_valid_corpus_that_the_ne
     async with open_corpus(path, embedder=source("").embedder) as corpus:
         assert len(await corpus.search("alpha 1", k=COUNT)) == COUNT
     async with build(source("beta"), store=path) as corpus:
-        assert await content(corpus.store) == await fresh_content("beta")
+        assert await content_of(corpus.store) == await fresh_content("beta")
 
 
 async def test_a_build_that_fails_keeps_every_page_it_committed(tmp_path):
@@ -233,7 +221,7 @@ async def test_a_build_that_fails_keeps_every_page_it_committed(tmp_path):
 @pytest.mark.slow
 async def test_a_file_equals_memory_record_for_record(tmp_path):
     async with build(source("alpha"), store=tmp_path / "notes.airw") as corpus:
-        assert await content(corpus.store) == await fresh_content("alpha")
+        assert await content_of(corpus.store) == await fresh_content("alpha")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from airw.corpora import build, finish_ingest, prepare_ingest
 from airw.stores import MemoryStore, SqliteStore
 from tests.support import partitions_work as work
+from tests.support.stored import content_of
 from tests.support.waiting import wait_until
 
 distributed = pytest.importorskip("distributed")
@@ -49,7 +50,7 @@ async def finish_and_check(plan):
         ours, theirs = corpus.report, one.report
         assert (ours.added, ours.updated, ours.unchanged) == (theirs.added, theirs.updated, theirs.unchanged)
         assert ours.problems == theirs.problems
-        assert await work.content_of(corpus.store) == await work.content_of(one.store)
+        assert await content_of(corpus.store) == await content_of(one.store)
 
 
 def test_dask_with_one_of_three_workers_killed_midway_leaves_the_corpus_of_one_build(tmp_path):

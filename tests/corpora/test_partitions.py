@@ -26,7 +26,7 @@ from airw.values import Artifact, ItemProblem
 from tests.support import partitions_work as work
 from tests.support.corpora import assert_same, content, source
 from tests.support.drawing import examples
-from tests.support.partitions_work import content_of
+from tests.support.stored import content_of
 
 TEXTS = {f"n{at}": f"text {at}" for at in range(10)}
 

@@ -22,6 +22,7 @@ from airw.protocols import ArtifactIds, ask
 from airw.stores import MemoryStore, PostgresStore
 from tests.support import partitions_work as work
 from tests.support.postgres import PostgresServer, drop_corpus, fresh_name, get_server, server_dsn
+from tests.support.stored import content_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
@@ -76,7 +77,7 @@ async def finish_and_check(plan):
         ours, theirs = corpus.report, one.report
         assert (ours.added, ours.updated, ours.unchanged) == (theirs.added, theirs.updated, theirs.unchanged)
         assert ours.problems == theirs.problems
-        assert await work.content_of(corpus.store) == await work.content_of(one.store)
+        assert await content_of(corpus.store) == await content_of(one.store)
 
 
 def test_workers_of_other_machines_with_one_killed_midway_leave_the_corpus_of_one_build(address, tmp_path, monkeypatch):

@@ -31,14 +31,9 @@ from airw.links import (
 )
 from airw.protocols import (
     ArtifactIds,
-    Config,
     CorpusWideExtractor,
     EdgeExtractor,
     Edges,
-    Ledger,
-    RecordsOf,
-    UnresolvedLinks,
-    Vectors,
     ask,
 )
 from airw.sources import from_mapping, from_notes
@@ -46,6 +41,7 @@ from airw.stores import MemoryStore, SqliteStore
 from airw.values import Artifact, Link, LinkFilter
 from tests.support.archives import unpack
 from tests.support.drawing import examples
+from tests.support.stored import content_of
 from tests.support.waiting import PATIENCE
 
 TITLES = ("Merge sort", "Sort", "Graph walk", "Café Noir", "C++", "walk", "x_y", "Straße")
@@ -442,22 +438,6 @@ def notes(items, **options):
     return from_mapping(items, name="notes", **options)
 
 
-async def content(store):
-    """Return the artifacts and links of a store in a form that can be compared."""
-    ids = await ask(store, ArtifactIds())
-    records = await ask(store, RecordsOf(ids))
-    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
-    edges = await ask(store, Edges(ids, "both"))
-    return (
-        await ask(store, Ledger()),
-        records,
-        vectors.tolist(),
-        edges,
-        await ask(store, UnresolvedLinks()),
-        await ask(store, Config()),
-    )
-
-
 async def mentions(store, name):
     [edges] = await ask(store, Edges([name], links=LinkFilter(types=["mentions"])))
     return [edge.target for edge in edges]
@@ -492,7 +472,7 @@ async def check_builds(edits, store, mentions):
         await build(source, store=store, force=True, batch_size=2)
         fresh = MemoryStore()
         await build(source, store=fresh)
-        assert await content(store) == await content(fresh)
+        assert await content_of(store) == await content_of(fresh)
 
 
 @pytest.mark.slow
@@ -581,7 +561,7 @@ async def test_partitions_need_the_titles_first_and_then_equal_a_build():
         await ingest_partition(plan, number, {name: text})
     await finish_ingest(plan, partitions=3)
     await build(notes(texts), store=whole)
-    assert await content(store) == await content(whole)
+    assert await content_of(store) == await content_of(whole)
 
 
 def test_the_error_without_titles_contains_the_fix():

@@ -12,7 +12,6 @@ import anyio
 from airw.corpora import ingest_partition
 from airw.embedders import HashingEmbedder
 from airw.links import extractor_from
-from airw.protocols import ArtifactIds, Config, Counts, Edges, Ledger, RecordsOf, Vectors, ask
 from airw.sources import from_mapping
 from tests.support.waiting import wait_until
 
@@ -53,22 +52,6 @@ def ingest_in_halves(plan, number, go_on):
     if number >= PARTS // 2:
         wait_until(Path(go_on).exists)
     return ingest(plan, number)
-
-
-async def content_of(store):
-    """Return the whole content of a store after a build."""
-    ids = await ask(store, ArtifactIds())
-    records = await ask(store, RecordsOf(ids))
-    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
-    edges = await ask(store, Edges(ids, "both"))
-    return (
-        await ask(store, Ledger()),
-        records,
-        vectors.tolist(),
-        edges,
-        await ask(store, Counts()),
-        await ask(store, Config()),
-    )
 
 
 class Counting:

@@ -74,6 +74,15 @@ async def everything(store):
     )
 
 
+async def content_of(store):
+    """Return what a build writes, in a form that can be compared: the ledger first."""
+    ids = await ask(store, ArtifactIds())
+    records = await ask(store, RecordsOf(ids))
+    vectors = await ask(store, Vectors([record.id for group in records for record in group]))
+    rest = await store.read(Edges(ids, "both"), UnresolvedLinks(), Counts(), Config())
+    return await ask(store, Ledger()), records, vectors.tolist(), *rest
+
+
 async def fill(path, *changes):
     async with SqliteStore(path) as store:
         await store.apply(Change(changes))

@@ -47,12 +47,6 @@ def set_json(values: Iterable[str]) -> str:
     return dump_in_slices(value for value in values if isinstance(value, str) and "\0" not in value)
 
 
-def compile_in(column: str, values: Sequence[str] | Sequence[int]) -> Sql:
-    """Return the condition that a column is one of these values, and its parameter."""
-    storable = [value for value in values if isinstance(value, int) or "\0" not in value]
-    return f"{column} IN (SELECT value FROM json_each(?))", [dump_in_slices(storable)]
-
-
 def register_functions(connection: "sqlite3.Connection") -> None:
     """Register the functions to which compiled filters and `compile_field` fall back."""
     connection.create_function("airw_matches", 2, _matches, deterministic=True)
