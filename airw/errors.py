@@ -100,7 +100,15 @@ class PartitionsMissing(SourceError):
 
 
 class EmbedderError(AirwError):
-    """An embedder failed or returned vectors that cannot be used."""
+    """An embedder failed or returned vectors that cannot be used.
+
+    `refused` maps the position of each text that is the reason to what is wrong with it. It is empty if no text is.
+    With it, a build names the artifact, and leaves out only that one if `on_error="skip"`.
+    """
+
+    def __init__(self, message: str, refused: Mapping[int, str] | None = None) -> None:
+        super().__init__(message)
+        self.refused: dict[int, str] = dict(refused or {})
 
 
 class EmbedderUnavailable(EmbedderError, ValueError):

@@ -5,10 +5,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +16,7 @@ from anyio.lowlevel import RunVar
 
 from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
-from airw._base.messages import error_text, one_line, short_repr
+from airw._base.messages import error_text, short_repr
 from airw.errors import AirwError, ArgumentError, EmbedderUnavailable
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -31,9 +29,6 @@ HUB_PREFIX = "st:"
 
 # The name of a model on the Hugging Face hub: `model` or `owner/model`.
 _HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)
-_LIBRARY = "sentence_transformers"
-_FIRST_SAFE_VERSION = 6  # before it, the settings of a model folder could name code to run
-_INSTALL = "pip install 'airw[sentence-transformers]'"
 # Modules of sentence-transformers that do not change the width of the vectors.
 _WIDTH_KEEPING = {"Transformer", "Pooling", "Normalize"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -73,50 +68,6 @@ def locate_model(model: str | os.PathLike[str]) -> tuple[str, Path | None]:
         folder = Path(model).expanduser().absolute()
         return folder.name, folder
     return model, None
-
-
-def check_library(label: str, *, error: type[AirwError], fix: str) -> None:
-    """Check that sentence-transformers is installed, without loading it.
-
-    Raises:
-        AirwError: If it is not; of type `error`, with the advice `fix`.
-    """
-    if find_spec(_LIBRARY) is None:
-        raise error(f"{label} needs sentence-transformers: {_INSTALL}; {fix}")
-
-
-def load_library(label: str, *, error: type[AirwError], fix: str) -> Any:
-    """Load sentence-transformers and return it; this takes seconds.
-
-    Raises:
-        AirwError: If it is missing, cannot be loaded, or is older than version 6; of type `error`.
-    """
-    check_library(label, error=error, fix=fix)
-    try:
-        library = import_module(_LIBRARY)
-    except ImportError as cause:
-        raise error(f"{label} needs sentence-transformers ({error_text(cause)}): {_INSTALL}; {fix}") from cause
-    version = str(getattr(library, "__version__", "0"))
-    major = version.partition(".")[0]
-    if not major.isdecimal() or int(major) < _FIRST_SAFE_VERSION:
-        raise error(
-            f"{label} needs sentence-transformers {_FIRST_SAFE_VERSION} or newer, not {one_line(version)}, as older "
-            f"ones run code that a model folder names: {_INSTALL}; {fix}"
-        )
-    return library
-
-
-@contextmanager
-def without_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing progress bars, as the terminal belongs to the program."""
-    logging = import_module("transformers.utils.logging")
-    was_enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            logging.enable_progress_bar()
 
 
 def is_folder(spec: str) -> bool:
@@ -174,6 +125,21 @@ def folder_width(folder: Path) -> int | None:
         # The vectors are as wide as the hidden layer, unless a module changes the width or several poolings are joined.
         keeps_width = kinds <= _WIDTH_KEEPING and all(_count_modes(pool) == 1 for pool in pools)
         return width if keeps_width and isinstance(width, int) else None
+
+
+def folder_max_tokens(folder: Path) -> int | None:
+    """Return how many tokens of a text the model in a folder reads; `None` if not known.
+
+    Raises:
+        EmbedderUnavailable: If it is not a model folder.
+    """
+    with _explain_errors(folder, EmbedderUnavailable, MODEL_FOLDER_HINT):
+        settings = [*folder.glob("sentence_*_config.json"), *folder.glob("*/sentence_*_config.json")]
+        limits = [_read_json(path).get("max_seq_length") for path in sorted(settings)]
+        if not any(limits):
+            others = {"config.json": "max_position_embeddings", "tokenizer_config.json": "model_max_length"}
+            limits = [_read_json(folder / name).get(key) for name, key in others.items() if (folder / name).exists()]
+        return min((limit for limit in limits if isinstance(limit, int)), default=None)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -258,6 +224,18 @@ async def run_batches(
         positions = by_length[start : start + size]
         rows[positions] = await encode([texts[position] for position in positions])
     return rows
+
+
+def find_text_ends(tokenizer: Any, texts: Sequence[str], *, prompt: str) -> list[int]:
+    """Return the position up to which a model reads each text after its prompt.
+
+    `tokenizer` is one of the package `tokenizers`, with the number of tokens at which it cuts a text.
+    """
+    encoded = tokenizer.encode_batch([prompt + text for text in texts])
+    return [
+        max(0, max(end for _, end in encoding.offsets) - len(prompt)) if encoding.overflowing else len(text)
+        for text, encoding in zip(texts, encoded, strict=True)
+    ]
 
 
 def usable_cores() -> int:

@@ -41,8 +41,9 @@ def unit_rows(vectors: Any, *, count: int, dim: int | None = None, of: str = "th
     wide = rows.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))[:, None]
     if not np.isfinite(lengths).all():
-        row = int(np.flatnonzero(~np.isfinite(lengths))[0])
-        raise EmbedderError(f"{of} returned a vector that is not finite (row {row} of {count})")
+        rows_at = np.flatnonzero(~np.isfinite(lengths)).tolist()
+        refused = dict.fromkeys(rows_at, "its vector is not finite")
+        raise EmbedderError(f"{of} returned a vector that is not finite (row {rows_at[0]} of {count})", refused)
     lengths[lengths == 0] = 1.0
     wide /= lengths
     return wide.astype(np.float32)

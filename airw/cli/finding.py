@@ -48,7 +48,7 @@ async def search(arguments: argparse.Namespace) -> int:
             filter=parse_filter(arguments.filter),
             surfaces=arguments.surfaces.split(",") if arguments.surfaces else None,
             per_artifact=not arguments.all_surfaces,
-            **pick(arguments, "k", "mode", "fusion", "rerank", "rerank_text"),
+            **pick(arguments, "k", "mode", "fusion", "rerank", "rerank_text", "boost"),
         )
     output.print_hits(hits, query, arguments.format)
     return 0
@@ -163,7 +163,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     options = pick(
         arguments,
         *("k", "mode", "fusion", "strategy", "max_k", "rel", "min_score", "rerank", "rerank_text"),
-        *("source_timeout", "timeout"),
+        *("boost", "source_timeout", "timeout"),
         disclose_level="disclose",
     )
     if options.get("min_score") == "none":

@@ -5,6 +5,7 @@ import math
 
 from airw.cli.options import (
     Commands,
+    add_boost,
     add_command,
     add_embedder,
     add_formats,
@@ -57,6 +58,7 @@ Below each document is the part of it that matches best."""
     )
     add_fusion(search, "airw.search")
     add_rerank(search, "airw.search")
+    add_boost(search)
     add_embedder(search)
     add_formats(search)
 
@@ -149,6 +151,7 @@ The exit code is 0 even if no document answers the query, 1 if some corpora fail
     _add_selection(discover)
     _add_disclosure(discover)
     add_rerank(discover, "airw.discover")
+    add_boost(discover)
     _add_timeouts(discover)
     add_embedder(discover)
     add_formats(discover)

@@ -231,6 +231,15 @@ def add_rerank(command: argparse.ArgumentParser, function: str) -> None:
     )
 
 
+def add_boost(command: argparse.ArgumentParser) -> None:
+    """Add the boost of newer documents."""
+    command.add_argument(
+        "--boost",
+        metavar="SPEC",
+        help="prefer newer documents: recency:FIELD:HALF_LIFE, such as recency:date:90d; h, d, w or y",
+    )
+
+
 def add_formats(command: argparse.ArgumentParser) -> None:
     """Add the choice between text and JSON."""
     command.add_argument("--format", choices=("text", "json"), default="text", help="json: one object a line")

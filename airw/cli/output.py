@@ -62,6 +62,8 @@ def print_build_report(
     if report.left_out:
         counts_by_reason = ", ".join(f"{count} {reason}" for reason, count in report.left_out.items())
         print_line(f"left out: {counts_by_reason}; `airw coverage {name} -v` lists them")
+    if report.cut:
+        print_line(f"cut: the embedder reads only the beginning of {report.cut} texts; --verbose names some")
     if floor := report.floors.get("hybrid"):
         print_line(f"floor of discover: {_text_of_build_floor(floor.to_dict())}")
     for link in unresolved or ():

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 
@@ -22,7 +22,7 @@ from airw.corpora.pipeline import BatchSize, Builder, BuildReport, sum_reports, 
 from airw.corpora.places import CorpusAddress, locate
 from airw.corpora.problems import forget_problems
 from airw.corpora.progress import Progress, ProgressMeter
-from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, keep_extractor, recipes_by_source
+from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, fit_strategy, keep_extractor, recipes_by_source
 from airw.corpora.settings import check_settings
 from airw.corpora.source_pages import SourcePages
 from airw.corpora.trust import remember_embedder
@@ -53,6 +53,8 @@ from airw.protocols import (
 )
 from airw.stores import DURABILITIES, Durability, SqliteStore
 from airw.values import Language, check_language
+
+R = TypeVar("R")
 
 _LARGEST_BATCH, _LARGEST_PAGE = 512, 2_048
 
@@ -378,11 +380,14 @@ async def _keep_files(source: Source, recipe: BuildRecipe, store: Store) -> None
 
 
 async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
-    """Return the recipe with what the settings of the corpus decide.
+    """Return the recipe with what the settings of the corpus and the embedder decide.
 
     An older index may know the same weights by another id. Then nothing needs to be embedded again. And a build that
-    names no link extractor uses that of the last build.
+    names no link extractor uses that of the last build. A source that leaves the strategy open gets one for texts that
+    are longer than the model reads.
     """
+    if getattr(request.source, "fits_model", False):
+        recipe = fit_strategy(recipe, await _ask_model(embedder, lambda: getattr(embedder, "max_tokens", None)))
     stored = await ask(store, Config())
     if not request.force:
         recipe = await in_thread(keep_extractor, recipe, stored)
@@ -410,7 +415,7 @@ async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, 
         "name": request.name or stored.get("name", request.source.name),
         "embedder": spec,
         "embedder_id": recipe.embedder_id,
-        "dim": stored["dim"] if is_same_embedder else await _vector_width(embedder),
+        "dim": stored["dim"] if is_same_embedder else await _ask_model(embedder, lambda: embedder.dim),
         "strategy_id": recipe.strategy_id,
         "extractor_id": recipe.extractor_id,
         "source": request.source.name,
@@ -469,15 +474,15 @@ def _is_folder(spec: str) -> bool:
     return bool({os.sep, os.altsep}.intersection(spec)) and Path(spec).expanduser().is_dir()
 
 
-async def _vector_width(embedder: Embedder) -> int:
-    """Return the width of the vectors; some embedders know it only after their first request."""
+async def _ask_model(embedder: Embedder, read: Callable[[], R]) -> R:
+    """Return a property of the embedder; some know theirs only after their first request."""
     try:
-        return await in_thread(lambda: embedder.dim)
+        return await in_thread(read)
     except EmbedderUnavailable:
         raise
     except EmbedderError:
         await embedder.embed_documents([])
-        return embedder.dim
+        return read()
 
 
 async def find_outdated(

@@ -10,8 +10,9 @@ from airw._base.concurrency import in_thread
 from airw.corpora.naming import find_corpus_path
 from airw.corpora.places import CorpusAddress, Place, find_location, locate, open_store
 from airw.errors import ArgumentError, StoreCorrupt, StoreError
-from airw.protocols import Change, Store, StoreContent
+from airw.protocols import ArtifactIds, Artifacts, Calibrations, Change, Config, Store, TextLanguage, ask
 from airw.stores import SqliteStore, check_file, copy_file, is_server_address, refuse_mistaken_address, replace_file
+from airw.values import Language
 
 _PAGE = 256  # artifacts that are read and written at once
 
@@ -112,36 +113,38 @@ async def _copy(source: Place, target: Place, *, replace: bool) -> None:
         raise ArgumentError(f"source and target are the same corpus: {str(target)!r}")
     async with (
         await open_store(source) as store,
-        store.hold_content() as content,
-        _replace(target, content, replace=replace) as new,
+        store.snapshot() as content,
+        _replace(target, await ask(content, TextLanguage()), replace=replace) as new,
     ):
         await _write(content, new)
 
 
 @asynccontextmanager
-async def _replace(target: Place, content: StoreContent, *, replace: bool) -> AsyncIterator[Store]:
+async def _replace(target: Place, language: Language | None, *, replace: bool) -> AsyncIterator[Store]:
     """Yield an empty store, which takes the place of the target at the end of the block."""
     if isinstance(target, Path):
         async with (
             replace_file(target, replace=replace) as partial,
-            SqliteStore(partial, durability="full", language=content.language) as store,
+            SqliteStore(partial, durability="full", language=language) as store,
         ):
             yield store
     else:
         from airw.stores import PostgresStore
 
-        replacing = PostgresStore.replace_corpus(target.server, target.name, replace=replace, language=content.language)
+        replacing = PostgresStore.replace_corpus(target.server, target.name, replace=replace, language=language)
         async with replacing as store:
             yield store
 
 
-async def _write(content: StoreContent, store: Store) -> None:
+async def _write(content: Store, store: Store) -> None:
     """Write the whole content of another store."""
-    for first in range(0, len(content.artifact_ids), _PAGE):
-        await store.apply(Change(await content.read(content.artifact_ids[first : first + _PAGE])))
-    for key, calibration in content.calibrations.items():
+    ids = await ask(content, ArtifactIds())
+    for first in range(0, len(ids), _PAGE):
+        artifacts = await ask(content, Artifacts(ids[first : first + _PAGE]))
+        await store.apply(Change([artifact for artifact in artifacts if artifact is not None]))
+    for key, calibration in (await ask(content, Calibrations())).items():
         await store.apply(Change(calibrations={key: calibration}))
-    await store.apply(Change(config=content.config))
+    await store.apply(Change(config=await ask(content, Config())))
 
 
 def _make_folder(folder: Path) -> None:

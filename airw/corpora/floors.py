@@ -13,11 +13,10 @@ questions score as foreign ones gets no floor.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 
-from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
 from airw._base.json import json_clean
 from airw.corpora._floor_questions import FOREIGN, OwnQuestion, choose_ids, make_own_questions
@@ -38,19 +37,23 @@ from airw.protocols import (
 )
 from airw.retrieval import MODES, Mode, channels_of
 from airw.retrieval.evidence import Evidence, match_strength
+from airw.retrieval.query import default_alpha
 from airw.retrieval.searching import embed_texts
 from airw.values import Analyser, Ranking, TermCounts
 
-_METHOD = "sentences 1"  # changes with any rule that a floor depends on
+_METHOD = "sentences 2"  # changes with any rule that a floor depends on
+_METHODS = frozenset({"sentences 1", _METHOD})  # whose floors still apply
 _OWN_QUESTIONS = 48
 _LEAST_ARTIFACTS = 16  # below, the own questions are too few to tell anything
 _MOST_RECORDS = 50_000  # above, the dense channel is not asked: the build would load all vectors into memory
 _RECORDS_READ = 8  # per artifact, to make questions from
-_DEVIATIONS = 2.33  # of a normal distribution, 1 % is lower
+_LOST_SHARE = 0.05  # of the own questions
+_DEVIATIONS = 1.645  # of a normal distribution, so much is lower
 _FOREIGN_SHARE = 0.95  # of the foreign questions; a floor need not be higher than they score
-_LEAST_REJECTED = 0.25  # share of the foreign questions that a useful floor turns away
+_LEAST_REJECTED = 0.5  # share of the foreign questions that a useful floor turns away
 _CHANGED_SHARE = 0.2  # of the artifacts; with so many changes the floors are measured again
 _MARGIN = 0.1  # of the distance between foreign and own questions, if they do not overlap
+_ALPHA_OF_MEANING = 0.5  # the share of the vectors of a sentence model in a hybrid search
 _LEAST_MATCH = 0.02  # a weaker match of words is none
 _NEEDED = {"settings", "records", "ledger", "counts", "dense", "lexical", "writing"}
 
@@ -174,7 +177,7 @@ async def load_built_floor(corpus: OpenCorpus, mode: Mode) -> BuiltFloor | None:
         >>> anyio.run(main)
     """
     record = (await ask(corpus.store, Calibrations())).get(floor_key(mode), {})
-    if record.get("method") != _METHOD or not {"min_evidence", "mode"} <= record.keys():
+    if record.get("method") not in _METHODS or not {"min_evidence", "mode"} <= record.keys():
         return None
     # The corpus may know its embedder by another id than the embedder itself: both name the same weights.
     if record.get("embedder_id") not in (corpus.embedder.id, (await ask(corpus.store, Config())).get("embedder_id")):
@@ -203,13 +206,6 @@ class _CorpusInBuild:
     name: str
     store: Store
     embedder: Embedder
-
-
-@runtime_checkable
-class _VectorScanner(Protocol):
-    """A store that can answer these questions without keeping all vectors in memory."""
-
-    async def scan_vectors(self, queries: Floats, k: int) -> list[Ranking]: ...
 
 
 async def refresh_floors(name: str, store: Store, embedder: Embedder, changed: int) -> dict[str, BuiltFloor]:
@@ -290,7 +286,12 @@ async def measure_floors(corpus: OpenCorpus) -> list[BuiltFloor]:
     except EmbedderError:
         return [BuiltFloor(None, mode, reason="embedder_failed", **measured) for mode in MODES]
     counts: dict[str, Any] = {"n_own": len(own), "n_foreign": len(foreign), **measured}
-    return [BuiltFloor(mode=mode, **_separate(mode, asked[: len(own)], asked[len(own) :]), **counts) for mode in MODES]
+    # Vectors that know words but no meaning tell nothing beside the words themselves.
+    modes = {mode: channels_of(mode) for mode in MODES}
+    if default_alpha(embedder_id) < _ALPHA_OF_MEANING:
+        modes["hybrid"] = channels_of("lexical")
+    groups_of = asked[: len(own)], asked[len(own) :]
+    return [BuiltFloor(mode=mode, **_separate(names, *groups_of), **counts) for mode, names in modes.items()]
 
 
 async def _find_formula(store: Store) -> str | None:
@@ -314,10 +315,7 @@ async def _ask(
     dense: Sequence[Ranking | None] = [None] * len(texts)
     if has_dense:
         queries = await embed_texts(corpus, texts)
-        if isinstance(store, _VectorScanner):
-            dense = await store.scan_vectors(queries, 2)
-        else:
-            dense = await ask(store, Rank(queries, 2, per_artifact=True))
+        dense = await ask(store, Rank(queries, 2, per_artifact=True))
     lexical = await ask(store, Rank(texts, 2, per_artifact=True))
     counts: list[TermCounts | None] = [None] * len(texts)
     if "words" in store.capabilities:
@@ -348,9 +346,9 @@ def _scale(channel: str, value: float) -> float:
     return math.log(max(value, _LEAST_MATCH)) if channel == "lexical" else value
 
 
-def _separate(mode: Mode, own: Sequence[Evidence], foreign: Sequence[Evidence]) -> dict[str, Any]:
+def _separate(names: Sequence[Mode], own: Sequence[Evidence], foreign: Sequence[Evidence]) -> dict[str, Any]:
     """Return the fields of the floor that separates own from foreign questions."""
-    channels = [name for name in channels_of(mode) if own and name in own[0].channels]
+    channels: list[Mode] = [name for name in names if own and name in own[0].channels]
     if not channels:
         return {"min_evidence": None, "reason": "too_large"}
     inseparable = {"min_evidence": None, "reason": "inseparable"}
@@ -413,6 +411,8 @@ def _place_floor(own: Any, foreign: Any) -> float:
         return highest_foreign + (float(own.min()) - highest_foreign) * _MARGIN
     middle = np.median(own)
     lowest_own = float(middle - _DEVIATIONS * _deviation(own, middle, -1))
+    # Not all scores are spread as a normal distribution is.
+    lowest_own = min(lowest_own, float(np.quantile(own, _LOST_SHARE)))
     # A floor above nearly all foreign questions would only lose own ones.
     return min(lowest_own, highest_foreign)
 

@@ -18,7 +18,7 @@ from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
 from airw.corpora.pipeline import BuildReport, with_survey
 from airw.corpora.progress import BuildProgress
-from airw.corpora.recipes import BuildRecipe, OnError, check_id, keep_extractor
+from airw.corpora.recipes import BuildRecipe, OnError, check_id, keep_extractor, keep_strategy
 from airw.corpora.registry import build_corpus, ensure_home, find_definition, list_corpora
 from airw.corpora.source_pages import SourcePages
 from airw.errors import AirwError, ArgumentError, CorpusNotFound, SourceError
@@ -309,7 +309,8 @@ async def coverage(name_or_source: str | Source, *, corpus: CorpusLike | None = 
     source = await in_thread(_to_source, name_or_source)
     config, entries = await _read_corpus(corpus, source.name)
     recipe = BuildRecipe.of(source, config.get("embedder_id", ""), source.edge_extractor, "skip")
-    recipe = await with_survey(await in_thread(keep_extractor, recipe, config), source, _PAGE)
+    recipe = keep_strategy(await in_thread(keep_extractor, recipe, config), config)
+    recipe = await with_survey(recipe, source, _PAGE)
     versions, problems = await _read_source(source, recipe)
     list_excluded = getattr(source, "excluded", None)
     excluded = {} if list_excluded is None else await in_thread(list_excluded)

@@ -13,6 +13,7 @@ from airw._base.checks import check_number
 from airw._base.concurrency import Closable, in_thread
 from airw._base.local_models import FIT_HINT, MODEL_FOLDER_HINT, is_folder, require_folder
 from airw._base.messages import short_repr
+from airw._base.overriding import override
 from airw._base.signatures import shows_options
 from airw.corpora.places import find_location, open_store
 from airw.corpora.settings import check_settings
@@ -32,7 +33,7 @@ from airw.protocols import (
     check_store,
 )
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
-from airw.stores import Durability
+from airw.stores import Durability, SqliteStore
 from airw.values import SearchHit
 
 if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is changed
@@ -53,10 +54,11 @@ CUSTOM = "custom"
 Opened = TypeVar("Opened", bound=Closable)
 
 
-class Opening(Generic[Opened]):
+class Opening(Coroutine[Any, Any, Opened], Generic[Opened]):
     """An object that is about to be open: await it or enter it with `async with`.
 
-    `await` returns the open object, which you close yourself. `async with` closes it for you.
+    `await` returns the open object, which you close yourself. `async with` closes it for you. What runs a coroutine
+    runs an opening, too: `asyncio.run`, `create_task`, `gather`.
 
     Example:
         >>> import anyio
@@ -78,6 +80,21 @@ class Opening(Generic[Opened]):
 
     def __await__(self) -> Generator[Any, Any, Opened]:
         return self._opening.__await__()
+
+    @override
+    def send(self, value: Any, /) -> Any:
+        """Run until it waits, as an event loop does."""
+        return self._opening.send(value)
+
+    @override
+    def throw(self, *error: Any) -> Any:
+        """Raise an error where it waits, as an event loop does."""
+        return self._opening.throw(*error)
+
+    @override
+    def close(self) -> None:
+        """Close what has not opened yet: it never opens then."""
+        self._opening.close()
 
     async def __aenter__(self) -> Opened:
         self._opened: Opened = await self._opening
@@ -298,6 +315,8 @@ async def _open(
         check_settings(location.default_name, config)
         name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
+        if isinstance(store, SqliteStore):
+            await store.put_aside()
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -195,8 +195,8 @@ async def prepare_ingest(
 
 async def _begin(
     request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
-) -> tuple[IngestRun, dict[str, Any], EdgeExtractor | None]:
-    """Begin the run and return it with the settings of the corpus and its link extractor."""
+) -> tuple[IngestRun, dict[str, Any], BuildRecipe]:
+    """Begin the run; return it, the settings of the corpus, and the recipe that they decide."""
     recipe = await keep_settings(request, recipe, store, embedder)
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
@@ -207,21 +207,15 @@ async def _begin(
     await store.begin_run(run, {"outdated": outdated}, removals=outdated)
     if await ask(store, Config()) != config:
         await store.apply(Change(config=config))
-    return run, config, recipe.extractor
+    return run, config, recipe
 
 
-def _without_items(source: Source, extractor: EdgeExtractor | None) -> CorpusSource:
-    """Return an empty source that indexes as this one does."""
-    if isinstance(source, CorpusSource):
-        return replace(source, scope={}, edge_extractor=extractor, excluded=None, left_out=None)
-    return CorpusSource(
-        source.name,
-        {},
-        indexing_strategy=source.indexing_strategy,
-        change_signal=source.change_signal,
-        embedder=source.embedder,
-        edge_extractor=extractor,
-    )
+def _without_items(source: Source, recipe: BuildRecipe) -> CorpusSource:
+    """Return an empty source that indexes as the recipe of this one does."""
+    if not isinstance(source, CorpusSource):
+        source = CorpusSource(source.name, {}, change_signal=source.change_signal, embedder=source.embedder)
+    strategy, extractor = recipe.strategy, recipe.extractor
+    return replace(source, scope={}, indexing_strategy=strategy, edge_extractor=extractor, excluded=None, left_out=None)
 
 
 async def ingest_partition(plan: IngestPlan, number: int, items: Items) -> PartitionReport:
@@ -297,7 +291,7 @@ async def _write_part(
 ) -> Mapping[str, Any]:
     """Write a partition unless another worker has written it; return the stored row."""
     page, changes = prepared
-    row = to_row(page, changes, builder.kept_ids)
+    row = {**to_row(page, changes, builder.kept_ids), "cut": builder.cut}
     # The lock keeps a build from changing the embedder in the meantime. The store writes the artifacts and the row in
     # one transaction, and only if there is no row: thus each partition is written once, even if two workers try.
     async with store.writing(timeout=_WRITE_TIMEOUT):
@@ -528,6 +522,7 @@ async def _finish(plan: IngestPlan, partitions: int, *, full: bool, force: bool)
         seconds=seconds,
         floors=floors,
         left_out={},
+        cut=sum(row.get("cut", 0) for row in rows.parts.values()),
     )
     return to_corpus(builder, report, owns_store=isinstance(plan.store, Path | CorpusAddress))
 

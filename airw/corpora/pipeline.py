@@ -24,13 +24,14 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
 from airw._base.concurrency import first_error, in_thread, map_bounded
+from airw._base.messages import one_line
 from airw._base.vectors import unit_rows
 from airw.corpora.floors import BuiltFloor
 from airw.corpora.problems import keep_problems, read_problems
 from airw.corpora.progress import ProgressMeter
 from airw.corpora.recipes import BuildRecipe, Draft, PlannedDraft, PlanResult, check_id
 from airw.corpora.source_pages import Item, SourcePages
-from airw.errors import SourceError
+from airw.errors import EmbedderError, SourceError
 from airw.links.sites import SiteSurvey, site_of
 from airw.protocols import (
     Change,
@@ -45,7 +46,7 @@ from airw.protocols import (
     Vectors,
     ask,
 )
-from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry
+from airw.values import Artifact, ArtifactChange, ItemProblem, LedgerEntry, Record
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -60,6 +61,10 @@ _QUICK, _SLOW = 0.25, 1.0  # seconds
 _PAGES_TOGETHER = 4  # of the largest size, written at once
 _PLANS_AT_ONCE = 16
 """The largest number of plans that an async strategy makes at the same time."""
+
+_CUT = "the embedder reads only about"
+_MOST_CUT_NAMED = 20
+"""The texts of which problems are reported because the embedder reads them only in part."""
 
 _FIRST_SLICE, _LARGEST_SLICE = 32, 512
 """The texts embedded in one call: few at first, so that the progress of a slow model shows within a second."""
@@ -80,6 +85,8 @@ class BuildReport:
         floors: The floors that the corpus has now, by mode; empty for a corpus that is too small, and for an upsert.
         left_out: How many files and folders a source of folders leaves out although their kind would be read, by
             reason, such as hidden ones. A folder counts once; `airw.corpora.coverage` lists them.
+        cut: How many texts the embedder reads only in part, of the artifacts that were stored. A rest that the next
+            text repeats does not count. Problems name the first artifacts.
     """
 
     added: int = 0
@@ -90,6 +97,7 @@ class BuildReport:
     seconds: float = 0.0
     floors: Mapping[str, BuiltFloor] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    cut: int = 0
 
 
 @dataclass(slots=True)
@@ -167,6 +175,7 @@ class Builder:
         problems: The problems so far.
         site: Collects what the links of all notes together tell; `None` if no extractor needs it.
         earlier_problems: The problems of all artifacts before the build, by id.
+        cut: How many texts the embedder reads only in part.
     """
 
     recipe: BuildRecipe
@@ -180,6 +189,7 @@ class Builder:
     problems: list[ItemProblem] = field(default_factory=list)
     site: SiteSurvey | None = None
     earlier_problems: Mapping[str, Sequence[str]] = field(init=False)
+    cut: int = 0
     _settings_written: bool = False
     _slice: int = _FIRST_SLICE
 
@@ -284,7 +294,8 @@ class Builder:
             page.reusable = [draft for draft in page.drafts if draft.artifact_id in reusable_ids]
         # Artifacts of an old embedder may be removed by now; writing one of them still counts as an update.
         page.existing_ids = stored.keys() | (self.outdated & set(ids))
-        self._keep_lost_items(page, stored)
+        owned = {name for name, entry in stored.items() if self.recipe.owns(entry)}
+        page.problems = [self._keep_lost_item(problem, owned) for problem in page.problems]
         for name in page.unchanged:
             page.add_problems(name, self.earlier_problems.get(name, ()))
         return page
@@ -397,19 +408,18 @@ class Builder:
             page.add_problems(draft.artifact_id, draft.problems)
         self.kept_ids.update([draft.entry.artifact_id for draft in page.drafts])
 
-    def _keep_lost_items(self, page: Page, stored: Mapping[str, LedgerEntry]) -> None:
-        """Keep the indexed version of each lost item, if possible, and note it in the problem."""
-        for position, problem in enumerate(page.problems):
-            if not problem.lost or problem.item in self.kept_ids:
-                continue
-            if problem.item in self.outdated:
-                note = "its indexed version is removed, because another embedder made its vectors"
-            elif problem.item in stored and self.recipe.owns(stored[problem.item]):
-                note = "its indexed version is kept"
-                self.kept_ids.add(problem.item)
-            else:
-                continue
-            page.problems[position] = replace(problem, reason=f"{problem.reason}; {note}")
+    def _keep_lost_item(self, problem: ItemProblem, stored: Collection[str]) -> ItemProblem:
+        """Return the problem of an item, with a note if its indexed version is kept or removed."""
+        if not problem.lost or problem.item in self.kept_ids:
+            return problem
+        if problem.item in self.outdated:
+            note = "its indexed version is removed, because another embedder made its vectors"
+        elif problem.item in stored:
+            note = "its indexed version is kept"
+            self.kept_ids.add(problem.item)
+        else:
+            return problem
+        return replace(problem, reason=f"{problem.reason}; {note}")
 
     def find_unseen(self, stored: Collection[str]) -> list[str]:
         """Return the stored ids that this build has not kept; they may be of any source.
@@ -439,28 +449,93 @@ class Builder:
         reused = await self._reuse_vectors(page.reusable)
         new_drafts = [draft for draft in page.drafts if draft.artifact_id not in reused] if reused else page.drafts
         self.meter.advance(embedded=self.meter.counts.embedded + len(reused))
-        new = _split_rows(new_drafts, await self._embed_drafts(new_drafts))
-        if not reused:
-            return page, list(map(Draft.to_change, page.drafts, new))
+        lost: dict[str, ItemProblem] = {}
+        new = _split_rows(new_drafts, await self._embed_drafts(new_drafts, lost))
         vectors = reused | dict(zip([draft.artifact_id for draft in new_drafts], new, strict=True))
+        if lost:
+            self.kept_ids.difference_update(lost)
+            problems = [lost[draft.artifact_id] for draft in page.drafts if draft.artifact_id in lost]
+            page.problems += [self._keep_lost_item(problem, page.existing_ids) for problem in problems]
+            page.drafts = [draft for draft in page.drafts if draft.artifact_id not in lost]
+        await self._report_cut_texts(page, reused.keys())
         return page, [draft.to_change(vectors[draft.artifact_id]) for draft in page.drafts]
 
-    async def _embed_drafts(self, drafts: Sequence[Draft]) -> Floats:
+    async def _report_cut_texts(self, page: Page, reused: Collection[str]) -> None:
+        """Count the texts that the embedder reads only in part, and report the first ones.
+
+        The problem of an artifact whose vectors are reused stays: that needs no model.
+        """
+        find_ends: Callable[[Sequence[str]], Awaitable[list[int]]] | None = getattr(self.embedder, "find_ends", None)
+        if find_ends is None:
+            return
+        texts = [record.text for draft in page.drafts if draft.artifact_id not in reused for record in draft.records]
+        found = await find_ends(texts) if texts else []
+        if len(found) != len(texts):
+            raise EmbedderError(f"{self._embedder_label} found {len(found)} ends of {len(texts)} texts in find_ends")
+        ends = iter(found)
+        for draft in page.drafts:
+            if draft.artifact_id in reused:
+                earlier = self.earlier_problems.get(draft.artifact_id, ())
+                draft.problems.extend(reason for reason in earlier if reason.startswith(_CUT))
+                page.add_problems(draft.artifact_id, draft.problems)
+                continue
+            cuts = []
+            for record, following in zip(draft.records, [*draft.records[1:], None], strict=True):
+                end = next(ends)
+                rest = record.text[end:].strip()
+                # Chunks overlap: what the next one repeats is not lost.
+                if rest and (following is None or rest not in following.text):
+                    cuts.append((record, end))
+            if cuts and self.cut < _MOST_CUT_NAMED:
+                record, end = cuts[0]
+                reason = (
+                    f"{_CUT} {end:,} of the {len(record.text):,} characters of its text "
+                    f"{record.surface_index} of the kind {record.surface_kind!r}; index it in smaller chunks"
+                )
+                draft.problems.append(reason)
+                page.add_problems(draft.artifact_id, [reason])
+            self.cut += len(cuts)
+
+    async def _embed_drafts(self, drafts: Sequence[Draft], lost: dict[str, ItemProblem]) -> Floats:
         """Return the vectors of all records of the drafts.
 
-        A draft counts as embedded once all its records are.
+        A draft counts as embedded once all its records are. Drafts with a text that the embedder refuses are added to
+        `lost`, by artifact id; their vectors are zeros.
         """
-        texts = [record.text for draft in drafts for record in draft.records]
+        records = [record for draft in drafts for record in draft.records]
         ends = list(accumulate([len(draft.records) for draft in drafts]))
         rows: list[Floats] = []
         earlier, start = self.meter.counts.embedded, 0
-        while start < len(texts) or not rows:
-            part = texts[start : start + self._slice]
-            rows.append(await self._embed_texts(part))
+        while start < len(records) or not rows:
+            part = records[start : start + self._slice]
+            rows.append(await self._embed_records(part, lost))
             start += len(part)
             self._slice = min(2 * self._slice, _LARGEST_SLICE)
             self.meter.advance(embedded=earlier + bisect_right(ends, start))
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+    async def _embed_records(self, records: Sequence[Record], lost: dict[str, ItemProblem]) -> Floats:
+        while True:
+            places = [place for place, record in enumerate(records) if record.artifact_id not in lost]
+            try:
+                vectors = await self._embed_texts([records[place].text for place in places])
+            except EmbedderError as error:
+                refused = [(records[places[at]], why) for at, why in error.refused.items() if 0 <= at < len(places)]
+                if not refused:
+                    raise
+                for record, why in refused:
+                    text = f"its text {record.surface_index} of the kind {record.surface_kind!r}"
+                    reason = one_line(f"{text} cannot be embedded by {self._embedder_label}: {why}", longest=1_000)
+                    problem = ItemProblem(record.artifact_id, reason)
+                    if self.recipe.on_error == "raise":
+                        raise EmbedderError(str(self.recipe.to_error(problem))) from error
+                    lost[record.artifact_id] = problem
+                continue
+            if len(places) == len(records):
+                return vectors
+            rows = np.zeros((len(records), vectors.shape[1]), np.float32)
+            rows[places] = vectors
+            return rows
 
     async def _reuse_vectors(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
         """Return, by artifact id, the stored vectors of drafts whose texts are all unchanged."""
@@ -478,8 +553,12 @@ class Builder:
 
     async def _embed_texts(self, texts: list[str]) -> Floats:
         vectors: Any = await self.embedder.embed_documents(texts) if texts else []
-        of = f"the embedder {self.recipe.embedder_id!r}"
-        return await in_thread(partial(unit_rows, vectors, count=len(texts), dim=self.config["dim"], of=of))
+        dim, of = self.config["dim"], self._embedder_label
+        return await in_thread(partial(unit_rows, vectors, count=len(texts), dim=dim, of=of))
+
+    @property
+    def _embedder_label(self) -> str:
+        return f"the embedder {self.recipe.embedder_id!r}"
 
     async def _write_pages(
         self, batch: BatchSize, source: "MemoryObjectReceiveStream[tuple[Page, list[ArtifactChange]]]"
@@ -545,6 +624,7 @@ def sum_reports(
         seconds=seconds,
         floors=floors or {},
         left_out=left_out or {},
+        cut=sum(builder.cut for builder in builders),
     )
 
 

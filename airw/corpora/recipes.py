@@ -12,7 +12,7 @@ from airw._base.json import is_deeper, json_clean, list_flat_texts
 from airw._base.messages import one_line, short_repr
 from airw.corpora.problems import limit_problems
 from airw.errors import ArgumentError, SourceError
-from airw.indexing import strategy_from_spec, strategy_spec
+from airw.indexing import FittedText, WholeText, strategy_from_spec, strategy_spec
 from airw.links import extractor_from_spec, extractor_spec
 from airw.links.fields import record_links
 from airw.links.sites import site_of, with_site
@@ -105,6 +105,10 @@ class BuildRecipe:
         strategy = source.indexing_strategy
         strategy_id = _read_id(strategy, "an indexing strategy")
         return cls(source, embedder_id, extractor, on_error, strategy, strategy_id, _extractor_id(extractor))
+
+    def with_strategy(self, strategy: IndexingStrategy) -> Self:
+        """Return the same recipe with another strategy."""
+        return replace(self, strategy=strategy, strategy_id=_read_id(strategy, "an indexing strategy"))
 
     def with_extractor(self, extractor: EdgeExtractor) -> Self:
         """Return the same recipe with another extractor."""
@@ -363,6 +367,27 @@ def edge_extractor_of(source: str, config: Mapping[str, Any], own: EdgeExtractor
     if extractor is None or extractor.id != settings["extractor_id"]:
         raise ArgumentError(_describe_missing(config, "edge_extractor", settings["extractor_id"]))
     return extractor
+
+
+def fit_strategy(recipe: BuildRecipe, max_tokens: int | None) -> BuildRecipe:
+    """Return the recipe with a strategy for long texts, if the source leaves that open.
+
+    Args:
+        recipe: The recipe with the strategy of the source.
+        max_tokens: The number of tokens that the model reads of a text; `None` for no limit.
+    """
+    whole = recipe.strategy
+    if max_tokens is None or not isinstance(whole, WholeText) or not getattr(recipe.source, "fits_model", False):
+        return recipe
+    return recipe.with_strategy(FittedText(max_tokens=max_tokens, text_key=whole.text_key, kind=whole.kind))
+
+
+def keep_strategy(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:
+    """Return the recipe with the strategy for long texts that the last build has chosen."""
+    match config.get("recipes", {}).get(recipe.source.name.casefold(), {}).get("strategy"):
+        case {"name": "FittedText", "params": {"max_tokens": int(max_tokens)}} if max_tokens > 0:
+            return fit_strategy(recipe, max_tokens)
+    return recipe
 
 
 def keep_extractor(recipe: BuildRecipe, config: Mapping[str, Any]) -> BuildRecipe:

@@ -80,7 +80,7 @@ async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions
             returns at least 100 for `"scores"`.
         rerank: Replaces the scores of the candidates: a function `(query, texts) -> scores`, sync or async, or
             `"cross-encoder"`, or `"cross-encoder:<model or folder>"`. It receives the query as the caller wrote it.
-            Ties keep their order; a score that is not a number comes last.
+            Ties keep their order.
         rerank_text: The text of a candidate that the reranker reads. `"surface"` (the default): the text that matched.
             `"artifact"`: all texts of its artifact in plan order. Or a function `(corpus, record) -> str`, sync or
             async, which may be called for several candidates at once. Equal texts are scored once.
@@ -90,7 +90,9 @@ async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions
             the reciprocal rank scores.
         surface_weights: Factors for the scores of surfaces by kind, 0 or more; 1 for kinds without a factor. They are
             meant for scores above 0: a factor above 1 moves a negative cosine down.
-        boost: A function of a hit that returns the finite number to add to its score; called in a worker thread.
+        boost: A function of a hit that returns the finite number to add to its score, called in a worker thread; or
+            `"recency:<field>:<half-life>"`, such as `"recency:date:90d"`, which prefers newer artifacts: see
+            `airw.reranking.recency`.
 
     Returns:
         Hits, best first. Ties are ordered by `(artifact_id, surface_index)`; in fused rankings, by the dense ranking

@@ -16,7 +16,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw.errors import EmbedderMismatch
-from airw.protocols import ArtifactVectors
+from airw.protocols import ArtifactVectors, EdgeRow
 from airw.retrieval.fusion import fuse_ranks
 from airw.values import (
     ArtifactRef,
@@ -312,7 +312,7 @@ def sort_edges(
     missing: AbstractSet[NodeIdLike],
     order: Mapping[str, int],
     limit: int | None,
-) -> list[list[Edge]]:
+) -> list[EdgeRow]:
     """Return the edges of each artifact without duplicates.
 
     They are sorted by type, then by the artifact at the other end.
@@ -334,4 +334,7 @@ def sort_edges(
             best = edges_by_key[place].setdefault(key, edge)
             if best.weight < edge.weight:
                 edges_by_key[place][key] = edge
-    return [[by_key[key] for key in sorted(by_key)[:limit]] for by_key in edges_by_key]
+    return [
+        EdgeRow.of(id, [by_key[key] for key in sorted(by_key)[:limit]])
+        for id, by_key in zip(ids, edges_by_key, strict=True)
+    ]

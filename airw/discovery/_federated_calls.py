@@ -1,19 +1,25 @@
 """Calls of the stores of several corpora, and what becomes of a corpus that fails."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 
 from airw._base.concurrency import map_bounded
 from airw._base.messages import error_text, one_line
 from airw._base.notes import add_note
-from airw.errors import ArgumentError, DiscoveryError, FilterError, RemoteError, StoreError
-from airw.protocols import Request, Store
+from airw.errors import AirwError, ArgumentError, DiscoveryError, FilterError, RemoteError, StoreError
+from airw.protocols import Rank, Request, Store
+from airw.stores.memory.stack import Stack
+from airw.values import TermCounts
 from airw.walking import LostCorpus
 
 OnMemberError: TypeAlias = Literal["skip", "raise"]
+
+STACK: Final = "/"
+"""In the place of a name: the small stores of this process, which are ranked together."""
 
 _MAX_CONCURRENCY = 16  # stores called at once
 
@@ -40,6 +46,7 @@ class MemberCalls:
         timeout: How many seconds a store may take for one call; `None` for any time.
         walk_timeout: The seconds of the walk. As soon as one corpus has answered, the others may take half of it, or
             twice the time of that answer.
+        stack: The small ones among the stores, if they are known already.
     """
 
     def __init__(
@@ -49,8 +56,10 @@ class MemberCalls:
         on_error: OnMemberError,
         timeout: float | None,
         walk_timeout: float = math.inf,
+        stack: Stack | None = None,
     ) -> None:
         self.stores: dict[str, Store] = dict(stores)
+        self.stack: Stack = stack or Stack(self.stores)
         # If there is one corpus only, nothing would be left.
         self._skips_errors = on_error == "skip" and len(self.stores) > 1
         self._timeout = math.inf if timeout is None else timeout
@@ -76,13 +85,24 @@ class MemberCalls:
         """Call the corpora that failed so far no more."""
         self._left_out.update(self._errors)
 
-    async def read(self, requests: Mapping[str, Sequence[Request[Any]]]) -> dict[str, list[Any]]:
+    async def read(
+        self, requests: Mapping[str, Sequence[Request[Any]]], stacked: AbstractSet[str] = frozenset()
+    ) -> dict[str, list[Any]]:
         """Call every store that has requests, 16 at a time; return the answers by store.
+
+        Args:
+            requests: The requests by store. Those to `STACK` are answered by small stores together.
+            stacked: These stores, as `update_stack` has named them.
 
         Raises:
             DiscoveryError: If every corpus has failed.
         """
         answers: dict[str, list[Any]] = {}
+        if STACK in requests:
+            together = await self._read_together(stacked, requests[STACK])
+            if together is None:  # one by one, so that a failure is that of its store
+                return await self._read_apart(stacked, requests)
+            answers[STACK] = together
 
         async def call_member(name: str) -> None:
             try:
@@ -100,7 +120,43 @@ class MemberCalls:
         if len(self._errors) == len(self.stores):
             raise self._total_loss()
         # In the order of the corpora, not of the answers.
-        return {name: answers[name] for name in names if name in answers}
+        return {name: answers[name] for name in (STACK, *names) if name in answers}
+
+    async def update_stack(self) -> AbstractSet[str]:
+        """Return the names of the small stores that can be asked together, as `STACK`."""
+        names: AbstractSet[str] = frozenset()
+        # Part of the time of the walk must be left for the walk.
+        with anyio.move_on_after(min(self._longest, self._half / 2)):
+            names = await self.stack.update()
+        return names if names.isdisjoint(self._left_out) else frozenset()
+
+    async def _read_together(self, names: AbstractSet[str], requests: Sequence[Request[Any]]) -> list[Any] | None:
+        """Return the answers of the small stores together.
+
+        They are `None` if the stores must be asked one by one.
+        """
+        answers: list[Any] | None = None
+        with anyio.move_on_after(self._longest), suppress(AirwError):  # such as of vectors of another width
+            answers = await self.stack.read(names, requests)
+        return answers
+
+    async def _read_apart(
+        self, names: AbstractSet[str], requests: Mapping[str, Sequence[Request[Any]]]
+    ) -> dict[str, list[Any]]:
+        """Return what the stores answer one by one, in the form of the answers of all together."""
+        alike = requests[STACK]
+        apart: dict[str, Sequence[Request[Any]]] = {name: own for name, own in requests.items() if name != STACK}
+        apart |= {name: [*alike, *apart.get(name, ())] for name in names}
+        answers = await self.read(apart)
+        first = {name: [own.pop(0) for _ in alike] for name, own in answers.items() if name in names}
+        if not first:
+            return answers
+        columns = zip(*first.values(), strict=True)
+        together = [
+            dict(zip(first, column, strict=True)) if isinstance(request, Rank) else TermCounts.sum(column)
+            for request, column in zip(alike, columns, strict=True)
+        ]
+        return {STACK: together, **answers}
 
     async def _read_in_time(self, name: str, requests: Sequence[Request[Any]]) -> list[Any]:
         began = anyio.current_time()

@@ -1,9 +1,9 @@
 """The store of several corpora: it splits requests over members, and joins answers."""
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from dataclasses import fields, replace
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
@@ -30,7 +30,7 @@ from airw.discovery._federated_answers import (
     to_federated_link,
     to_federated_record,
 )
-from airw.discovery._federated_calls import MemberCalls
+from airw.discovery._federated_calls import STACK, MemberCalls
 from airw.errors import ArgumentError
 from airw.protocols import (
     CAPABILITIES,
@@ -52,6 +52,8 @@ from airw.protocols import (
     RecordsOf,
     Referrers,
     Request,
+    Stale,
+    TextLanguage,
     UnresolvedLinks,
     Vectors,
     VectorsOf,
@@ -101,11 +103,14 @@ class FederatedStore:
     async def read(self, *requests: Request[Any]) -> list[Any]:
         """Return the answer of each request."""
         check_able(self, *requests)
-        reading = _Reading([*self.calls.stores], self._able, requests)
+        # Whoever counts words or ranks all that there is asks every store.
+        asks_all = any(isinstance(request, Words) or _ranks_all(request) for request in requests)
+        stacked = await self.calls.update_stack() if asks_all else frozenset[str]()
+        reading = _Reading([*self.calls.stores], self._able, stacked, requests)
         values = [getattr(request, item.name) for request in requests for item in fields(cast("Any", request))]
         while reading.plans:
             is_long = sum(map(_count_items, values)) > _OFFLOAD_ABOVE
-            answers = await self.calls.read(await offload_if(is_long, reading.advance))
+            answers = await self.calls.read(await offload_if(is_long, reading.advance), stacked)
             reading.hear(answers)
             values = [answer for own in answers.values() for answer in own]
         return [reading.done[id(request)] for request in requests]
@@ -138,6 +143,7 @@ class _Reading:
     Args:
         names: The members.
         able: Those that can do something, by what it is.
+        stacked: Those that can be ranked together.
         requests: The requests.
 
     Attributes:
@@ -149,9 +155,13 @@ class _Reading:
     """
 
     def __init__(
-        self, names: Sequence[str], able: Mapping[Capability, Sequence[str]], requests: Sequence[Request[Any]]
+        self,
+        names: Sequence[str],
+        able: Mapping[Capability, Sequence[str]],
+        stacked: AbstractSet[str],
+        requests: Sequence[Request[Any]],
     ) -> None:
-        self._names, self._able = names, able
+        self._names, self._able, self._stacked = names, able, stacked
         self.done: dict[int, Any] = {}
         self.asked: dict[int, Sequence[Parts]] = {}
         self.far: dict[int, Sequence[NodeId]] = {}
@@ -217,7 +227,8 @@ class _Reading:
         if is_joint or isinstance(request, Edges):
             return {}
         if isinstance(by, Best):
-            ranks = {name: part for name, part in asked[0].items() if not isinstance(part, Words)}
+            is_one = (name != STACK and not isinstance(part, Words) for name, part in asked[0].items())
+            ranks = dict(compress(asked[0].items(), is_one))
             return {name: Fed(request, replace(by, of=part)) for name, part in ranks.items()}
         if feeder not in self.far:
             _, known = group_by_corpus([*by.without], self._names)
@@ -282,9 +293,11 @@ class _Reading:
             counts = yield from self._pool_counts(request.queries)
             request = replace(request, statistics=counts)
             merge = merge_by_rank if counts is None else merge_by_score
-        if request.among is None and request.records is None:
-            [answers] = yield [dict.fromkeys(self._able[request.needs], request)]
-            found: Sequence[Found] = [(name, (), answer) for name, answer in answers.items()]
+        if _ranks_all(request):
+            is_joint = merge is merge_by_score and request.k is not None
+            [answers] = yield [self._for_all(self._able[request.needs], request, is_joint=is_joint)]
+            answers = {**answers, **answers.get(STACK, {})}
+            found: Sequence[Found] = [(name, (), answer) for name, answer in answers.items() if name != STACK]
         else:
             _, found = yield from self._ask_rest(request, ahead)
         rows = range(len(request.queries))
@@ -295,9 +308,15 @@ class _Reading:
         """Return the word counts of all members together; `None` if they cannot be added up."""
         if len(self._able["words"]) < len(self._names):
             return None
-        [answers] = yield [dict.fromkeys(self._names, Words(queries))]
+        [answers] = yield [self._for_all(self._names, Words(queries))]
         is_one = len({counts.formula for counts in answers.values()}) == 1
         return TermCounts.sum(answers.values()) if is_one else None
+
+    def _for_all(self, names: Sequence[str], request: Request[Any], *, is_joint: bool = True) -> Parts:
+        """Return what is asked of all members; the small ones may answer together."""
+        if not is_joint or not self._stacked:
+            return dict.fromkeys(names, request)
+        return {STACK: request, **{name: request for name in names if name not in self._stacked}}
 
     def count_words(self, request: Words) -> Plan:
         """Count words; if the members count by several formulas, no word counts."""
@@ -435,10 +454,30 @@ class _Reading:
                 joined[at] += refs_to(name, sorted({*chain.from_iterable(islice(left, len(spellings)))}))
         return joined
 
+    def find_stale(self, request: Stale) -> Plan:
+        """Return the artifacts to index again; one of no member is among them."""
+        versions = cast("Mapping[Any, str]", request.versions)
+        _, own = group_by_corpus([*versions], self._names)
+        parts = {name: {id: versions[name, id] for id in ids} for name, ids in own.items()}
+        [answers] = yield [{name: replace(request, versions=part) for name, part in parts.items()}]
+        current = {ref for name, part in parts.items() for ref in refs_to(name, {*part}.difference(answers[name]))}
+        return [id for id in versions if id not in current]
+
+    def find_language(self, request: TextLanguage) -> Plan:
+        """Return the language of all members; `None` if they have several."""
+        [answers] = yield [dict.fromkeys(self._names, request)]
+        languages = {*answers.values()}
+        return languages.pop() if len(languages) == 1 else None
+
     def list_all(self, request: ArtifactIds) -> Plan:
         """Return the ids of all artifacts, member by member, sorted."""
         [answers] = yield [dict.fromkeys(self._names, request)]
         return [ref for name, ids in answers.items() for ref in refs_to(name, ids)]
+
+
+def _ranks_all(request: Request[Any]) -> bool:
+    """Return whether a request ranks all records, not given ones."""
+    return isinstance(request, Rank) and request.among is None and request.records is None
 
 
 def _list_refs(found: Iterable[Found]) -> list[ArtifactRef]:
@@ -470,4 +509,6 @@ _PLANS: Final[Mapping[type, Callable[[Any, Any], Plan]]] = {
     Names: _Reading.find_names,
     Matching: _Reading.find_matching,
     ArtifactIds: _Reading.list_all,
+    Stale: _Reading.find_stale,
+    TextLanguage: _Reading.find_language,
 }

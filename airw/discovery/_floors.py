@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from airw._base.checks import check_number
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import in_thread, offload_if
 from airw.corpora.floors import BuiltFloor, load_built_floor
 from airw.embedders import is_same_model
 from airw.errors import ArgumentError
@@ -128,7 +128,8 @@ async def load_calibrated(
     Raises:
         ArgumentError: If it does, and the floor is not for scores.
     """
-    key, tag = await in_thread(query.scale, corpus.embedder.id)
+    # The tag of a reranker may be a hash of its weights.
+    key, tag = await offload_if(query.rerank is not None, query.scale, corpus.embedder.id)
     if is_anonymous(tag):
         return StoredFloor(
             note="the reranker has no name that a floor could be stored under: add an attribute `id` to it"

@@ -6,9 +6,10 @@ If it fails or runs out of time, the other sources go on.
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,7 +18,7 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import first_error, map_bounded
 from airw._base.messages import error_text
 from airw._base.telemetry import record_span
-from airw.corpora import CorpusLike, open_corpus
+from airw.corpora import CorpusLike, locate, open_corpus
 from airw.discovery._federated_calls import is_callers_fault
 from airw.discovery._floors import (
     SourceFloor,
@@ -43,6 +44,7 @@ from airw.protocols import Embedder, OpenCorpus, Reranker
 from airw.reranking import score_texts
 from airw.retrieval import SearchQuery, formulate_queries, run_search
 from airw.retrieval.evidence import Evidence, find_evidence
+from airw.stores import SqliteStore
 from airw.traversal import traverse
 from airw.values import SearchHit, TermCounts
 
@@ -140,6 +142,10 @@ class RememberingReranker:
         return [self._scores[query, text] for text in texts]
 
 
+_MANY = 64  # sources
+_FILES_AT_ONCE = 3  # if there are more sources
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRequest:
     """The request that all sources of a discovery get, and its deadline.
@@ -164,6 +170,7 @@ class SourceRequest:
     waiting: set[str]
     corpora: list[OpenCorpus] = field(default_factory=list)
     all_counted: anyio.Event = field(default_factory=anyio.Event)
+    file_turns: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(_FILES_AT_ONCE))
     members: dict[str, UnionMember] = field(default_factory=dict)
     pools: list[Mapping[str, TermCounts]] = field(default_factory=list)
 
@@ -213,6 +220,19 @@ class SourceRequest:
         self.waiting.discard(source)
         if not self.waiting:
             self.all_counted.set()
+
+    def turn(self, corpus: CorpusLike) -> AbstractAsyncContextManager[object]:
+        """Return the turn of a source: of many files, few are read at the same time.
+
+        Each file that is open needs threads.
+        """
+        if len(self.plan.members) <= _MANY:
+            return nullcontext()
+        if isinstance(corpus, str | os.PathLike):
+            is_file = isinstance(locate(corpus).place, Path)
+        else:
+            is_file = isinstance(corpus.store, SqliteStore)
+        return self.file_turns if is_file else nullcontext()
 
     async def open(self, corpus: CorpusLike) -> OpenCorpus:
         """Return the corpus, opened if it is a name or a path."""
@@ -314,7 +334,8 @@ class _SourceQuery:
         self.scope.deadline = self.request.deadline
         with self.scope:
             try:
-                await self._find_hits(await self.request.open(self.member.corpus))
+                async with self.request.turn(self.member.corpus):
+                    await self._find_hits(await self.request.open(self.member.corpus))
             except _OutOfTime:
                 pass
             except Exception as failure:
@@ -337,6 +358,8 @@ class _SourceQuery:
         # The scope of a walk has no deadline any more.
         with anyio.move_on_after(max(self.request.last_deadline - anyio.current_time(), 0.0)):
             await self._find_evidence(view)
+        if isinstance(corpus.store, SqliteStore):
+            await corpus.store.put_aside()
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
         self.hits = [
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit

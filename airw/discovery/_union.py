@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import anyio
 import numpy as np
 
-from airw._base.concurrency import map_bounded, offload_if
+from airw._base.concurrency import offload_if
 from airw.discovery._federated_answers import (
     FederatedRecord,
     group_by_corpus,
@@ -24,7 +24,7 @@ from airw.discovery._federated_answers import (
     to_federated_record,
 )
 from airw.embedders import first_usable
-from airw.protocols import Embedder, Fed, OpenCorpus, Rank, Records, RecordsOf, Request, Store, Words, ask
+from airw.protocols import Embedder, Fed, OpenCorpus, Rank, Records, RecordsOf, Request, Store, Words, ask, try_many
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
 from airw.retrieval.query import PassageReader, default_alpha, rank_weights
@@ -34,7 +34,6 @@ from airw.values import ArtifactRef, Ranking, Record, SearchHit, TermCounts
 
 K = TypeVar("K")
 
-_MAX_CONCURRENCY = 16  # stores called at once
 _OFFLOAD_ABOVE = 1_000  # ranked rows: merging more of them takes longer than about a millisecond
 
 
@@ -329,20 +328,16 @@ class _UnionStore(OwnStore):
 
     async def _ask(self, requests: Mapping[str, Request[Any]]) -> dict[str, Any]:
         """Ask each store that has not failed; return the answers by source."""
-        answers: dict[str, Any] = {}
-
-        async def ask_store(name: str) -> None:
-            with anyio.CancelScope(deadline=self.deadline) as scope:
-                try:
-                    answers[name] = await ask(self.members[name].corpus.store, requests[name])
-                except Exception as error:  # noqa: BLE001 - a source may fail in any way; the other sources go on
-                    self.failures[name] = error
-            if scope.cancelled_caught:
-                self.failures[name] = TimeoutError("no answer in time")
-
         names = [name for name in requests if name not in self.failures]
-        await map_bounded(ask_store, names, limit=_MAX_CONCURRENCY)
-        return {name: answers[name] for name in names if name in answers}
+        calls = [(self.members[name].corpus.store, [requests[name]]) for name in names]
+        found = await try_many(calls, timeout=max(self.deadline - anyio.current_time(), 0.0))
+        answers: dict[str, Any] = {}
+        for name, answer in zip(names, found, strict=True):
+            if isinstance(answer, Exception):
+                self.failures[name] = answer
+            else:
+                [answers[name]] = answer
+        return answers
 
 
 def _group(items: Any, key: Callable[[Any], K]) -> dict[K, list[Any]]:

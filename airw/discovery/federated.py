@@ -96,7 +96,11 @@ class FederatedCorpus:
         """Return the same corpora for a walk of `timeout` seconds, with a record of failures."""
         walked = copy(self)
         calls = MemberCalls(
-            self.store.calls.stores, on_error=self.on_error, timeout=self.member_timeout, walk_timeout=timeout
+            self.store.calls.stores,
+            on_error=self.on_error,
+            timeout=self.member_timeout,
+            walk_timeout=timeout,
+            stack=self.store.calls.stack,
         )
         walked.store = FederatedStore(calls)
         return walked

@@ -93,6 +93,19 @@ class CachedEmbedder:
         """Return the width of the other embedder's vectors; its errors are raised unchanged."""
         return self._embedder.dim
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Return how many tokens of a text the other embedder reads; `None` if it does not tell."""
+        return getattr(self._embedder, "max_tokens", None)
+
+    async def find_ends(self, texts: Sequence[str]) -> list[int]:
+        """Return the position up to which the other embedder reads each text.
+
+        It is the end of the text if that embedder does not tell.
+        """
+        find_ends: Callable[[Sequence[str]], Awaitable[list[int]]] | None = getattr(self._embedder, "find_ends", None)
+        return list(map(len, texts)) if find_ends is None else await find_ends(texts)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -154,7 +167,14 @@ class CachedEmbedder:
             damaged += cached.damaged
         # Embed the missing texts in one call, so that the other embedder can form its own batches.
         if missing := {key: text for key, text in zip(keys, texts, strict=True) if key not in rows}:
-            answer = await embed(list(missing.values()))
+            try:
+                answer = await embed(list(missing.values()))
+            except EmbedderError as error:
+                if not error.refused:
+                    raise
+                reasons = {key: error.refused.get(at) for at, key in enumerate(missing)}
+                refused = {at: reason for at, key in enumerate(keys) if (reason := reasons.get(key))}
+                raise EmbedderError(str(error), refused) from error
             new_rows = await in_thread(self._check_answer, answer, len(missing), dim)
             await self._store(list(missing), new_rows, damaged)
             rows.update(zip(missing, new_rows, strict=True))

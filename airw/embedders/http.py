@@ -1,5 +1,6 @@
 """An embedder for servers with an OpenAI-compatible API for embeddings."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,10 +18,9 @@ from airw._base.http import (
     Exchange,
     PerLoop,
     Server,
+    TextsRefused,
     base_url,
-    decode_json,
-    describe_reply,
-    order_by_index,
+    read_items,
 )
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     import httpx
 
 PATH = "/embeddings"
+
+# The tokens that well-known models read of a text, by the name of the model. Some servers refuse longer texts. Others,
+# such as those of Ollama, Cohere and Google, cut them without a word.
+_KNOWN_LIMITS = (
+    (r"all-minilm", 256),
+    (r"(bge-(small|base|large)|e5-(small|base|large)|gte-(small|base|large)|mxbai-embed|snowflake-arctic-embed)", 512),
+    (r"embed-(english|multilingual)(-light)?-v3", 512),
+    (r"(gemini-embedding|text-embedding-00[45]|embeddinggemma|nomic-embed-text)", 2048),
+    (r"(text-embedding-3-|text-embedding-ada-002)", 8191),
+    (r"(bge-m3|jina-embeddings-v[23]|mistral-embed)", 8192),
+)
+_TOKEN_BYTES = 5  # more than most tokens have: a text that may fit does not count as cut
 
 
 @dataclass(slots=True)
@@ -75,6 +87,8 @@ class HttpEmbedder(ApiClient):
         batch_size: The maximum number of texts in one request.
         max_chars: The maximum number of characters in one request; a longer text is sent alone.
         max_concurrency: The maximum number of simultaneous requests per event loop, including queries.
+        max_tokens: The number of tokens that the model reads of a text, which builds take into account; by default that
+            of a well-known model.
         timeout: Seconds that sending may stall or the server may be silent; connecting may take at most 10 s. A whole
             attempt may take twice as long.
         retries: The number of attempts after the first one.
@@ -104,6 +118,7 @@ class HttpEmbedder(ApiClient):
         batch_size: int = 128,
         max_chars: int = 200_000,
         max_concurrency: int = 4,
+        max_tokens: int | None = None,
         timeout: float = 60.0,
         retries: int = 4,
         api_key_env: str | None = None,
@@ -129,6 +144,7 @@ class HttpEmbedder(ApiClient):
         self._shared_queries: PerLoop[dict[str, _SharedQuery]] = PerLoop(dict)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._max_chars = check_count("max_chars", max_chars, least=1)
+        self._max_tokens = None if max_tokens is None else check_count("max_tokens", max_tokens, least=1)
         self._dim = dimensions
 
     def __repr__(self) -> str:
@@ -166,6 +182,24 @@ class HttpEmbedder(ApiClient):
             )
         return self._dim
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Return how many tokens of a text the model reads; `None` if it is not known."""
+        name = self._model.lower()
+        known = (limit for pattern, limit in _KNOWN_LIMITS if re.search(pattern, name))
+        return self._max_tokens or next(known, None)
+
+    async def find_ends(self, texts: Sequence[str]) -> list[int]:
+        """Return about the position up to which the model reads each text, if its limit is known.
+
+        No request is sent; tokens are taken to have 5 bytes.
+        """
+        checked = check_texts(texts, of=self._api.server.label, error=EmbedderError, encodable=True)
+        limit = self.max_tokens
+        if limit is None:
+            return list(map(len, checked))
+        return [len(text.encode()[: limit * _TOKEN_BYTES].decode(errors="ignore")) for text in checked]
+
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
         """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
 
@@ -174,7 +208,8 @@ class HttpEmbedder(ApiClient):
         Raises:
             EmbedderUnavailable: If the variable `api_key_env` is not set, or the key is not printable ASCII.
             EmbedderError: If `texts` is not a list of strings, a text is not valid UTF-8, the server cannot be reached
-                or refuses, or its answer cannot be used.
+                or refuses, or its answer cannot be used. If it refuses single texts as too large, the attribute
+                `refused` has their positions.
 
         Example:
             >>> import anyio, httpx
@@ -234,7 +269,12 @@ class HttpEmbedder(ApiClient):
     async def _embed(self, texts: list[str]) -> list[Floats]:
         """Return the rows of the texts, in order, one array for each request."""
         exchange = Exchange(self._to_payload, self._read_answer)
-        return await self._api.ask_all(texts, exchange, batch_size=self._batch_size, max_chars=self._max_chars)
+        try:
+            return await self._api.ask_all(texts, exchange, batch_size=self._batch_size, max_chars=self._max_chars)
+        except EmbedderError as error:
+            if not isinstance(error.__cause__, TextsRefused):
+                raise
+            raise EmbedderError(str(error), error.__cause__.reasons) from None
 
     def _to_payload(self, texts: list[str]) -> dict[str, object]:
         width = {} if self._dimensions is None else {"dimensions": self._dimensions}
@@ -261,12 +301,8 @@ def _parse_rows(content: bytes, count: int, *, of: str) -> Floats:
     Raises:
         EmbedderError: If the answer does not contain one usable vector for each text. The message begins with `of`.
     """
-    answer = decode_json(content, of=of, error=EmbedderError)
-    items = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise EmbedderError(f"{of} answered with JSON without a list of vectors as 'data': {describe_reply(answer)}")
-    ordered = order_by_index(items, count, noun="vector", of=of, error=EmbedderError)
-    rows = unit_rows([item.get("embedding") for item in ordered], count=count, of=of)
+    items = read_items(content, count, key="data", noun="vector", of=of, error=EmbedderError, is_ordered=True)
+    rows = unit_rows([item.get("embedding") for item in items], count=count, of=of)
     if not rows.shape[1]:
         raise EmbedderError(f"{of} answered with empty vectors")
     return rows

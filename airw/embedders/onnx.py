@@ -17,28 +17,29 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import check_count, check_texts
+from airw._base.checks import check_count
 from airw._base.local_models import (
     MODEL_FOLDER_HINT,
     SerialWorker,
     file_hash,
+    find_text_ends,
     folder_id,
     require_folder,
-    run_batches,
     usable_cores,
     weight_files,
 )
 from airw._base.messages import error_text
+from airw._base.overriding import override
 from airw._base.vectors import unit_rows
+from airw.embedders._local import LocalEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
 FORMAT = 1
@@ -150,7 +151,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
             )
 
 
-class OnnxEmbedder:
+class OnnxEmbedder(LocalEmbedder):
     """An embedder that runs an exported model with onnxruntime.
 
     It has the id of the exported model. So a corpus built with the model opens and searches with the export, and the
@@ -214,31 +215,14 @@ class OnnxEmbedder:
         """
         return self._get_manifest().dim
 
-    async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
+    @property
+    def max_tokens(self) -> int | None:
+        """Return how many tokens of a text the model reads; `None` for no limit.
 
         Raises:
-            EmbedderUnavailable: If onnxruntime or tokenizers is not installed, or the export is missing, damaged, or of
-                other weights than those beside it.
-            EmbedderError: If `texts` is not a list of strings, one contains an unpaired surrogate, or the model fails.
+            EmbedderUnavailable: As for `id`.
         """
-        checked = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
-        if not checked:
-            manifest = await self._turns.run(self._get_manifest)
-            return np.zeros((0, manifest.dim), np.float32)
-        model = await self._get_model()
-
-        async def encode(batch: list[str]) -> Floats:
-            return await self._turns.run(partial(model.embed, batch, "document"))
-
-        return await run_batches(checked, size=self._batch_size, dim=self.dim, encode=encode)
-
-    async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one, with the prompt of the model for queries."""
-        checked = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
-        model = await self._get_model()
-        row: Floats = (await self._turns.run(partial(model.embed, checked, "query")))[0]
-        return row
+        return self._get_manifest().max_length
 
     def check_runnable(self) -> None:
         """Check that the packages and the folder of the model are there, without loading them.
@@ -261,17 +245,29 @@ class OnnxEmbedder:
             self._manifest = read_export(require_folder(self._folder))
         return self._manifest
 
-    async def _get_model(self) -> "_Model":
-        return await self._turns.run(self._load_once) if self._model is None else self._model
+    @override
+    def _has_width(self) -> bool:
+        return bool(self._get_manifest())
 
-    def _load_once(self) -> "_Model":
-        if self._model is not None:
-            return self._model
-        manifest = self._get_manifest()
-        self.check_runnable()
-        check_files(self._folder, manifest)
-        self._model = model = _Model(self._folder / PLACE, manifest, self._threads, self._label)
-        return model
+    @override
+    async def _load(self) -> None:
+        if self._model is None:
+            await self._turns.run(self._load_once)
+
+    def _load_once(self) -> None:
+        if self._model is None:
+            manifest = self._get_manifest()
+            self.check_runnable()
+            check_files(self._folder, manifest)
+            self._model = _Model(self._folder / PLACE, manifest, self._threads, self._label)
+
+    @override
+    def _encode(self, kind: str, texts: list[str]) -> Floats:
+        return cast("_Model", self._model).embed(texts, kind)
+
+    @override
+    def _find_ends(self, texts: list[str]) -> list[int]:
+        return cast("_Model", self._model).find_ends(texts)
 
 
 class _Model:
@@ -302,6 +298,10 @@ class _Model:
         except Exception as error:  # any error of two libraries
             raise EmbedderError(f"{self._label} failed: {error_text(error)}") from error
         return unit_rows(rows, count=len(texts), dim=self._manifest.dim, of=self._label)
+
+    def find_ends(self, texts: list[str]) -> list[int]:
+        """Return the position up to which the model reads each document."""
+        return find_text_ends(self._tokenizer, texts, prompt=self._manifest.prompts["document"])
 
     def _run_all(self, texts: list[str]) -> Floats:
         encoded = self._tokenizer.encode_batch(texts)

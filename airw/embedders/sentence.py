@@ -1,39 +1,34 @@
 """An embedder that runs a sentence-transformers model in this process."""
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count, check_texts
-from airw._base.concurrency import in_thread
-from airw._base.hub import check_hub, find_snapshot, run_abandonable
+from airw._base.checks import check_count
+from airw._base.hub import find_snapshot
+from airw._base.hub_models import HubModel
 from airw._base.local_models import (
     DEFAULT_MODEL,
     HUB_PREFIX,
     MODEL_FOLDER_HINT,
-    SerialWorker,
-    check_library,
+    find_text_ends,
     folder_id,
+    folder_max_tokens,
     folder_width,
-    is_folder,
-    load_library,
-    locate_model,
-    require_folder,
-    run_batches,
     usable_cores,
-    without_progress_bars,
 )
 from airw._base.messages import error_text
+from airw._base.overriding import override
 from airw._base.vectors import unit_rows
-from airw.errors import EmbedderError, EmbedderMismatch, EmbedderUnavailable
+from airw.embedders._local import LocalEmbedder
+from airw.errors import AirwError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
+
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # sentence-transformers uses the first that a model has
 
 
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(HubModel, LocalEmbedder):
     """An embedder that runs a sentence-transformers model.
 
     Creating one loads and reads nothing; the model is loaded at the first call. One batch is encoded at a time, always
@@ -57,29 +52,19 @@ class SentenceTransformerEmbedder:
         SentenceTransformerEmbedder('sentence-transformers/all-mpnet-base-v2')
     """
 
+    _NOUN: ClassVar[str] = "model"
+    _MAKER: ClassVar[str] = "SentenceTransformer"
+    _UNAVAILABLE: ClassVar[type[AirwError]] = EmbedderUnavailable
+
     def __init__(
         self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32, threads: int | None = None
     ) -> None:
-        self._name, self._folder = locate_model(model)
-        self._fix = MODEL_FOLDER_HINT
+        super().__init__(model, fix=MODEL_FOLDER_HINT)
         self._batch_size = check_count("batch_size", batch_size, least=1)
         self._threads = usable_cores() if threads is None else check_count("threads", threads, least=1)
-        self._model: Any = None
         self._id: str | None = None
         self._dim: int | None = None
-        self._turns = SerialWorker(self._name)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self._folder or self._name)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        """Return True for the same model from the same place; other settings do not matter."""
-        if not isinstance(other, SentenceTransformerEmbedder):
-            return NotImplemented
-        return (self._name, self._folder) == (other._name, other._folder)
-
-    def __hash__(self) -> int:
-        return hash((self._name, self._folder))
+        self._tokenizer: Any = None
 
     @property
     def id(self) -> str:
@@ -110,16 +95,6 @@ class SentenceTransformerEmbedder:
         if not stored_id.startswith(HUB_PREFIX) and self._find_folder() is None:
             self._id = stored_id
 
-    def check_runnable(self) -> None:
-        """Check that the package and the folder of the model are there, without loading them.
-
-        Raises:
-            EmbedderUnavailable: If one of them is missing.
-        """
-        if self._folder is not None:
-            require_folder(self._folder, fix=self._fix)
-        check_library(self._label, error=EmbedderUnavailable, fix=self._fix)
-
     @property
     def dim(self) -> int:
         """Return the width of the vectors.
@@ -134,35 +109,18 @@ class SentenceTransformerEmbedder:
             raise EmbedderError(f"dim of the model {self._name!r} is not known before it is loaded; embed a text first")
         return cast("int", self._dim)
 
-    async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        """Return `(len(texts), dim) float32` unit rows, in the order of the texts.
+    @property
+    def max_tokens(self) -> int | None:
+        """Return how many tokens of a text the model reads; `None` if its settings do not tell.
 
         Raises:
-            EmbedderUnavailable: If sentence-transformers is not installed, or the model is not found.
-            EmbedderError: If `texts` is not a list of strings, one contains an unpaired surrogate, or the model fails.
+            EmbedderUnavailable: If the folder does not exist or is not a model folder.
+            EmbedderError: If the model is not downloaded yet.
         """
-        checked = check_texts(texts, of=self._label, error=EmbedderError, encodable=True)
-        if checked or not self._has_width():
-            await self._load()
-        return await run_batches(checked, size=self._batch_size, dim=self.dim, encode=self._encode_documents)
-
-    async def embed_query(self, text: str) -> Floats:
-        """Return `(dim,) float32`, of length one, with the prompt of the model for queries."""
-        checked = check_texts([text], of=self._label, error=EmbedderError, encodable=True)
-        await self._load()
-        row: Floats = (await self._turns.run(partial(self._encode, checked, "encode_query")))[0]
-        return row
-
-    @property
-    def _label(self) -> str:
-        return f"the model {self._name!r}"
-
-    async def _encode_documents(self, texts: list[str]) -> Floats:
-        return await self._turns.run(partial(self._encode, texts, "encode_document"))
-
-    def _find_folder(self) -> Path | None:
-        """Return the folder of the model; for one of the hub, `None` before its download."""
-        return self._folder or find_snapshot(self._name)
+        folder = self._find_folder()
+        if folder is None and self._model is None:
+            raise EmbedderError(f"max_tokens of the model {self._name!r} is not known before it is downloaded")
+        return None if folder is None else folder_max_tokens(folder)
 
     def _read_id(self) -> str:
         if self._folder is not None:
@@ -173,43 +131,14 @@ class SentenceTransformerEmbedder:
             return f"{HUB_PREFIX}{self._name}" if folder is None else folder_id(folder)
         return f"{HUB_PREFIX}{self._name}"
 
+    @override
     def _has_width(self) -> bool:
         if self._dim is None and (folder := self._find_folder()) is not None:
             self._dim = folder_width(folder)
         return self._dim is not None
 
-    async def _load(self) -> None:
-        if self._model is not None:
-            return
-        if await in_thread(self._find_folder) is not None:
-            await self._turns.run(self._load_once)
-            return
-        check_library(self._label, error=EmbedderUnavailable, fix=self._fix)
-        await check_hub(self._label, self._name, error=EmbedderUnavailable, fix=self._fix)
-        library = await in_thread(self._load_library)
-        # A download takes long: a cancelled caller leaves it behind.
-        async with self._turns.lock:
-            if self._model is None:
-                await run_abandonable(partial(self._download, library))
-
-    def _load_library(self) -> Any:
-        return load_library(self._label, error=EmbedderUnavailable, fix=self._fix)
-
-    def _load_once(self) -> None:
-        if self._model is None:
-            folder = require_folder(cast("Path", self._find_folder()), fix=self._fix)
-            library = self._load_library()
-            with without_progress_bars():
-                self._keep(self._make_model(library, str(folder)))
-
-    def _download(self, library: Any) -> None:
-        # sentence-transformers itself would prefer a folder of this name in the working folder, whoever made it.
-        if is_folder(self._name):
-            raise EmbedderUnavailable(
-                f"{self._label} is a name on the hub, but there is a folder {self._name!r} here too; "
-                f"write {f'./{self._name}'!r} for the folder, or start elsewhere"
-            )
-        model = self._make_model(library, self._name)
+    @override
+    def _check_download(self) -> None:
         folder = find_snapshot(self._name)
         if folder is not None and self._id is not None and not self._id.startswith(HUB_PREFIX):
             found = folder_id(folder)
@@ -218,25 +147,30 @@ class SentenceTransformerEmbedder:
                     f"{self._label} on the hub has the id {found!r}, but the corpus was built with {self._id!r}; "
                     f"{self._fix}"
                 )
-        self._keep(model)
 
-    def _make_model(self, library: Any, source: str) -> Any:
-        try:
-            return library.SentenceTransformer(source)
-        except Exception as error:  # any error of four libraries or of the network
-            raise EmbedderUnavailable(
-                f"the model {source!r} cannot be loaded ({error_text(error)}); {self._fix}"
-            ) from error
-
+    @override
     def _keep(self, model: Any) -> None:
         # Settings may contradict the model, so measure the width with a vector.
         self._dim = len(_run_model(model, ["a"], "encode_document", 1, self._label)[0])
-        self._model = model
+        super()._keep(model)
 
-    def _encode(self, texts: list[str], method: str) -> Floats:
+    @override
+    def _find_ends(self, texts: list[str]) -> list[int]:
+        tokenizer, limit = getattr(self._model.tokenizer, "backend_tokenizer", None), self._model.max_seq_length
+        if tokenizer is None or limit is None:
+            return list(map(len, texts))
+        if self._tokenizer is None:
+            # The model sets the limit of its own tokenizer for each call, so change a copy.
+            self._tokenizer = type(tokenizer).from_str(tokenizer.to_str())
+            self._tokenizer.enable_truncation(limit)
+        prompts = [self._model.prompts[kind] for kind in _DOCUMENT_PROMPTS if kind in self._model.prompts]
+        return find_text_ends(self._tokenizer, texts, prompt=next(iter(prompts), ""))
+
+    @override
+    def _encode(self, kind: str, texts: list[str]) -> Floats:
         # Before each batch, because another embedder with another number of threads may have run since the last one.
         import_module("torch").set_num_threads(self._threads)
-        rows = _run_model(self._model, texts, method, self._batch_size, self._label)
+        rows = _run_model(self._model, texts, f"encode_{kind}", self._batch_size, self._label)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
 
 

@@ -1,7 +1,9 @@
-"""Files of cases: JSON Lines with an optional first line of data about them."""
+"""Files of cases and documents: JSON Lines with an optional first line of data about them."""
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,8 +36,12 @@ def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], 
         raise SourceError(f"cannot write {str(file)!r}: {error}") from error
 
 
-def read_rows(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> tuple[dict[str, Any], list[T]]:
+def read_rows(
+    path: str | os.PathLike[str], parse: Callable[[Any], T], *, most: int = _MOST_BYTES
+) -> tuple[dict[str, Any], list[T]]:
     """Return the data about the rows, and `parse(row)` for each row but blank lines.
+
+    A file whose name ends in `.gz` is decompressed; it may have `most` bytes then.
 
     Raises:
         ArgumentError: If a line cannot be parsed; the message names file and line.
@@ -43,8 +49,8 @@ def read_rows(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> tuple[
     """
     file = Path(path)
     try:
-        lines = _read(file).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    except OSError as error:
+        lines = _read(file, most).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    except (OSError, EOFError, zlib.error) as error:
         raise SourceError(f"cannot read {str(file)!r}: {error}") from error
     meta: dict[str, Any] = {}
     rows = []
@@ -64,9 +70,9 @@ def read_rows(path: str | os.PathLike[str], parse: Callable[[Any], T]) -> tuple[
     return meta, rows
 
 
-def _read(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        data = opened.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise SourceError(f"{str(file)!r} has more than {_MOST_BYTES:,} bytes")
+def _read(file: Path, most: int) -> bytes:
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+        data = opened.read(most + 1)
+    if len(data) > most:
+        raise SourceError(f"{str(file)!r} has more than {most:,} bytes")
     return data

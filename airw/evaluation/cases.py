@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
-from airw._base.checks import check_strings, check_text_query
+from airw._base.checks import check_number, check_strings, check_text_query
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError
@@ -18,17 +18,22 @@ class DiscoveryCase:
 
     Args:
         query: The query.
-        gold: The ids of the artifacts that answer it, in any order; a single string is one id. If it is empty, nothing
-            in the corpus answers the query, and a search should abstain.
+        gold: The ids of the artifacts that answer it, in any order; a single string is one id. A mapping of ids to
+            grades, as TREC and BEIR have them, means the ids with a grade above 0, all alike: a document of grade 0 was
+            judged and is no answer. If there is no id, nothing in the corpus answers the query, and a search should
+            abstain.
         corpus: The name of the corpus, for files with cases of several corpora.
         source_id: The artifact that the query was written from.
         metadata: Any other data about the case.
 
     Raises:
-        ArgumentError: If the query is blank or not a text, or `gold` contains something else than ids.
+        ArgumentError: If the query is blank or not a text, `gold` contains something else than ids, or a grade is not
+            a finite number.
 
     Example:
         >>> DiscoveryCase("rotate the signing keys", gold="keys.md").gold
+        ('keys.md',)
+        >>> DiscoveryCase("rotate the signing keys", gold={"keys.md": 2, "bread.md": 0}).gold
         ('keys.md',)
         >>> DiscoveryCase("who won the match?").gold_is_none
         True
@@ -43,7 +48,10 @@ class DiscoveryCase:
     def __post_init__(self) -> None:
         """Check the fields, and convert `gold` to a tuple."""
         check_text_query(self.query)
-        gold = (self.gold,) if isinstance(self.gold, str) else check_strings("gold", self.gold)
+        given: Any = self.gold
+        gold = (given,) if isinstance(given, str) else check_strings("gold", given)
+        if isinstance(given, Mapping):
+            gold = tuple(id for id in gold if check_number(f"the grade of {short_repr(id)} in gold", given[id]) > 0)
         object.__setattr__(self, "gold", gold)
         for name in ("corpus", "source_id"):
             value = getattr(self, name)
@@ -70,7 +78,7 @@ class DiscoveryCase:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make a case from the values of `to_dict`; `gold` may also be a string, empty or missing.
+        """Make a case from the values of `to_dict`; `gold` may have all forms, or be missing.
 
         Raises:
             ArgumentError: If there is no query, or a field is unknown or has a wrong type. Unknown fields are not

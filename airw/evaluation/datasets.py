@@ -1,29 +1,27 @@
 """Data sets for evaluation, in the folder that the environment variable `AIRW_DATA` names.
 
 Each data set is a folder. Its file `corpus.jsonl` has a document a line: `id`, `text`, and optionally `title`, `links`
-(ids of documents) and `metadata`. Its file `queries.jsonl` has a query a line: `text` and `gold`, a list of ids. Other
-fields become metadata of the case. Either file may be compressed as `.gz`.
+(ids of documents) and `metadata`. Its file `queries.jsonl` has a query a line: `text` and `gold`, as a case has it.
+Other fields become metadata of the case. Either file may be compressed as `.gz`.
 """
 
-import gzip
-import json
 import os
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from airw._base.checks import is_valid_name
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, SourceError
+from airw.errors import ArgumentError
+from airw.evaluation._case_files import read_rows
 from airw.evaluation.cases import DiscoveryCase
 from airw.links import extractor_from
 from airw.sources import CorpusSource, from_mapping
 
 VARIABLE = "AIRW_DATA"
-_MOST_CHARS = 1 << 30  # of a file, decompressed
-_KINDS = {"title": str, "metadata": dict, "gold": list, "links": list}
+_MOST_BYTES = 1 << 30  # of the documents, decompressed
+_KINDS = {"title": str, "metadata": dict, "links": list}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +103,16 @@ def load_data_set(name: str) -> DataSet:
         SourceError: If a file cannot be read.
     """
     folder = _data_folder() / name if is_valid_name(name) else None
-    files = [_find(folder, stem) for stem in ("corpus", "queries")] if folder else [None]
-    if folder is None or None in files:
+    corpus, queries = (_find(folder, stem) if folder else None for stem in ("corpus", "queries"))
+    if corpus is None or queries is None:
         raise ArgumentError(f"{VARIABLE} has no data set {short_repr(name)}; it has {', '.join(list_data_sets())}")
-    corpus, queries = (dict(_read_rows(file)) for file in files if file is not None)
-    documents = {str(row["id"]): row for row in corpus.values()}
-    known = {"id", "text", "gold"}
-    cases = []
-    for line, row in queries.items():
-        if not row["text"].strip():
-            raise ArgumentError(f"{line}: the query is blank")
-        metadata = {"id": row["id"], **{field: value for field, value in row.items() if field not in known}}
-        cases.append(DiscoveryCase(row["text"], tuple(row.get("gold") or ()), name, None, metadata))
-    return DataSet(name, documents, tuple(cases))
+
+    def read_case(row: Any) -> DiscoveryCase:
+        metadata = {field: value for field, value in _check_row(row).items() if field not in ("text", "gold")}
+        return DiscoveryCase(row["text"], row.get("gold") or (), name, None, metadata)
+
+    (_, documents), (_, cases) = read_rows(corpus, _check_row, most=_MOST_BYTES), read_rows(queries, read_case)
+    return DataSet(name, {str(row["id"]): row for row in documents}, tuple(cases))
 
 
 def _data_folder() -> Path:
@@ -132,39 +127,17 @@ def _find(folder: Path, stem: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_rows(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a file with their places; each has an id and a text.
+def _check_row(row: Any) -> dict[str, Any]:
+    """Return a row of a file, which has an id and a text.
 
     Raises:
-        ArgumentError: If a line is not an object with both.
-        SourceError: If the file cannot be read, or is too large.
+        ArgumentError: If it has not, or another field is not what it should be.
     """
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as lines:
-            left = _MOST_CHARS
-            number = 0
-            while line := lines.readline(left + 1):
-                left, number = left - len(line), number + 1
-                if left < 0:
-                    raise SourceError(f"{str(file)!r} has more than {_MOST_CHARS:,} characters")
-                if line.strip():
-                    place = f"{file.name}, line {number}"
-                    yield place, _parse_row(place, line)
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise SourceError(f"cannot read {str(file)!r}: {error}") from error
-
-
-def _parse_row(place: str, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ArgumentError(f"{place}, is not JSON: {error}") from error
     if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("id", "text")):
-        raise ArgumentError(f"{place}, must be an object with an id and a text")
+        raise ArgumentError("a row must be an object with an id and a text")
     for name, kind in _KINDS.items():
         if row.get(name) is not None and not isinstance(row[name], kind):
-            raise ArgumentError(f"{place}: {name} must be a {kind.__name__}, not {short_repr(row[name])}")
-    for name in ("gold", "links"):
-        if not all(isinstance(id, str) for id in row.get(name) or ()):
-            raise ArgumentError(f"{place}: {name} must contain ids, not {short_repr(row[name])}")
+            raise ArgumentError(f"{name} must be a {kind.__name__}, not {short_repr(row[name])}")
+    if not all(isinstance(id, str) for id in row.get("links") or ()):
+        raise ArgumentError(f"links must contain ids, not {short_repr(row['links'])}")
     return row

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         make_llm_synthesizer as make_llm_synthesizer,
         with_synopsis as with_synopsis,
     )
-    from airw.indexing.whole import WholeText as WholeText
+    from airw.indexing.whole import FittedText as FittedText, WholeText as WholeText
     from airw.indexing.windows import token_offsets as token_offsets
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from airw.indexing._reading import check_kind, clean_fields, read_with_title, text_id
-from airw.indexing.windows import Window, chunk_surfaces
+from airw.indexing.windows import Windowed, chunk_surfaces
 from airw.values import Artifact, IndexPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunked:
+class Chunked(Windowed):
     """Cuts the text of an artifact into overlapping chunks.
 
     A chunk ends at a blank line if possible; otherwise at the end of a line, a sentence or a word. Every character
@@ -50,13 +50,8 @@ class Chunked:
 
     def __post_init__(self) -> None:
         """Check all parameters."""
-        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)
+        Windowed.__post_init__(self)
         check_kind(self.kind, self.text_key)
-
-    @property
-    def _window(self) -> Window:
-        return Window(self.chunk_size, self.overlap, self.max_tokens, self.tokenizer)
 
     @property
     def id(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from airw._base.frontmatter import Frontmatter, note_title, plain_text, read_frontmatter, strip_comments
 from airw.indexing._reading import clean_fields, text_of
-from airw.indexing.windows import Window, chunk_surfaces, spans
+from airw.indexing.windows import Windowed, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface
 
 _FENCE = re.compile(r"`{3,}|~{3,}")
@@ -17,7 +17,7 @@ _HEAD = 20_000  # characters of a body that are searched for the first paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notes:
+class Notes(Windowed):
     r"""Makes a `description` surface and the `chunk` surfaces of a Markdown note.
 
     The description is the title, a blank line, and the `description` of the frontmatter. Without that field, the first
@@ -51,20 +51,6 @@ class Notes:
     overlap: int = 200
     max_tokens: int | None = None
     tokenizer: Any = None
-
-    def __post_init__(self) -> None:
-        """Check all parameters."""
-        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)
-
-    @property
-    def _window(self) -> Window:
-        return Window(self.chunk_size, self.overlap, self.max_tokens, self.tokenizer)
-
-    @property
-    def id(self) -> str:
-        """The name of the strategy and its parameters; builds compare it to notice a change."""
-        return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one note."""

@@ -8,12 +8,12 @@ from airw._base.messages import short_repr
 from airw._base.requirements import bare_name
 from airw.errors import ArgumentError
 from airw.indexing._reading import field_surface, merge_fields, record_of, text_field, text_list
-from airw.indexing.windows import Window, chunk_surfaces
+from airw.indexing.windows import Windowed, chunk_surfaces
 from airw.values import Artifact, IndexPlan, Surface
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(Windowed):
     """Makes `description`, `readme_chunk` and, on request, `deps` surfaces of a package.
 
     The raw value is a mapping with `name`, `description`, `readme`, `owner` and `deps`, a list of requirements. Fields
@@ -59,23 +59,13 @@ class Package:
 
     def __post_init__(self) -> None:
         """Check all parameters."""
-        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
-        object.__setattr__(self, "tokenizer", self._window.tokenizer)
+        Windowed.__post_init__(self)
         if not isinstance(self.embed_deps, bool):
             raise ArgumentError(f"embed_deps must be True or False, not {short_repr(self.embed_deps)}")
         if not isinstance(self.deps_template, str) or "{deps}" not in self.deps_template:
             raise ArgumentError(
                 f"deps_template must be a string that contains {{deps}}, not {short_repr(self.deps_template)}"
             )
-
-    @property
-    def _window(self) -> Window:
-        return Window(self.chunk_size, self.overlap, self.max_tokens, self.tokenizer)
-
-    @property
-    def id(self) -> str:
-        """The name of the strategy and its parameters; builds compare it to notice a change."""
-        return repr(self)
 
     def decompose(self, artifact: Artifact) -> IndexPlan:
         """Return the plan for one package."""

@@ -10,7 +10,7 @@ from airw.indexing.notes import Notes
 from airw.indexing.package import Package
 from airw.indexing.skill import Skill
 from airw.indexing.synopsis import SynopsisStrategy, ThinDescription, with_synopsis
-from airw.indexing.whole import WholeText
+from airw.indexing.whole import FittedText, WholeText
 from airw.protocols import IndexingStrategy
 
 _GATES = {"ThinDescription": ThinDescription}
@@ -69,6 +69,7 @@ def _with_synopsis(
 
 _MAKERS: dict[str, Callable[..., IndexingStrategy]] = {
     "WholeText": WholeText,
+    "FittedText": FittedText,
     "Chunked": Chunked,
     "Notes": Notes,
     "Skill": Skill,

@@ -1,8 +1,11 @@
-"""A strategy that makes one surface of the whole text."""
+"""Strategies that make one surface of the whole text, or several if it is long."""
 
 from dataclasses import dataclass
 
+from airw._base.checks import check_count
+from airw._base.overriding import override
 from airw.indexing._reading import check_kind, clean_fields, read_with_title, text_id
+from airw.indexing.windows import Window, chunk_surfaces
 from airw.values import Artifact, IndexPlan, Surface
 
 
@@ -44,3 +47,46 @@ class WholeText:
         text = read_with_title(artifact, self.text_key)
         surfaces = [Surface(artifact.id, self.kind, text)] if text.strip() else []
         return IndexPlan(clean_fields(artifact), surfaces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedText(WholeText):
+    """Makes one surface of a text that a model can read, and chunks of a longer one.
+
+    Builds use it in place of `WholeText` if the source names no strategy and the embedder has `max_tokens`. A token of
+    English text is about 4 characters. A text of up to `4 * max_tokens` characters is one surface, as `WholeText` makes
+    it. A longer one is cut as `Chunked` does it, into surfaces of up to `3 * max_tokens` characters, so that texts with
+    shorter tokens fit, too.
+
+    Args:
+        max_tokens: The number of tokens that the model reads.
+        text_key: The field of a mapping that contains the text.
+        kind: The kind of the surfaces.
+
+    Raises:
+        ArgumentError: If `max_tokens` is below 1, or another parameter is blank or not a string.
+
+    Example:
+        >>> strategy = FittedText(max_tokens=4)
+        >>> [surface.text for surface in strategy.decompose(Artifact("a", "one two")).surfaces]
+        ['one two']
+        >>> [surface.text for surface in strategy.decompose(Artifact("a", "one two three four")).surfaces]
+        ['one two', 'three four']
+    """
+
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        """Check all parameters."""
+        check_count("max_tokens", self.max_tokens, least=1)
+        WholeText.__post_init__(self)
+
+    @override
+    def decompose(self, artifact: Artifact) -> IndexPlan:
+        plan = WholeText.decompose(self, artifact)
+        if not plan.surfaces or len(text := plan.surfaces[0].text) <= 4 * self.max_tokens:
+            return plan
+        window = Window(3 * self.max_tokens, self.max_tokens // 2)
+        return IndexPlan(
+            plan.filter_fields, chunk_surfaces(artifact.id, text, self.kind, window, fields=plan.filter_fields)
+        )

@@ -173,6 +173,30 @@ class Window:
         return _Tokens(text, begin, self.tokenizer, self.max_tokens, overlap)
 
 
+class Windowed:
+    """The base class of strategies that cut texts; a dataclass adds the fields."""
+
+    __slots__ = ()
+    chunk_size: int
+    overlap: int
+    max_tokens: int | None
+    tokenizer: Any
+
+    def __post_init__(self) -> None:
+        """Check all parameters."""
+        # The adapted tokenizer has an id, so that `repr` and equality do not depend on the object the caller passed.
+        object.__setattr__(self, "tokenizer", self._window.tokenizer)
+
+    @property
+    def _window(self) -> Window:
+        return Window(self.chunk_size, self.overlap, self.max_tokens, self.tokenizer)
+
+    @property
+    def id(self) -> str:
+        """The name of the strategy and its parameters; builds compare it to notice a change."""
+        return repr(self)
+
+
 @dataclass(slots=True)
 class _Characters:
     size: int

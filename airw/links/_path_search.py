@@ -4,25 +4,27 @@ It is Dijkstra's search (A Note on Two Problems in Connexion with Graphs, 1959),
 time. Artifacts are numbers, and the links of many are a few arrays; ids and edges are made for the path alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray, reserve
 from airw._base.concurrency import offload_if
-from airw.links.columns import LinkColumnReader, LinkColumns, Numbers
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, type_factor
 from airw.links.inverses import FollowedLinks
 from airw.links.paths import LinkPath, PathLimits
-from airw.protocols import RecordsOf, Store, ask
+from airw.protocols import EdgeRow, RecordsOf, Store, ask
 from airw.values import Edge
+
+Numbers: TypeAlias = NDArray[np.int64]
 
 PAGE = 1_000
 """The most artifacts in one store call: it keeps each call short."""
 
+_MANY_READ = 500  # links; turning more into columns, or sorting them by name, takes about a millisecond
 _MANY = 1 << 15  # links; following more takes long enough for a worker thread
 _MANY_STATES = 500  # the same for links that are looked up one by one
 
@@ -64,13 +66,43 @@ async def find_path(
     return await search(limits, from_both=not is_weighted).run(*ends)
 
 
+class _Links(NamedTuple):
+    """Links as columns with one entry per link; the links of one artifact stand in a row.
+
+    Args:
+        owners: The number of the artifact whose links were read.
+        ends: The number of the artifact at the other end.
+        labels: The number of the label of the link.
+    """
+
+    owners: Numbers
+    ends: Numbers
+    labels: Numbers
+
+    def select(self, mask: NDArray[np.bool_]) -> "_Links":
+        """Return the links that a mask selects."""
+        return _Links(*(column[mask] for column in self))
+
+
+class _Numbered(dict[Any, int]):
+    """The numbers of things, in the order in which they were met; `names` has them by number."""
+
+    def __init__(self) -> None:
+        self.names: list[Any] = []
+
+    def __missing__(self, name: Any) -> int:
+        """Return the next number, which a new thing gets."""
+        self.names.append(name)
+        return self.setdefault(name, len(self.names) - 1)
+
+
 class _FollowedStates(NamedTuple):
     """Links that were followed, and the states that they connect.
 
     `prices` are those of reaching `far` by them.
     """
 
-    links: LinkColumns
+    links: _Links
     near: Numbers
     far: Numbers
     prices: Numbers
@@ -148,7 +180,7 @@ class _Side:
                 useful.append(position)
         return states[useful], artifacts[useful]
 
-    def reach(self, links: LinkColumns, near: Numbers, prices: Numbers) -> Numbers:
+    def reach(self, links: _Links, near: Numbers, prices: Numbers) -> Numbers:
         """Go from states along links; return the artifacts that were not reached before."""
         far = self.find_states(links.ends, prices)
         self.steps.append(_FollowedStates(links, near, far, prices))
@@ -202,7 +234,8 @@ class _PathSearch:
     corpus_positions: Mapping[str, int]
     is_weighted: bool
     from_both: bool = True
-    _reader: LinkColumnReader = field(init=False)
+    _numbers: _Numbered = field(default_factory=_Numbered)  # of artifacts
+    _label_numbers: _Numbered = field(default_factory=_Numbered)
     _sides: tuple[_Side, _Side] = field(init=False)
     _costs: NDArray[Any] = field(default_factory=lambda: np.zeros(1))  # by artifact, of a link to it; 0 if unread
     _best: int = _ROOT  # a path costs less, as both of its halves begin there
@@ -214,7 +247,6 @@ class _PathSearch:
     _at_least: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self._reader = LinkColumnReader(self.store, self.links, self._node_key)
         self._refusals = {limit.name: [] for limit in fields(self.limits)}
 
     async def run(self, start: Any, end: Any) -> LinkPath:
@@ -222,7 +254,7 @@ class _PathSearch:
 
         A round makes one or two store calls; one of more than 1,000 states makes them per 1,000.
         """
-        first, last = self._reader.find_numbers([start, end]).tolist()
+        first, last = self._numbers[start], self._numbers[end]
         # By hops, the price of a state says its hops. By cost from both ends, hops are not limited.
         counts_hops = not self.from_both and self.limits.max_hops is not None
         from_start = _Side(first, is_backward=False, counts_hops=counts_hops)
@@ -257,7 +289,7 @@ class _PathSearch:
             end,
             self.links.direction,
             self.limits.max_hops,
-            nodes=(start, *(self._reader.nodes[choice.end] for choice in path)) if path else (),
+            nodes=(start, *(self._numbers.names[choice.end] for choice in path)) if path else (),
             edges=tuple(choice.edge for choice in path),
             cost=cost if path else None,
             visited=self._visited,
@@ -279,29 +311,41 @@ class _PathSearch:
             is_long = len(links.ends) > (_MANY_STATES if side.counts_hops else _MANY)
             await offload_if(is_long, self._follow, side, other, states[start : start + PAGE], links, offsets)
 
-    async def _read(self, artifacts: Numbers, side: _Side) -> tuple[LinkColumns, Numbers]:
-        links, offsets = await self._reader.read(artifacts, is_backward=side.is_backward)
+    async def _read(self, artifacts: Numbers, side: _Side) -> tuple[_Links, Numbers]:
+        """Return the links that are followed from artifacts, and where those of each begin."""
+        ids = [self._numbers.names[number] for number in artifacts.tolist()]
+        edges = await ask(self.store, self.links.ask(ids, is_backward=side.is_backward))
+        rows = [EdgeRow.of(id, row).inside for id, row in zip(ids, edges, strict=True)]
+        links, offsets = await offload_if(sum(map(len, rows)) > _MANY_READ, self._number, artifacts, rows, side)
         for each in self._sides:  # artifacts may be new to the store
-            each.make_room(len(self._reader.nodes))
+            each.make_room(len(self._numbers))
         return links, offsets
+
+    def _number(self, artifacts: Numbers, rows: Sequence[EdgeRow], side: _Side) -> tuple[_Links, Numbers]:
+        rows = [self.links.arrange(row, self._node_key, is_backward=side.is_backward) for row in rows]
+        counts = [len(row) for row in rows]
+        ends = np.array([self._numbers[end] for row in rows for end in row.ends], np.int64)
+        labels = np.array([self._label_numbers[label] for row in rows for label in row.labels], np.int64)
+        return _Links(np.repeat(artifacts, counts), ends, labels), np.cumsum([0, *counts])
 
     async def _read_costs(self, artifacts: Numbers) -> None:
         """Read what links to these artifacts cost; at most one store call."""
-        self._costs = reserve(self._costs, len(self._reader.nodes))
+        self._costs = reserve(self._costs, len(self._numbers.names))
         missing = np.unique(artifacts[self._costs[artifacts] == 0]).tolist()
-        nodes: list[Any] = [self._reader.nodes[number] for number in missing]
+        nodes: list[Any] = [self._numbers.names[number] for number in missing]
         records = await ask(self.store, RecordsOf(nodes, limit=1)) if nodes else []
         for number, first in zip(missing, records, strict=True):
             self._costs[number] = COST_SCALE - artifact_value(first[0] if first else None)
 
-    def _follow(self, side: _Side, other: _Side, states: Numbers, links: LinkColumns, offsets: Numbers) -> None:
+    def _follow(self, side: _Side, other: _Side, states: Numbers, links: _Links, offsets: Numbers) -> None:
         """Follow the links of states, as far as the limits allow."""
         limits, counts = self.limits, offsets[1:] - offsets[:-1]
         near = np.repeat(states, counts) if side.counts_hops else links.owners
         steps: Any = _to_price(1)
         if self.is_weighted:
             _, first, labels = np.unique(links.labels, return_index=True, return_inverse=True)
-            factors = np.array([type_factor(type) for type in self._reader.find_types(links, first)], np.float64)
+            types = [self._label_numbers.names[label].type for label in links.labels[first].tolist()]
+            factors = np.array([*map(type_factor, types)], np.float64)
             steps = _to_price(factors[labels] * self._costs[links.owners if side.is_backward else links.ends])
         prices = np.repeat(side.prices[states], counts) + steps
 
@@ -348,7 +392,7 @@ class _PathSearch:
         # From the states where the sides meet back to both roots: keep only the steps on best paths.
         meeting = np.array(sorted(self._meeting))
         meeting = from_start.find_states(meeting, from_start.lowest[meeting])
-        choices: dict[int, list[tuple[int, _Side, LinkColumns, int]]] = {}
+        choices: dict[int, list[tuple[int, _Side, _Links, int]]] = {}
         for side in self._sides:
             is_on_path = np.zeros(max(len(side.prices), len(from_start.prices)), np.bool_)
             is_on_path[meeting] = True
@@ -367,12 +411,13 @@ class _PathSearch:
             state = path[-1].state
         return path
 
-    def _make_choice(self, choice: tuple[int, _Side, LinkColumns, int]) -> _BestStep:
+    def _make_choice(self, choice: tuple[int, _Side, _Links, int]) -> _BestStep:
         state, side, links, at = choice
-        [edge] = self._reader.make_edges(links, np.array([at]))
-        ends = int(links.owners[at]), int(links.ends[at])
-        start, end = ends[::-1] if side.is_backward else ends
-        return _BestStep(self._reader.nodes[start], edge, state, end)
+        owner, end, label = (int(column[at]) for column in links)
+        names = self._numbers.names
+        [edge] = EdgeRow(names[owner], names[end : end + 1], self._label_numbers.names[label : label + 1])
+        start, end = (end, owner) if side.is_backward else (owner, end)
+        return _BestStep(self._numbers.names[start], edge, state, end)
 
     def _sort_key(self, choice: _BestStep) -> tuple[Any, ...]:
         """Return what steps from one artifact are sorted by.
@@ -380,7 +425,7 @@ class _PathSearch:
         That is the name of the link, then its end, out before in, and its origin.
         """
         edge, name = choice.edge, self.links.name_of(choice.edge, choice.start)
-        return name, self._node_key(self._reader.nodes[choice.end]), edge.source != choice.start, edge.origin
+        return name, self._node_key(self._numbers.names[choice.end]), edge.source != choice.start, edge.origin
 
     def _node_key(self, node: Any) -> Any:
         """Return what artifacts are sorted by: their ids; in several corpora, the corpus first."""

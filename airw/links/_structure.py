@@ -13,7 +13,7 @@ from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread
 from airw.links._path_search import PAGE
 from airw.links.paths import LinkCycle
-from airw.protocols import ArtifactIds, Edges, Store, ask
+from airw.protocols import ArtifactIds, EdgeRow, Edges, Store, ask
 from airw.values import Edge, LinkFilter
 
 R = TypeVar("R")
@@ -58,8 +58,9 @@ async def read_edges(store: Store, link_filter: LinkFilter) -> EdgeTable:
     positions = await in_thread(_index_positions, ids)
     pages = []
     for start in range(0, len(ids), PAGE):
-        edges = await ask(store, Edges(ids[start : start + PAGE], links=link_filter))
-        pages.append(await in_thread(_to_pairs, start, edges, positions))
+        page = ids[start : start + PAGE]
+        edges = await ask(store, Edges(page, links=link_filter))
+        pages.append(await in_thread(_to_pairs, start, list(map(EdgeRow.of, page, edges)), positions))
     return EdgeTable(ids, *(await in_thread(np.concatenate, pages, 1) if pages else np.empty((2, 0), np.int32)))
 
 
@@ -67,15 +68,15 @@ def _index_positions(ids: Sequence[Any]) -> dict[Any, int]:
     return {id: position for position, id in enumerate(ids)}
 
 
-def _to_pairs(start: int, edges: Sequence[Sequence[Edge]], positions: dict[Any, int]) -> Ints:
+def _to_pairs(start: int, rows: Sequence[EdgeRow], positions: dict[Any, int]) -> Ints:
     """Return pairs of positions, `(2, n)`, without duplicates.
 
     Targets without a position are skipped: they are in another corpus, or were removed while the graph is read.
     """
     pairs = (
         (source, target)
-        for source, group in enumerate(edges, start)
-        for target in sorted({positions[edge.target] for edge in group if edge.target in positions})
+        for source, row in enumerate(rows, start)
+        for target in sorted({positions[end] for end in row.ends if end in positions})
     )
     return np.array([*pairs], np.int32).reshape(-1, 2).T
 

@@ -115,7 +115,8 @@ class CorpusGraph:
             ArgumentError: If a parameter is not valid.
         """
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
-        return await ask(self.store, Edges(self._to_nodes("ids", ids), direction, link_filter, limit))
+        rows = await ask(self.store, Edges(self._to_nodes("ids", ids), direction, link_filter, limit))
+        return [list(row) for row in rows]
 
     async def edge_types(self, ids: Sequence[NodeId]) -> list[list[str]]:
         """Return the types of the edges that begin at each artifact, sorted.

@@ -4,7 +4,7 @@ An edge is stored once, in one direction. Followed against that direction it has
 `supports` B, so from B to A the same edge is `supported-by`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from airw._base.checks import check_choice
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
-from airw.protocols import Edges
+from airw.protocols import EdgeRow, Edges
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeId, NodeIdLike
 
 _REVERSE: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
@@ -158,6 +158,32 @@ class FollowedLinks:
             and name not in self.filter.exclude
             and (self.filter.origins is None or origin in self.filter.origins)
         )
+
+    def arrange(self, row: EdgeRow, key: Callable[[Any], Any], *, is_backward: bool = False) -> EdgeRow:
+        """Return the edges of an artifact that are followed, in the order of their names.
+
+        These are the names that they have where they are followed. Equal names are ordered by the other end, then out
+        before in, then by origin.
+
+        Args:
+            row: The edges, as a store orders them.
+            key: A function that returns what artifacts are sorted by.
+            is_backward: Whether the edges lead to the artifact, and not on from it.
+        """
+        names = {
+            label: self.name_of_type(label.type, is_against=label.is_incoming != is_backward)
+            for label in dict.fromkeys(row.labels)
+        }
+        followed = {label for label, name in names.items() if self.accepts_name(name, label.origin)}
+        row = row if len(followed) == len(names) else row.select(followed.__contains__)
+        if all(label.type == names[label] for label in followed):  # the store has ordered them
+            return row
+
+        def order(place: int) -> Any:
+            label = row.labels[place]
+            return names[label], key(row.ends[place]), label.is_incoming != is_backward, label.origin, label.type
+
+        return row.pick(sorted(range(len(row)), key=order))
 
     def follows(self, edge: Edge) -> bool:
         """Return whether an edge is followed from at least one of its ends."""

@@ -1,5 +1,6 @@
 """The tools `discover` and `read`."""
 
+from types import NoneType
 from typing import Any
 
 from airw._base.checks import check_count, check_text_query
@@ -17,7 +18,7 @@ MOST_RESULTS = 20
 DEFAULT_PAGE, LONGEST_PAGE = 8_000, 20_000
 """The characters of a document that one answer has: by default, and at most."""
 
-_DISCOVER_FIELDS: FieldKinds = {"query": str, "corpus": str, "k": int}
+_DISCOVER_FIELDS: FieldKinds = {"query": str, "corpus": str, "k": int, "boost": (str, NoneType)}
 
 _READ_FIELDS: FieldKinds = {"id": str, "corpus": str, "offset": int, "max_chars": int}
 
@@ -28,9 +29,11 @@ async def find_documents(call: ToolCall) -> dict[str, Any]:
     query = check_text_query(take_text(options, "query"))
     check_query_length(call, query)
     k = check_count("k", options.pop("k", 5), least=1, most=MOST_RESULTS)
+    boost = options.pop("boost", None)
     names = call.pick_corpora(options)
     corpora = await call.open_in_time(names)
-    result = await discover(corpora, query, max_k=k, disclose_level="metadata", timeout=call.seconds_left())
+    timeout = call.seconds_left()
+    result = await discover(corpora, query, max_k=k, boost=boost, disclose_level="metadata", timeout=timeout)
     found = [
         quote_hit(
             corpus=each.source or names[0],

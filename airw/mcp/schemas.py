@@ -35,6 +35,11 @@ def _list_of(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": _object(properties)}
 
 
+_BOOST = {
+    **_TEXT_OR_NULL,
+    "default": None,
+    "description": "To prefer newer documents: recency:FIELD:HALF_LIFE, such as recency:date:90d.",
+}
 _NODE = {"corpus": _TEXT, "id": _TEXT}
 _HIT = {**_NODE, "title": _TEXT_OR_NULL, "passage": _TEXT, "score": {"type": ["number", "null"]}}
 _NOTE = {"note": _TEXT}
@@ -128,7 +133,9 @@ def describe_tools(corpora: Sequence[str], limits: ServingLimits) -> list[Tool]:
     needed = [] if len(corpora) == 1 else ["corpus"]
     id = {**_TEXT, "description": "The id of a document, as a hit has it."}
     arguments = {
-        "discover": _object({"query": query, "corpus": all_of, "k": _number(5, MOST_RESULTS)}, ["query"]),
+        "discover": _object(
+            {"query": query, "corpus": all_of, "k": _number(5, MOST_RESULTS), "boost": _BOOST}, ["query"]
+        ),
         "traverse": _object({"query": query, "corpus": all_of, **_walk_schemas(limits)}, []),
         "read": _object(
             {

@@ -11,7 +11,7 @@ from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
 from airw.protocols import Capability, OpenCorpus
 from airw.retrieval import check_corpus, embed_text
-from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, canonical_node_id
+from airw.values import ArtifactRef, NodeId, NodeIdLike, canonical_node_id
 
 Walkable: TypeAlias = OpenCorpus
 """A corpus whose store can answer what every walk over artifacts asks."""
@@ -95,15 +95,6 @@ def root_ids(roots: Sequence[NodeIdLike], corpus: OpenCorpus) -> list[Id]:
             )
             raise NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(root)}; pass roots as {usable}")
     return ids
-
-
-def other_ends(id: Id, edges: Sequence[Edge]) -> tuple[Sequence[Id], Sequence[Edge]]:
-    """Return the other ends of an artifact's edges, and these edges, aligned.
-
-    Edges that lead out of the walked corpora are left out.
-    """
-    edges = [edge for edge in edges if not edge.leads_out]
-    return [edge.target if edge.source == id else edge.source for edge in edges], edges
 
 
 def member_ranks(corpus: OpenCorpus) -> Mapping[str, int]:

@@ -10,8 +10,7 @@ import numpy as np
 
 from airw._base.concurrency import offload_if
 from airw.policies._corpora import Id
-from airw.policies.artifact_policy import ArtifactNode
-from airw.protocols import OpenCorpus, Words, ask
+from airw.protocols import EdgeRow, OpenCorpus, Words, ask
 from airw.values import Analyser, Edge, TermCounts
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
@@ -38,7 +37,8 @@ class Path:
     Args:
         ids: The artifacts from the start to this one.
         before: The path that this one extends; `None` at the start.
-        edge: The link that led here; `None` at the start.
+        row: The row in which the link that led here stands; `None` at the start.
+        place: Its place there.
         losses: The sum of what the links cost: one minus the weight, and more if an artifact has many neighbours.
         cosines: The sum of the cosines of the artifacts; `-inf` until the last one is compared with the query.
         held: The words of the query that their texts hold together.
@@ -48,7 +48,8 @@ class Path:
 
     ids: tuple[Id, ...]
     before: Optional["Path"] = None
-    edge: Edge | None = None
+    row: EdgeRow | None = None
+    place: int = 0
     losses: float = 0.0
     cosines: float = -np.inf
     held: HeldWords = frozenset()
@@ -61,31 +62,32 @@ class Path:
         return self.ids[-1]
 
     @property
+    def edge(self) -> Edge | None:
+        """The link that led here, made now; `None` at the start."""
+        return None if self.row is None else self.row[self.place]
+
+    @property
     def nearness(self) -> float:
         """The value of the path without the words of its texts."""
         return self.cosines / len(self.ids) - self.losses
 
 
-def find_links(path: Path, nodes: Sequence[ArtifactNode]) -> list[Path]:
+def find_links(path: Path, row: EdgeRow) -> list[Path]:
     """Return the path to each neighbour by its heaviest link; none back to the path.
 
     Of many neighbours, the nearest to the query are near by chance. So each link of an artifact with many costs more.
     """
-    links: dict[Id, tuple[Edge | None, float]] = {}
-    for node in nodes:
-        weight = 1.0 if node.edge is None else _weigh(node.edge, path.id)
-        if node.id not in path.ids and (node.id not in links or weight > links[node.id][1]):
-            links[node.id] = node.edge, weight
+    links: dict[Id, tuple[int, float]] = {}
+    for place, (id, label) in enumerate(zip(row.ends, row.labels, strict=True)):
+        weight = label.weight * (_RELATED if label.type == "related" else 1.0)
+        weight *= _INCOMING if label.is_incoming else 1.0
+        if id not in path.ids and (id not in links or weight > links[id][1]):
+            links[id] = place, weight
     crowding = _CROWDING * log(max(len(links) / READ_PER_LEAD, 1))
     return [
-        Path((*path.ids, id), path, edge, path.losses + (1 - weight + crowding)) for id, (edge, weight) in links.items()
+        Path((*path.ids, id), path, row, place, path.losses + (1 - weight + crowding))
+        for id, (place, weight) in links.items()
     ]
-
-
-def _weigh(edge: Edge, start: Id) -> float:
-    """Return the weight of an edge that is followed from `start`."""
-    weight = edge.weight * (_RELATED if edge.type == "related" else 1.0)
-    return weight if edge.source == start else weight * _INCOMING
 
 
 def leave_out(lists: Sequence[Sequence[Path]], known: Container[Id], most: int) -> list[Path]:

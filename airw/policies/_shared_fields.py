@@ -7,8 +7,8 @@ from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
 from airw.policies._corpora import Id, id_from_field
-from airw.protocols import Matching, OpenCorpus, Store, ask
-from airw.values import Edge, Record
+from airw.protocols import EdgeLabel, EdgeRow, Matching, OpenCorpus, Store, ask
+from airw.values import Record
 from airw.values.filters import MISSING, as_key, get_field
 
 EdgeFunction: TypeAlias = Callable[[Record], Iterable[tuple[str, Any]]]
@@ -99,7 +99,7 @@ async def find_artifacts(values: Sequence[FieldValue], store: Store) -> dict[Has
     return artifacts | dict(zip(wanted, matches, strict=True))
 
 
-def edges_from(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> list[Edge]:
+def edges_from(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable, Sequence[Id]]) -> EdgeRow:
     """Return an edge to each artifact that the field values lead to, without duplicates.
 
     Args:
@@ -107,10 +107,10 @@ def edges_from(id: Id, values: Sequence[FieldValue], artifacts: Mapping[Hashable
         values: Its field values; if several lead to one artifact, the first gives the edge its type.
         artifacts: The result of `find_artifacts`.
     """
-    edges: dict[Id, Edge] = {}
+    labels: dict[Id, EdgeLabel] = {}
     for value in values:
         for target in artifacts[value.key]:
             # An artifact has all its values in common with itself: that is no edge, but naming its own id is one.
-            if target not in edges and (target != id or value.field == ID):
-                edges[target] = Edge(id, target, value.type, "derived")
-    return list(edges.values())
+            if target not in labels and (target != id or value.field == ID):
+                labels[target] = EdgeLabel(value.type, "derived", is_incoming=False, is_foreign=False)
+    return EdgeRow(id, tuple(labels), tuple(labels.values()))

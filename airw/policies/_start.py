@@ -188,6 +188,8 @@ async def check_roots(memory: ArtifactMemory, corpus: OpenCorpus) -> None:
     Raises:
         NoLedgerEntry: If a root is not an artifact of this corpus.
     """
+    if not memory.unchecked_roots:
+        return
     scored = [id for id in memory.unchecked_roots if id in memory.best_surfaces]
     memory.unchecked_roots = [id for id in memory.unchecked_roots if id not in memory.best_surfaces]
     doubtful = [id for id in scored if not memory.has_surface(id) and not is_lost(id, corpus)]

@@ -15,7 +15,7 @@ from airw.policies._corpora import Id, Walkable, require
 from airw.policies._shared_fields import FieldEdges, FieldValue
 from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, Part
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
-from airw.protocols import Edges, Ends, OpenCorpus
+from airw.protocols import EdgeRow, Edges, Ends, OpenCorpus
 from airw.values import Edge, Record, SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
@@ -276,17 +276,16 @@ class AdmittingPolicy(SearchingPolicy[B]):
         return crossable if self.max_traverse is None else crossable[: self.max_traverse - memory.traverse_count]
 
     @override
-    async def follow(
+    async def _find_edges(
         self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
-        neighbors = await super().follow(state, committed, store)
-        memory = state.memory
+    ) -> Sequence[EdgeRow]:
+        rows, memory = await super()._find_edges(state, committed, store), state.memory
         memory.traverse_count += len(committed)
         if self.edges is not None:
             memory.followed_values |= memory.new_values
             found = (ids for key, ids in memory.artifacts_by_value.items() if key in memory.new_values)
             memory.last_neighbors = dict.fromkeys(id for ids in found for id in ids)
-        return neighbors
+        return rows
 
     @override
     async def _field_values(
@@ -322,22 +321,21 @@ class AdmittingPolicy(SearchingPolicy[B]):
         return await offload_if(is_long, self._find_admission, state, frontier)
 
     def _find_admission(self, state: WalkState[B], frontier: Frontier) -> StepAdmission:
-        live, memory = self._selectable(state, frontier), state.memory
-        fresh = live[live >= frontier.fresh.start].tolist()
+        live, memory, first = self._selectable(state, frontier), state.memory, frontier.fresh.start
+        fresh = live[live >= first].tolist()
         # 1. The start is admitted as the search ordered it.
         if not state.visited:
             return StepAdmission(fresh)
         # 2. Candidates are the new discoveries and, with `edges`, those not admitted that were reached once more.
         reached_again = [id for id in memory.last_neighbors if id in memory.not_admitted]
-        positions = [*sorted(memory.not_admitted[id] for id in reached_again), *fresh]
-        ids = [frontier.ids[at] for at in positions]
+        again, new_ids = sorted(memory.not_admitted[id] for id in reached_again), frontier.ids[first:]
+        positions = [*again, *fresh]
+        ids = [*(frontier.ids[at] for at in again), *(new_ids[at - first] for at in fresh)]
         # 3. The nearest are admitted, ties in order of discovery. All paths to an artifact are admitted with it, also
         #    those that lead to one that waits.
         order = np.argsort(-memory.cosines(ids), kind="stable").tolist()
         limit = self._admission_limit(state, set(ids))
-        waiting = (
-            {frontier.ids[at] for at in live[live < frontier.fresh.start].tolist()} if self.scores_paths else set()
-        )
+        waiting = {frontier.ids[at] for at in live[live < first].tolist()} if self.scores_paths else set()
         nearest = list(dict.fromkeys(ids[row] for row in order if ids[row] not in waiting))[:limit]
         admitted = waiting.union(nearest)
         rest = {ids[row]: positions[row] for row in order if ids[row] not in admitted}

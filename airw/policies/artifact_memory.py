@@ -6,7 +6,7 @@ Artifacts are identified by the ids of their store. Policies compare ids and loo
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from airw.policies.scope import ALLOW_ALL, Permissions, Scope
 from airw.protocols import (
     ArtifactVectors,
     Best,
+    EdgeRow,
     Edges,
     Ends,
     Fed,
@@ -29,11 +30,11 @@ from airw.protocols import (
     Request,
     VectorsOf,
 )
-from airw.values import Edge, Ranking, Record, SearchHit
+from airw.values import Ranking, Record, SearchHit
 from airw.walking import CommittedNode
 
 _OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
-_MAX_KNOWN = 1_000  # ids that are sent with a call, so that the store does not compare these artifacts again
+_MAX_KNOWN = 5_000  # ids that are sent with a call, so that the store does not compare these artifacts again
 _ALLOWED = Permissions(start=True, cross=True, keep=True)
 
 MAX_ENDS = 1_000
@@ -84,7 +85,7 @@ class ArtifactMemory:
     artifacts_by_value: dict[Hashable, Sequence[Id]] = field(default_factory=dict)
     unchecked_roots: list[Id] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
-    edges: dict[Id, list[Edge]] = field(default_factory=dict)
+    edges: dict[Id, EdgeRow] = field(default_factory=dict)
     surfaces: dict[Id, Surface] = field(default_factory=dict)
     vectors: dict[Id, tuple[list[str], Floats]] = field(default_factory=dict)
 
@@ -98,11 +99,12 @@ class ArtifactMemory:
 
     def take_surfaces(self, ids: Sequence[Id]) -> list[Id]:
         """Take over best surfaces that were read; return the ids of which none is known."""
-        if self.surfaces:
-            for id in ids:
-                if id in self.surfaces and id not in self.best_surfaces:
-                    self.best_surfaces[id] = self.surfaces.pop(id)
-        return [id for id in ids if id not in self.best_surfaces]
+        best, read = self.best_surfaces, self.surfaces
+        new_ids = [id for id in ids if id not in best]
+        for id in new_ids if read else ():
+            if id in read:  # not again if it is among the ids twice
+                best[id] = read.pop(id)
+        return [id for id in new_ids if id not in best]
 
     def cosines(self, ids: Iterable[Id]) -> NDArray[np.float64]:
         """Return the cosines of artifacts that were scored; `-inf` for one without surfaces."""
@@ -160,8 +162,14 @@ class ArtifactMemory:
 
     def find_missing(self, ids: Iterable[Id]) -> list[str]:
         """Return the known records to read for the hits of artifacts and for their fields."""
-        needed = dict.fromkeys(record_id for id in ids for record_id in self._list_needed(id) if record_id is not None)
-        return [id for id in needed if id not in self.records]
+        needed: dict[str | None, None] = {}
+        for id in ids:
+            passage = self.passages.get(id)
+            # The fields are those of the best surface, and a hit may show another one.
+            if self.keeps_records or passage is None:
+                needed[(self.best_surfaces.get(id) or self.surfaces.get(id) or (None,))[0]] = None
+            needed[passage] = None
+        return [id for id in needed if id is not None and id not in self.records]
 
     def find_passages(self) -> list[str]:
         """Return records to read, as links may lead to what the search for the start has found.
@@ -176,12 +184,6 @@ class ArtifactMemory:
         )
         return list(islice(passages, MAX_START))
 
-    def _list_needed(self, id: Id) -> Sequence[str | None]:
-        best, _ = self.best_surfaces.get(id) or self.surfaces.get(id) or (None, 0.0)
-        passage = self.passages.get(id)
-        # The fields are those of the best surface, and a hit may show another one.
-        return (best, passage) if self.keeps_records else (passage or best,)
-
     def records_in_memory(self, ids: Iterable[Id]) -> list[Record | None]:
         """Return the record of each artifact's best surface; `None` if none was kept."""
         return [self.records.get(self.best_surfaces[id][0] or "") for id in ids]
@@ -193,7 +195,7 @@ class ArtifactMemory:
 
         It is `None` if it has no surface or may not be kept.
         """
-        kept = [entry.id for entry in committed if self.permissions_of(entry.id).keep]
+        kept = self.list_kept(committed)
         shown = [self.passages.get(id) or self.best_surfaces[id][0] for id in kept]
         records = await self._read_records(kept, shown, corpus)
         if self.scope.keep is not None:
@@ -221,6 +223,11 @@ class ArtifactMemory:
     def permissions_of(self, id: Id) -> Permissions:
         """Return the permissions of an artifact; all if the scope was not applied to it."""
         return self.permissions.get(id, _ALLOWED)
+
+    def list_kept(self, committed: Sequence[CommittedNode]) -> list[Id]:
+        """Return the artifacts that may be hits."""
+        ids: list[Id] = [entry.id for entry in committed]
+        return [id for id in ids if self.permissions_of(id).keep] if self.permissions else ids
 
     def filter_crossable(self, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
         """Return the committed nodes that the walk may cross."""
@@ -265,27 +272,34 @@ class ArtifactMemory:
         return Records(ids), lambda answer: self.records.update(zip(ids, answer, strict=True))
 
     def ask_edges(self, edges: Edges) -> Part:
-        """Ask for the edges of artifacts."""
-        return edges, lambda answer: self.edges.update(zip(edges.ids, answer, strict=True))
+        """Ask for the edges of artifacts; those within the walked corpora are kept."""
+        return edges, lambda answer: self.edges.update(
+            (id, EdgeRow.of(id, row).inside) for id, row in zip(edges.ids, answer, strict=True)
+        )
 
     def ends_of(self, edges: Edges, visited: Container[Id], limit: int) -> Ends:
         """Return the other ends of edges, without those that were compared.
 
         Those whose records may still be needed are not left out.
         """
-        records, latest = self.records, islice(reversed(self.best_surfaces.items()), _MAX_KNOWN)
+        records, known = self.records, self.best_surfaces
+        if len(known) > _MAX_KNOWN:
+            known = dict(islice(reversed(known.items()), _MAX_KNOWN))
         if self.keeps_records:
-            return Ends(edges, limit, [id for id, (best, _) in latest if id in visited or best in records])
-        wanted = {id for id, passage in self.passages.items() if id not in visited and passage not in records}
-        return Ends(edges, limit, [id for id, _ in latest if id not in wanted])
+            return Ends(edges, limit, [id for id, (best, _) in known.items() if id in visited or best in records])
+        without = dict.fromkeys(known)
+        for id, passage in self.passages.items():
+            if id not in visited and passage not in records:
+                without.pop(id, None)
+        return Ends(edges, limit, without)
 
     def _list_ids(self, of: Sequence[Id] | Ends) -> Sequence[Id]:
         return of.take([self.edges[id] for id in of.of.ids]) if isinstance(of, Ends) else of
 
     def _keep_ranking(self, of: Sequence[Id] | Ends, ranking: Ranking) -> None:
         if isinstance(of, Ends) and len(ranking) < MAX_ENDS:  # none was left out, so their order does not matter
-            edges = list(chain.from_iterable(self.edges[id] for id in of.of.ids))
-            ids: Iterable[Id] = {edge.source for edge in edges}.union(edge.target for edge in edges) - {*of.of.ids}
+            ends = set[Id]().union(*(self.edges[id].ends for id in of.of.ids))
+            ids: Iterable[Id] = ends.difference(of.of.ids, self.best_surfaces)
         else:
             ids = self._list_ids(of)
         found = zip(ranking.artifact_ids, zip(ranking.record_ids, ranking.scores.tolist(), strict=True), strict=True)

@@ -2,7 +2,9 @@
 
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
+from itertools import compress, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,23 +14,33 @@ from airw._base.checks import check_choice, check_count, check_strings
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.errors import ArgumentError
-from airw.policies._corpora import Id, Walkable, check_nodes, other_ends, require
+from airw.policies._corpora import Id, Walkable, check_nodes, require
 from airw.policies._shared_fields import FieldEdges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies._start import Seeding, check_roots, check_seeding, find_start
 from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, Part
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import Edges, Ends, OpenCorpus
+from airw.protocols import EdgeRow, Edges, Ends, OpenCorpus
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
-from airw.walking import CommittedNode, Frontier, Neighbors, Policy, WalkState
+from airw.walking import CommittedNode, Frontier, LazyNeighbors, Neighbors, Policy, WalkState
 
-_OFFLOAD_ABOVE = 1_000  # links or nodes; handling so many takes one or two milliseconds
+_OFFLOAD_ABOVE = 4_000  # nodes; scoring so many takes one or two milliseconds
+_get_id = attrgetter("id")
 
 
 class ArtifactNode(NamedTuple):
-    """A node of the walk: an artifact, and the edge that led to it."""
+    """A node of the walk: an artifact, and where the edge that led to it stands in a row."""
 
     id: Id
-    edge: Edge | None = None
+    row: EdgeRow | None = None
+    place: int = 0
+
+    @property
+    def edge(self) -> Edge | None:
+        """The edge that led to the artifact, made now."""
+        return None if self.row is None else self.row[self.place]
+
+
+_new_node = partial(tuple.__new__, ArtifactNode)  # takes half the time of `ArtifactNode(...)`
 
 
 class ArtifactPolicy(Policy[A]):
@@ -52,7 +64,7 @@ class ArtifactPolicy(Policy[A]):
 
     def value(self, state: WalkState[A], nodes: Sequence[Any]) -> Sequence[float] | NDArray[np.float64]:
         """Return the score of each node, by default its cosine; the surfaces have been read."""
-        return state.memory.cosines(node.id for node in nodes)
+        return state.memory.cosines(map(_get_id, nodes))
 
     async def follow(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
@@ -76,7 +88,7 @@ class ArtifactPolicy(Policy[A]):
         self, state: WalkState[A], nodes: Sequence[Any], store: Walkable
     ) -> Sequence[float] | NDArray[np.float64]:
         """Return the value of each node; one store call if an artifact is new."""
-        await self._read_surfaces(state, list(dict.fromkeys(node.id for node in nodes)), store)
+        await self._read_surfaces(state, list(dict.fromkeys(map(_get_id, nodes))), store)
         return await offload_if(len(nodes) > _OFFLOAD_ABOVE, self.value, state, nodes)
 
     async def _read_surfaces(self, state: WalkState[A], ids: Sequence[Id], store: Walkable) -> None:
@@ -135,6 +147,8 @@ class ArtifactPolicy(Policy[A]):
         """Return the neighbours of each artifact that may be crossed; one store call."""
         crossable = self._filter_crossable(state.memory, committed)
         neighbors = await self.follow(state, crossable, store)
+        if getattr(self.node_id, "__func__", None) is not ArtifactPolicy.node_id:
+            neighbors = [list(nodes) if isinstance(nodes, LazyNeighbors) else nodes for nodes in neighbors]
         if len(crossable) == len(committed):
             return neighbors
         neighbors_of = dict(zip((entry.id for entry in crossable), neighbors, strict=True))
@@ -237,7 +251,7 @@ class ArtifactPolicy(Policy[A]):
     async def _read_hits(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
         """Read the records that hits lack and, if there are any, what follows these hits."""
         memory = state.memory
-        kept = [entry.id for entry in committed if memory.permissions_of(entry.id).keep]
+        kept = memory.list_kept(committed)
         if memory.take_surfaces(kept) or memory.find_missing(kept):
             # Many artifacts are worth a call of their own, and may be the last that the budget allows.
             followers = self._filter_followed(state, committed) if len(committed) <= MAX_START else ()
@@ -247,8 +261,8 @@ class ArtifactPolicy(Policy[A]):
 
     async def _read_edges(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[Edge]]:
-        """Return the edges of each artifact; one store call at most."""
+    ) -> list[EdgeRow]:
+        """Return the edges of each artifact within the walked corpora; one store call at most."""
         edges, ids = state.memory.edges, [entry.node.id for entry in committed]
         missing = [id for id in ids if id not in edges]
         await self._read(state, store, followed=missing, looks_ahead=not self._is_counting(state, committed))
@@ -359,24 +373,26 @@ class SearchingPolicy(ArtifactPolicy[A]):
 
     async def follow(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
-        """Return the neighbours along links or shared fields.
+    ) -> Sequence[LazyNeighbors]:
+        """Return the neighbours along links or shared fields; two store calls at most."""
+        rows = await self._find_edges(state, committed, store)
+        return [LazyNeighbors(row.ends, partial(_make_nodes, row)) for row in rows]
+
+    async def _find_edges(
+        self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
+    ) -> Sequence[EdgeRow]:
+        """Return the edges that lead on from each artifact.
 
         One store call, and with `edges` one more for the records that are not kept.
         """
         if self.edges is None:
-            edges = await self._read_edges(state, committed, store)
-            is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
-            return await offload_if(is_long, _other_nodes, [entry.node.id for entry in committed], edges)
+            return await self._read_edges(state, committed, store)
         # The store is asked about each field value once per walk.
         values_of = await self._field_values(state, committed, store, self.edges)
         artifacts = state.memory.artifacts_by_value
         new_values = {value.key: value for own in values_of.values() for value in own if value.key not in artifacts}
         artifacts.update(await find_artifacts(list(new_values.values()), store.store))
-        return [
-            [ArtifactNode(edge.target, edge) for edge in edges_from(entry.id, values_of[entry.id], artifacts)]
-            for entry in committed
-        ]
+        return [edges_from(entry.id, values_of[entry.id], artifacts) for entry in committed]
 
     async def _field_values(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus, edges: FieldEdges
@@ -398,6 +414,6 @@ class SearchingPolicy(ArtifactPolicy[A]):
         return [out or not state.memory.has_surface(id) for id, out in zip(ids, excluded, strict=True)]
 
 
-def _other_nodes(ids: Sequence[Id], edges: Sequence[Sequence[Edge]]) -> list[list[ArtifactNode]]:
-    """Return a node for the other end of each edge."""
-    return [list(map(ArtifactNode, *other_ends(id, id_edges))) for id, id_edges in zip(ids, edges, strict=True)]
+def _make_nodes(row: EdgeRow, part: slice) -> list[ArtifactNode]:
+    """Return a node for the other end of each edge in a part of a row."""
+    return list(map(_new_node, zip(row.ends[part], repeat(row), range(len(row))[part])))

@@ -2,7 +2,9 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,9 +15,11 @@ from airw._base.overriding import override
 from airw.policies._corpora import Walkable
 from airw.policies.artifact_memory import ArtifactMemory
 from airw.policies.artifact_policy import SearchingPolicy, SearchParameters
+from airw.protocols import EdgeRow
 from airw.values import Edge
-from airw.walking import CommittedNode, Frontier, WalkState
+from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
 
+_AHEAD = 4  # artifacts whose records are read ahead, for each that a step commits
 _OFFLOAD_ABOVE = 2_000  # paths; comparing this many takes about a millisecond
 
 
@@ -26,18 +30,26 @@ class PathNode(NamedTuple):
 
     Args:
         id: The artifact.
-        edge: The last edge of the path.
+        row: The row in which the last edge of the path stands; `None` at the start.
+        place: Its place there.
         before: The number of artifacts before this one.
         total: The sum of their cosines.
     """
 
     id: str
-    edge: Edge | None = None
+    row: EdgeRow | None = None
+    place: int = 0
     before: int = 0
     total: float = 0.0
 
+    @property
+    def edge(self) -> Edge | None:
+        """The last edge of the path, made now."""
+        return None if self.row is None else self.row[self.place]
+
 
 State: TypeAlias = WalkState[ArtifactMemory]
+_new_path = partial(tuple.__new__, PathNode)  # takes half the time of `PathNode(...)`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +114,16 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
         """Return the start: the artifacts of one search, and the roots."""
         return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
 
+    @override
+    def _count_ahead(self, state: State) -> int | None:
+        # The ends of the best paths are nearly always among so many of the nearest.
+        most = super()._count_ahead(state)
+        return most if most is None or self.edges is not None else min(most, _AHEAD * self.width)
+
     def value(self, state: State, nodes: Sequence[PathNode]) -> NDArray[np.float64]:
         """Return the mean cosine of each path."""
-        before, totals = np.array([[node.before for node in nodes], [node.total for node in nodes]])
-        means: NDArray[np.float64] = (state.memory.cosines(node.id for node in nodes) + totals) / (before + 1)
-        return means
+        best = state.memory.best_surfaces
+        return np.array([(best[id][1] + total) / (before + 1) for id, _, _, before, total in nodes], np.float64)
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Commit the best path to each of the `width` best artifacts."""
@@ -125,11 +142,17 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
                 break
         return list(best.values())
 
-    async def follow(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[Any]:
-        """Return the paths that lead on from each artifact; one store call."""
-        neighbors, memory = await super().follow(state, committed, store), state.memory
+    async def follow(
+        self, state: State, committed: Sequence[CommittedNode], store: Walkable
+    ) -> Sequence[LazyNeighbors]:
+        """Return the paths that lead on from each artifact; two store calls at most."""
         paths = []
-        for entry, nodes in zip(committed, neighbors, strict=True):
-            before, total = entry.node.before + 1, entry.node.total + memory.best_surfaces[entry.node.id][1]
-            paths.append([PathNode(node.id, node.edge, before, total) for node in nodes])
+        for (node, *_), row in zip(committed, await self._find_edges(state, committed, store), strict=True):
+            total = node.total + state.memory.best_surfaces[node.id][1]
+            paths.append(LazyNeighbors(row.ends, partial(_make_paths, row, node.before + 1, total)))
         return paths
+
+
+def _make_paths(row: EdgeRow, before: int, total: float, part: slice) -> list[PathNode]:
+    places = range(len(row))[part]
+    return list(map(_new_path, zip(row.ends[part], repeat(row), places, repeat(before), repeat(total))))

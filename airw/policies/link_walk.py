@@ -1,8 +1,8 @@
 """The policy `LinkWalk`: all links in a fixed order, without a model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,14 +23,13 @@ from airw.policies._corpora import (
     is_lost,
     member_ranks,
     order_key,
-    other_ends,
     root_ids,
 )
 from airw.policies._start import Seeding, check_seeding, find_start, unknown_root
 from airw.policies.artifact_memory import MAX_START, ArtifactMemory, Part
 from airw.policies.artifact_policy import ArtifactPolicy
 from airw.policies.scope import ALLOW_ALL, Scope
-from airw.protocols import Edges, Ends
+from airw.protocols import EdgeRow, Edges, Ends
 from airw.retrieval import check_corpus
 from airw.values import Direction, Edge, LinkFilter, NodeIdLike
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
@@ -55,7 +54,6 @@ class LinkStep(NamedTuple):
 
 _new_link_step = partial(tuple.__new__, LinkStep)  # takes half the time of `LinkStep(...)`, and runs per neighbour
 LinkSteps: TypeAlias = LazyNeighbors | list[LinkStep]
-
 
 State: TypeAlias = WalkState[ArtifactMemory]
 
@@ -244,27 +242,15 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
 
     async def follow(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[LinkSteps]:
         """Return the steps that lead on from each artifact; one store call."""
-        edges = await self._read_edges(state, committed, store)
-        key, starts = order_key(member_ranks(store)), [entry.node for entry in committed]
-        is_long = sum(map(len, edges)) > _OFFLOAD_ABOVE
-        return await offload_if(is_long, self._steps_from, state.memory, starts, edges, key)
-
-    def _steps_from(
-        self,
-        memory: ArtifactMemory,
-        starts: Sequence[LinkStep],
-        edges: Sequence[Sequence[Edge]],
-        key: Callable[[Id], Any],
-    ) -> list[LinkSteps]:
-        links, steps = self._link_choice, list[LinkSteps]()
-        for start, edges_here in zip(starts, edges, strict=True):
-            ends, along = other_ends(start.id, edges_here)
-            if links.inverses is not None:
-                ends, along = _sort_by_name(links, start.id, ends, along, key)
-            make = partial(_make_steps, ends, along, self._cost(memory, start))
-            # Many steps are created at once, because this then runs in a worker thread.
-            steps.append(make(slice(None)) if len(ends) > _OFFLOAD_ABOVE else LazyNeighbors(ends, make))
-        return steps
+        rows, memory = await self._read_edges(state, committed, store), state.memory
+        if self.inverses is not None:
+            choice, key = self._link_choice, order_key(member_ranks(store))
+            is_long = sum(map(len, rows)) > _OFFLOAD_ABOVE
+            rows = await offload_if(is_long, lambda: [choice.arrange(row, key) for row in rows])
+        return [
+            LazyNeighbors(row.ends, partial(_make_steps, row, self._cost(memory, entry.node)))
+            for row, entry in zip(rows, committed, strict=True)
+        ]
 
 
 def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -283,28 +269,5 @@ def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.i
     return live[np.lexsort((depths, costs))]
 
 
-def _make_steps(ends: Sequence[Id], edges: Sequence[Edge], cost: float, part: slice) -> list[LinkStep]:
-    return list(map(_new_link_step, zip(ends[part], edges[part], repeat(cost))))
-
-
-def _sort_by_name(
-    links: FollowedLinks, id: Id, ends: Sequence[Id], edges: Sequence[Edge], key: Callable[[Id], Any]
-) -> tuple[Sequence[Id], Sequence[Edge]]:
-    """Return the other ends and the edges of an artifact that are followed.
-
-    The order is by name in the direction in which they are walked, then by end (references by corpus first), out before
-    in, then by origin.
-    """
-    name_of = cache(links.name_of_type)
-    names = [name_of(edge.type, is_against=edge.source != id) for edge in edges]
-    rows = [row for row, name in enumerate(names) if links.accepts_name(name, edges[row].origin)]
-    # The store has sorted by stored type, so often nothing has to be done.
-    if names == [edge.type for edge in edges] and len(rows) == len(edges):
-        return ends, edges
-
-    def order(row: int) -> Any:
-        edge = edges[row]
-        return names[row], key(ends[row]), edge.source != id, edge.origin, edge.type
-
-    rows.sort(key=order)
-    return [ends[row] for row in rows], [edges[row] for row in rows]
+def _make_steps(row: EdgeRow, cost: float, part: slice) -> list[LinkStep]:
+    return list(map(_new_link_step, zip(row.ends[part], row[part], repeat(cost))))

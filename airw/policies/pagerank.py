@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress
+from itertools import chain, compress, count
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -23,14 +23,14 @@ from airw.policies._start import artifacts_in_query, find_roots, find_start
 from airw.policies.artifact_memory import ArtifactMemory, Part, node_of_hit
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
 from airw.policies.scope import ALLOW_ALL
-from airw.protocols import Ends, Referrers, ask
+from airw.protocols import EdgeRow, Ends, Referrers, ask
 from airw.values import Direction, SearchHit
 from airw.values.hits import with_facts
 from airw.walking import CommittedNode, Frontier, WalkState
 
 Weighting: TypeAlias = Literal["uniform", "score"]
 _WEIGHTINGS: tuple[Weighting, ...] = ("uniform", "score")
-_OFFLOAD_ABOVE = 5_000  # neighbours; numbering and pushing to this many takes about a millisecond
+_OFFLOAD_ABOVE = 10_000  # neighbours; numbering and pushing to this many takes about a millisecond
 _DIGITS = -round(math.log10(ROUNDING))
 
 
@@ -44,9 +44,13 @@ class PushMemory(ArtifactMemory):
         number_at: The node number of the artifact at each position of the walk record.
     """
 
-    numbers: dict[Id, int] = field(default_factory=dict)
+    numbers: dict[Id, int] = field(default_factory=lambda: defaultdict(count().__next__))
     push: ForwardPush = field(init=False)
     number_at: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def number(self, ids: Iterable[Id]) -> list[int]:
+        """Return the node numbers of artifacts without duplicates; a new one gets the next number."""
+        return list(map(self.numbers.__getitem__, dict.fromkeys(ids)))
 
     def numbers_of(self, ids: Iterable[Id]) -> NDArray[np.intp]:
         """Return the node numbers of artifacts."""
@@ -148,7 +152,7 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
             for id in compress(list(masses), self._are_excluded(state, list(masses))):
                 del masses[id]
         if masses:
-            memory.numbers = {id: number for number, id in enumerate(masses)}
+            memory.number(masses)
             memory.push = ForwardPush.start(list(masses.values()), self.restart)
         return list(map(ArtifactNode, masses))
 
@@ -208,22 +212,19 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         return live[best_first(memory.push.residual[memory.number_at[live]], self.width)]
 
     @override
-    async def follow(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
+    async def _find_edges(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> Sequence[EdgeRow]:
         # The push needs all neighbours, also those that a limit will keep out of the walk. One store call for links,
         # two for fields.
-        memory, neighbors = state.memory, await super().follow(state, committed, store)
+        memory, rows = state.memory, await super()._find_edges(state, committed, store)
         if self.edges is not None:
             # Ids without a record lead nowhere and are no hits.
-            ids = list(dict.fromkeys(node.id for nodes in neighbors for node in nodes))
-            await self._read_scores(state, ids, store)
-            neighbors = [[node for node in nodes if memory.has_surface(node.id)] for nodes in neighbors]
+            await self._read_scores(state, list(dict.fromkeys(id for row in rows for id in row.ends)), store)
+            rows = [row.pick([at for at, id in enumerate(row.ends) if memory.has_surface(id)]) for row in rows]
         if committed:
             ids = [entry.node.id for entry in committed]
-            is_long = len(memory.push.targets) + sum(map(len, neighbors)) > _OFFLOAD_ABOVE
-            memory.push = await offload_if(is_long, _explore, memory, ids, neighbors)
-        return neighbors
+            is_long = len(memory.push.targets) + sum(map(len, rows)) > _OFFLOAD_ABOVE
+            memory.push = await offload_if(is_long, _explore, memory, ids, [row.ends for row in rows])
+        return rows
 
     async def to_hits(
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
@@ -273,13 +274,10 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         return edges is not None and (callable(edges) or any(to_field == ID for _, to_field in edges))
 
 
-def _explore(memory: PushMemory, ids: Sequence[Id], neighbors: Sequence[Sequence[ArtifactNode]]) -> ForwardPush:
+def _explore(memory: PushMemory, ids: Sequence[Id], neighbors: Sequence[Sequence[Id]]) -> ForwardPush:
     """Number the neighbours of artifacts, without duplicates, and push on."""
-    numbers = memory.numbers
-    targets = [
-        [numbers.setdefault(id, len(numbers)) for id in dict.fromkeys(node.id for node in nodes)] for nodes in neighbors
-    ]
-    return memory.push.explore([numbers[id] for id in ids], targets, len(numbers)).push_roughly()
+    targets = [memory.number(own) for own in neighbors]
+    return memory.push.explore(memory.number(ids), targets, len(memory.numbers)).push_roughly()
 
 
 def _scale(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -28,9 +28,9 @@ from airw.policies._paths import (
 )
 from airw.policies._start import find_roots, find_start
 from airw.policies.artifact_memory import MAX_START, ArtifactMemory, node_of_hit
-from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
+from airw.policies.artifact_policy import SearchingPolicy, SearchParameters
 from airw.policies.scope import ALLOW_ALL
-from airw.protocols import Capability, OpenCorpus
+from airw.protocols import Capability, EdgeRow, OpenCorpus
 from airw.retrieval import describe_mistaken_corpus
 from airw.stores import OwnStore
 from airw.values import SearchHit
@@ -100,7 +100,7 @@ class PathMemory(ArtifactMemory):
     def move(self, hit: SearchHit, path: Path) -> SearchHit:
         """Return a hit with another path to it."""
         steps = {"walk_depth": len(path.ids) - 1, "walk_parent": path.ids[-2], "walk_path": [*path.ids]}
-        edge = {} if path.edge is None else {"walk_edge": path.edge.type}
+        edge = {} if path.row is None else {"walk_edge": path.row.labels[path.place].type}
         facts = {**steps, "seed": path.ids[0], **self.explain(path), **edge}
         return replace(hit, score=path.score, metadata=with_facts(hit.metadata, facts))
 
@@ -310,21 +310,19 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         return [memory.ways.get(entry.id, []) for entry in committed]
 
     @override
-    async def follow(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
+    async def _find_edges(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> Sequence[EdgeRow]:
         if self.edges is None and "edges" not in store.store.capabilities:
-            return [[] for _ in committed]
-        return await super().follow(state, committed, store)
+            return [EdgeRow(entry.node.id, (), ()) for entry in committed]
+        return await super()._find_edges(state, committed, store)
 
     async def _read_links(self, state: State, paths: Sequence[Path], corpus: Walkable) -> None:
         """Read the links of artifacts, and choose those that compete."""
         memory = state.memory
         # 1. Read the links.
         entries = [CommittedNode(path, path.id, len(path.ids) - 1, path.score, None) for path in paths]
-        neighbors = await self.follow(state, entries, corpus)
-        is_long = sum(map(len, neighbors)) > _OFFLOAD_LINKS_ABOVE
-        links = await offload_if(is_long, lambda: list(map(find_links, paths, neighbors)))
+        rows = await self._find_edges(state, entries, corpus)
+        is_long = sum(map(len, rows)) > _OFFLOAD_LINKS_ABOVE
+        links = await offload_if(is_long, lambda: list(map(find_links, paths, rows)))
         # 2. Compare their ends with the query, and read the texts of the nearest.
         most = _MAX_COSINES - memory.compared
         compared = await offload_if(is_long, leave_out, links, memory.best_surfaces, most)

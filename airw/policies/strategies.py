@@ -33,6 +33,7 @@ from airw.policies.admitting_policy import (
 from airw.policies.artifact_memory import node_of_hit
 from airw.policies.artifact_policy import ArtifactNode
 from airw.policies.scope import ALLOW_ALL, Scope
+from airw.protocols import EdgeRow
 from airw.values import Direction, NodeIdLike, SearchHit
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, WalkState
@@ -94,7 +95,7 @@ class ScoredMemory(AdmittingMemory):
 
     def path_to(self, step: ArtifactNode, node: Node) -> NodePath:
         """Return the path to an artifact, by the edge that led to it from one that was selected."""
-        id, edge = step
+        id, edge = step.id, step.edge
         before = None
         if edge is not None:
             before = self.selected_paths.get(edge.target if edge.source == id else edge.source)
@@ -636,12 +637,12 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
         return super()._filter_crossable(memory, chosen)
 
     @override
-    async def follow(
+    async def _find_edges(
         self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[list[ArtifactNode]]:
-        neighbors = await super().follow(state, committed, store)
+    ) -> Sequence[EdgeRow]:
+        rows = await super()._find_edges(state, committed, store)
         state.memory.tracker.to_traverse.clear()
-        return neighbors
+        return rows
 
     @override
     async def to_hits(

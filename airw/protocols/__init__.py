@@ -11,9 +11,8 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.protocols.adjacency import (
         EdgeLabel as EdgeLabel,
-        NeighborColumns as NeighborColumns,
+        EdgeRow as EdgeRow,
     )
-    from airw.protocols.contents import ContentReader as ContentReader, StoreContent as StoreContent
     from airw.protocols.finding import (
         Formulator as Formulator,
         MaybeAwaitable as MaybeAwaitable,
@@ -35,7 +34,9 @@ if TYPE_CHECKING:
     from airw.protocols.requests import (
         ALL_LINKS as ALL_LINKS,
         CAPABILITIES as CAPABILITIES,
+        SNAPSHOT_CAPABILITIES as SNAPSHOT_CAPABILITIES,
         ArtifactIds as ArtifactIds,
+        Artifacts as Artifacts,
         ArtifactVectors as ArtifactVectors,
         Best as Best,
         Calibrations as Calibrations,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         check_capabilities as check_capabilities,
         check_store as check_store,
         fill as fill,
+        try_many as try_many,
     )
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -1,15 +1,10 @@
-"""Edges as columns of numbers."""
+"""The edges of one artifact as columns."""
 
-from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import NamedTuple, overload
 
-import numpy as np
-
-from airw._base.arrays import NDArray
-from airw.values import Edge, NodeId
-
-_SLICE = 1 << 12  # entries that one call converts
+from airw.values import Edge, NodeIdLike
 
 
 class EdgeLabel(NamedTuple):
@@ -19,7 +14,7 @@ class EdgeLabel(NamedTuple):
         type: The relation, such as `"related"`.
         origin: One of `ORIGINS`.
         is_incoming: Whether the edge leads to the artifact whose edges were asked for.
-        is_foreign: Whether the other end is in another corpus.
+        is_foreign: Whether the edge leads out of the corpus that stores it.
         weight: How much the edge counts for a walk.
     """
 
@@ -30,47 +25,96 @@ class EdgeLabel(NamedTuple):
     weight: float = 1.0
 
 
-class NeighborColumns(NamedTuple):
-    """The edges of several artifacts, as columns with one entry per edge.
+class EdgeRow(Sequence[Edge]):
+    """The edges of one artifact: their other ends and their labels.
 
-    The edges of one artifact stand in a row: those of the first artifact, then those of the second, and so on. A caller
-    must change neither the arrays nor the tables. The tables only grow, and their entries never change.
+    An `Edge` is made when somebody looks at it: a walk of a dense graph meets most ends many times, and looks at few
+    edges. Stores keep the rows that they return, so nothing may change one.
 
     Args:
-        offsets: `(artifacts + 1,) int64`; the edges of artifact `i` are those from `offsets[i]` to `offsets[i + 1]`.
-        ends: `(edges,) int64`, the number of the artifact at the other end.
-        labels: `(edges,) int32`, the position of the edge's label in `label_table`.
-        nodes: The node of each number: an id, or an `ArtifactRef` in another corpus.
-        label_table: The labels of edges.
+        id: The artifact.
+        ends: The artifact at the other end of each edge.
+        labels: The label of each edge.
+
+    Example:
+        >>> row = EdgeRow("a", ("b", "c"), (EdgeLabel("cites", "typed", False, False),) * 2)
+        >>> row.ends, row[1]
+        (('b', 'c'), Edge(source='a', target='c', type='cites', origin='typed'))
     """
 
-    offsets: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    labels: NDArray[np.int32]
-    nodes: Sequence[NodeId]
-    label_table: Sequence[EdgeLabel]
+    __slots__ = ("_leads_out", "ends", "id", "labels")
 
-    def weights(self) -> NDArray[np.float64]:
-        """Return the weight of each edge, `(edges,) float64`."""
-        return np.array([label.weight for label in self.label_table], np.float64)[self.labels]
+    id: NodeIdLike
+    ends: Sequence[NodeIdLike]
+    labels: Sequence[EdgeLabel]
 
-    def to_edges(self, ids: Sequence[str]) -> list[list[Edge]]:
-        """Return the edges of each artifact as `neighbors` does; `ids` are those of the artifacts."""
-        nodes, label_table = self.nodes, self.label_table
-        ends, labels = _to_list(self.ends), _to_list(self.labels)
-        edges: list[list[Edge]] = []
-        for id, (start, stop) in zip(ids, pairwise(self.offsets.tolist()), strict=True):
-            row: list[Edge] = []
-            for end, label in zip(ends[start:stop], labels[start:stop], strict=True):
-                type_, origin, is_incoming, _, weight = label_table[label]
-                node = nodes[end]
-                source, target = (node, id) if is_incoming else (id, node)
-                row.append(Edge(source, target, type_, origin, weight))
-            edges.append(row)
-        return edges
+    def __init__(self, id: NodeIdLike, ends: Sequence[NodeIdLike], labels: Sequence[EdgeLabel]) -> None:
+        self.id, self.ends, self.labels = id, ends, labels
+        self._leads_out: bool | None = None  # until somebody asks
 
+    @classmethod
+    def of(cls, id: NodeIdLike, edges: Sequence[Edge]) -> "EdgeRow":
+        """Return the edges of an artifact as a row, which they may be already.
 
-def _to_list(column: NDArray[Any]) -> list[int]:
-    """Return the entries of a column, in calls that do not stop other threads for long."""
-    parts = range(0, len(column), _SLICE)
-    return [entry for start in parts for entry in column[start : start + _SLICE].tolist()]
+        Example:
+            >>> EdgeRow.of("a", [Edge("b", "a", "cites")]).ends
+            ('b',)
+        """
+        if isinstance(edges, EdgeRow):
+            return edges
+        are_incoming = [edge.source != id for edge in edges]
+        return cls(
+            id,
+            tuple(edge.source if is_in else edge.target for edge, is_in in zip(edges, are_incoming, strict=True)),
+            tuple(
+                EdgeLabel(edge.type, edge.origin, is_in, edge.leads_out, edge.weight)
+                for edge, is_in in zip(edges, are_incoming, strict=True)
+            ),
+        )
+
+    def select(self, accepts: Callable[[EdgeLabel], bool], limit: int | None = None) -> "EdgeRow":
+        """Return the row of the edges whose labels are accepted, of which at most `limit`."""
+        places = list(islice((place for place, label in enumerate(self.labels) if accepts(label)), limit))
+        return self if len(places) == len(self) else self.pick(places)
+
+    def pick(self, places: Sequence[int]) -> "EdgeRow":
+        """Return the row of the edges at some places, in their order."""
+        return EdgeRow(self.id, tuple(map(self.ends.__getitem__, places)), tuple(map(self.labels.__getitem__, places)))
+
+    @property
+    def inside(self) -> "EdgeRow":
+        """The row of the edges that lead to artifacts of this corpus."""
+        if self._leads_out is None:
+            self._leads_out = any(label.is_foreign for label in self.labels)
+        return self.select(lambda label: not label.is_foreign) if self._leads_out else self
+
+    def __len__(self) -> int:
+        """Return the number of edges."""
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, place: int) -> Edge: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Edge]: ...
+    def __getitem__(self, place: int | slice) -> Edge | list[Edge]:
+        """Make an edge, or those of a slice."""
+        if not isinstance(place, slice):
+            return self._make_edge(self.ends[place], self.labels[place])
+        return list(map(self._make_edge, self.ends[place], self.labels[place]))
+
+    def _make_edge(self, end: NodeIdLike, label: EdgeLabel) -> Edge:
+        type, origin, is_incoming, _, weight = label
+        source, target = (end, self.id) if is_incoming else (self.id, end)
+        return Edge(source, target, type, origin, weight)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether these are the same edges in the same order."""
+        return self[:] == list(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Return a number that equal rows have in common."""
+        return hash(len(self.ends))
+
+    def __repr__(self) -> str:
+        """Return the edges as a list."""
+        return repr(self[:])

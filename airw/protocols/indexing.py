@@ -14,6 +14,9 @@ class Embedder(Protocol):
     """Turns texts into unit vectors.
 
     A text in which the embedder recognizes nothing may become the zero vector.
+
+    The model may read only the beginning of a long text. Then builds use two members more, if the embedder has them:
+    `max_tokens`, and an async `find_ends(texts)`, which returns the position up to which it reads each text.
     """
 
     @property

@@ -9,6 +9,7 @@ is a unit vector or zero. Query vectors must be unit vectors, too, or scores are
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -17,6 +18,7 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_count, check_limit
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
+from airw.protocols.adjacency import EdgeRow
 from airw.values import (
     DIRECTIONS,
     ArtifactChange,
@@ -26,7 +28,6 @@ from airw.values import (
     LedgerEntry,
     LinkCount,
     LinkFilter,
-    NodeId,
     NodeIdLike,
     Ranking,
     Record,
@@ -38,6 +39,7 @@ from airw.values.filters import Filter, parse_filter
 A_co = TypeVar("A_co", covariant=True)
 
 Capability: TypeAlias = Literal[
+    "artifacts",
     "counts",
     "dense",
     "edges",
@@ -57,11 +59,15 @@ Capability: TypeAlias = Literal[
 """What a store may be able to do.
 
 Each request needs one of these. `Rank` needs `"lexical"` for texts, `"dense"` for vectors, and only `"scores"` if it
-names what to compare with a vector. `apply` and `writing` need `"writing"`.
+names what to compare with a vector. `apply` and `writing` need `"writing"`. Only a snapshot of a store offers
+`"artifacts"`.
 """
 
-CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability))
-"""All of them."""
+CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability)) - {"artifacts"}
+"""What a whole store can do."""
+
+SNAPSHOT_CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability)) - {"writing"}
+"""What a snapshot of a whole store can do."""
 
 ALL_LINKS: Final = LinkFilter()
 
@@ -257,8 +263,10 @@ class Words(Request[TermCounts]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Edges(Request[list[list[Edge]]]):
+class Edges(Request[Sequence[Sequence[Edge]]]):
     """The edges of each artifact in a fixed order.
+
+    The stores of this library answer with an `EdgeRow` for each, which makes an edge when it is looked at.
 
     Resolved and foreign links are edges; dangling and ambiguous ones are not. Edges from an artifact to itself are
     omitted. Links with the same source, target, type and origin are one edge. The order is by type, then by the id at
@@ -419,6 +427,23 @@ class Ledger(Request[list[LedgerEntry | None]]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Artifacts(Request[list[ArtifactChange | None]]):
+    """Each artifact as it was written, or `None`.
+
+    It has its ledger entry, records, vectors, links and names. Copies ask a snapshot for them.
+
+    Args:
+        ids: The artifacts.
+    """
+
+    _needs: ClassVar[Capability] = "artifacts"
+    ids: Sequence[str]
+
+    def __post_init__(self) -> None:
+        _check_list("ids", self.ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stale(Request[list[str]]):
     """The artifacts to index again, in any order.
 
@@ -526,17 +551,16 @@ class Ends:
             raise ArgumentError(f"Ends must be those of Edges, not of {short_repr(self.of)}")
         check_limit(self.limit)
 
-    def take(self, answer: Sequence[Sequence[Edge]]) -> list[NodeId]:
+    def take(self, answer: Sequence[Sequence[Edge]]) -> list[NodeIdLike]:
         """Return the ends in the answer of `of`."""
-        known = {*self.without, *self.of.ids}
-        ends: dict[NodeId, None] = {}
-        for id, row in zip(self.of.ids, answer, strict=True):
-            for edge in row:
-                if len(ends) == self.limit:
-                    return list(ends)
-                end = edge.source if edge.target == id else edge.target
-                if end not in known and end not in ends and not edge.leads_out:
-                    ends[end] = None
+        own, known = {*self.of.ids}, self.without if isinstance(self.without, dict | set) else {*self.without}
+        rows = (EdgeRow.of(id, row).inside.ends for id, row in zip(self.of.ids, answer, strict=True))
+        ends: dict[NodeIdLike, None] = {}
+        for end in chain.from_iterable(rows):
+            if len(ends) == self.limit:
+                break
+            if end not in known and end not in own:
+                ends[end] = None
         return list(ends)
 
 

@@ -1,13 +1,19 @@
 """`Store`, which answers requests and applies changes; how to ask one; and its corpus."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar, overload
 
+import anyio
+
+from airw._base.concurrency import map_bounded
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols.indexing import Embedder
 from airw.protocols.requests import CAPABILITIES, Capability, Change, Fed, Request
+
+_AT_ONCE = 16  # stores that are asked at the same time
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -130,6 +136,42 @@ async def ask_all(store: Store, *requests: Request[Any]) -> tuple[Any, ...]:
         ([None], [None])
     """
     return tuple(await store.read(*requests))
+
+
+async def try_many(
+    calls: Sequence[tuple[Store, Sequence[Request[Any]]]],
+    *,
+    timeout: float = math.inf,  # noqa: ASYNC109 - of each store
+) -> list[list[Any] | Exception]:
+    """Ask many stores, 16 at a time; return the answers of each store, or its error.
+
+    Args:
+        calls: Pairs of a store and what it is asked.
+        timeout: The seconds that a store may take; afterwards its error is a `TimeoutError`.
+
+    Returns:
+        For each call, one answer a request, or the error: no store ends the work of others.
+
+    Example:
+        >>> import anyio
+        >>> from airw.protocols import Counts, Records
+        >>> from airw.stores import MemoryStore, OwnStore
+        >>> async def main():
+        ...     async with MemoryStore() as store:
+        ...         return await try_many([(store, [Records(["none"])]), (OwnStore(), [Counts()])])
+        >>> anyio.run(main)
+        [[[None]], ArgumentError("Counts needs a store with the capability 'counts'; OwnStore offers nothing")]
+    """
+
+    async def call(pair: tuple[Store, Sequence[Request[Any]]]) -> list[Any] | Exception:
+        store, requests = pair
+        try:
+            with anyio.fail_after(timeout):
+                return await store.read(*requests)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises is its answer
+            return error
+
+    return await map_bounded(call, calls, limit=_AT_ONCE)
 
 
 def check_store(store: object) -> None:

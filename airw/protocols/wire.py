@@ -9,12 +9,13 @@ value checks its types: neither side trusts the other.
 import base64
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache, partial
+from itertools import accumulate, chain
 from operator import attrgetter, itemgetter
 from types import NoneType
-from typing import Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -23,10 +24,10 @@ from airw._base.json import is_deeper, json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols import requests as forms
-from airw.protocols.requests import ArtifactVectors, Best, Ends, Fed, Rank, Request
+from airw.protocols.requests import CAPABILITIES, ArtifactVectors, Best, Ends, Fed, Rank, Request
 from airw.protocols.stores import fill
 from airw.values import ArtifactRef, LedgerEntry, LinkFilter, NodeId, NodeIdLike, Ranking, SearchHit
-from airw.values.filters import Filter, parse_filter, to_mapping
+from airw.values.filters import And, Compare, Filter, Not, Or, parse_filter, to_mapping
 
 API_VERSIONS: Final = (1,)
 """The versions of the API that this version of the library speaks."""
@@ -44,145 +45,67 @@ _LARGEST_COUNT = 10**18
 _LARGEST_NUMBER = 1e6  # of a query vector, whose numbers are at most 1; much larger ones overflow
 
 
+Reader: TypeAlias = Callable[[Any], Any]
+"""Returns the value of some JSON that was received. It raises `WireFault` for JSON of another form."""
+
+
 class WireFault(Exception):
     """A value that was received is not of the form that was agreed."""
 
 
-@dataclass(frozen=True, slots=True)
-class WireForm:
-    """How values of one kind travel.
+def pack(value: Any) -> Any:
+    """Return a value as JSON: a request, an answer, or a part of one.
 
-    Args:
-        pack: Returns a value as JSON.
-        unpack: Returns the value of some JSON. It raises `WireFault` for JSON of another form.
+    Example:
+        >>> from airw.values import Edge
+        >>> pack([Edge("a", "b", "see")]), pack(forms.Edges(["a"], limit=9))
+        ([['a', 'b', 'see', 'inline', 1.0]], {'ask': 'Edges', 'ids': ['a'], 'limit': 9})
     """
+    return _packer_of(type(value))(value)  # type: ignore[arg-type]
 
-    pack: Callable[[Any], Any]
-    unpack: Callable[[Any], Any]
+
+@cache
+def _packer_of(kind: type) -> Callable[[Any], Any]:
+    """Return the function that packs values of a class, which many values share."""
+    if issubclass(kind, str | int | NoneType):
+        return _keep
+    if issubclass(kind, np.ndarray):
+        return pack_array
+    if issubclass(kind, Compare | And | Or | Not):
+        return to_mapping
+    if issubclass(kind, Request | Ends | Best | LinkFilter):
+        return _pack_object
+    # A class derived from one of the library may have more fields; the first one is what travels.
+    rows = [own for own in kind.__mro__ if is_dataclass(own) or hasattr(own, "_fields")]
+    if rows:
+        read = attrgetter(*get_type_hints(rows[-1]))
+        return lambda value: [pack(item) for item in read(value)]
+    is_list = issubclass(kind, Iterable) and not issubclass(kind, Mapping)
+    return _pack_all if is_list else json_clean
 
 
 def _keep(value: Any) -> Any:
     return value
 
 
-def _plain(noun: str, *kinds: type) -> WireForm:
-    def unpack(value: Any) -> Any:
-        if type(value) not in kinds:
-            raise WireFault(f"{short_repr(value)} is not {noun}")
-        return value
-
-    return WireForm(_keep, unpack)
+def _pack_all(values: Iterable[Any]) -> list[Any]:
+    items = [*values]
+    packers = {kind: _packer_of(kind) for kind in {*map(type, items)}}
+    return items if {*packers.values()} <= {_keep} else [packers[type(item)](item) for item in items]
 
 
-def _unpack_count(value: Any) -> int:
-    if type(value) is not int or abs(value) > _LARGEST_COUNT:
-        raise WireFault(f"{short_repr(value)} is not a whole number of at most 18 digits")
-    return value
+def _pack_object(value: Any) -> dict[str, Any]:
+    """Return a request or a part of one: its fields that are not the defaults.
 
-
-def optional(form: WireForm) -> WireForm:
-    """Return the form of values that may be `None`."""
-    return WireForm(
-        lambda value: None if value is None else form.pack(value),
-        lambda value: None if value is None else form.unpack(value),
-    )
-
-
-def list_of(form: WireForm) -> WireForm:
-    """Return the form of lists whose items have a form.
-
-    Example:
-        >>> list_of(TEXT).unpack(["a", 1])
-        Traceback (most recent call last):
-            ...
-        airw.protocols.wire.WireFault: 1 is not a string
+    `pack_requests` adds the place of the request that feeds it.
     """
-    is_plain = form.pack is _keep
-
-    def pack(values: Any) -> list[Any]:
-        return [*values] if is_plain else [form.pack(value) for value in values]
-
-    def unpack(value: Any) -> list[Any]:
-        return [form.unpack(item) for item in _require_list(value)]
-
-    return WireForm(pack, unpack)
-
-
-def map_of(form: WireForm) -> WireForm:
-    """Return the form of mappings from strings to values of a form."""
-
-    def unpack(value: Any) -> dict[str, Any]:
-        return {key: form.unpack(item) for key, item in _unpack_object(value).items()}
-
-    return WireForm(lambda values: {key: form.pack(item) for key, item in values.items()}, unpack)
-
-
-def _one_of(tag: str, forms: Mapping[str, WireForm]) -> WireForm:
-    """Return the form of objects of several classes, each with the name of its class.
-
-    Args:
-        tag: The field that has the name.
-        forms: The forms of the classes, by name; see `_object_of`.
-    """
-
-    def pack(value: Any) -> dict[str, Any]:
-        kind = type(value).__name__
-        return {tag: kind, **forms[kind].pack(value)}
-
-    def unpack(value: Any) -> Any:
-        kind = _require_object(value).get(tag)
-        if type(kind) is not str or kind not in forms:
-            raise WireFault(f"{tag} must be one of {', '.join(forms)}, not {short_repr(kind)}")
-        return forms[kind].unpack({name: item for name, item in value.items() if name != tag})
-
-    return WireForm(pack, unpack)
-
-
-def _different(form: WireForm) -> WireForm:
-    """Return the form of lists whose items are sent once each.
-
-    An item that is there many times would multiply the answer.
-    """
-    every = list_of(form)
-
-    def unpack(value: Any) -> list[Any]:
-        items: list[Any] = every.unpack(value)
-        if len(set(items)) < len(items):
-            [(double, _)] = Counter(items).most_common(1)
-            raise WireFault(f"{short_repr(double)} is there twice; send it once")
-        return items
-
-    return WireForm(lambda values: every.pack(dict.fromkeys(values)), unpack)
-
-
-def _require_list(value: Any) -> list[Any]:
-    if type(value) is not list:
-        raise WireFault(f"{short_repr(value)} is not a list")
-    return value
-
-
-def _require_object(value: Any) -> dict[str, Any]:
-    if type(value) is not dict:
-        raise WireFault(f"{short_repr(value)} is not an object")
-    return value
-
-
-def _unpack_object(value: Any) -> dict[str, Any]:
-    if is_deeper(fields := _require_object(value)):
-        raise WireFault("an object nests deeper than 100 levels")
-    return fields
-
-
-def _pack_node(node: Any) -> Any:
-    return node if isinstance(node, str) else [*node]
-
-
-def _unpack_node(value: Any) -> Any:
-    if type(value) is str:
-        return value
-    if type(value) is list and len(value) == 2 and {*map(type, value)} == {str}:
-        return ArtifactRef(*value)
-    raise WireFault(f"{short_repr(value)} is neither an id nor a pair of a source and an id")
+    kind = type(value)
+    packed = {} if kind is LinkFilter else {"ask" if issubclass(kind, Request) else "take": kind.__name__}
+    for item in fields(value):
+        own = getattr(value, item.name)
+        if own is not item.default and item.name != "of":
+            packed[item.name] = pack([*dict.fromkeys(own)] if item.name in {*_IDS, *_NODES} else own)
+    return packed
 
 
 def pack_array(array: NDArray[Any]) -> dict[str, Any]:
@@ -197,6 +120,67 @@ def pack_array(array: NDArray[Any]) -> dict[str, Any]:
     return {"shape": [*np.shape(array)], "dtype": dtype, "base64": base64.b64encode(rows.tobytes()).decode("ascii")}
 
 
+def _plain(noun: str, *kinds: type) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise WireFault(f"{short_repr(value)} is not {noun}")
+        return value
+
+    return read
+
+
+TEXT = _plain("a string", str)
+FLAG = _plain("true or false", bool)
+NUMBER = _plain("a number", int, float)
+_LIST = _plain("a list", list)
+_FIELDS = _plain("an object", dict)
+
+
+def COUNT(value: Any) -> int:  # noqa: N802 - read as the other kinds of values
+    """Return a whole number that was received."""
+    if type(value) is not int or abs(value) > _LARGEST_COUNT:
+        raise WireFault(f"{short_repr(value)} is not a whole number of at most 18 digits")
+    return value
+
+
+def OBJECT(value: Any) -> dict[str, Any]:  # noqa: N802
+    """Return an object that was received, with any values."""
+    if is_deeper(fields := _FIELDS(value)):
+        raise WireFault("an object nests deeper than 100 levels")
+    return fields  # type: ignore[no-any-return]
+
+
+def NODE(value: Any) -> NodeId:  # noqa: N802
+    """Return the id of an artifact that was received: a text, or a pair of a source and an id."""
+    if type(value) is str:
+        return value
+    if type(value) is list and len(value) == 2 and {*map(type, value)} == {str}:
+        return ArtifactRef(*value)
+    raise WireFault(f"{short_repr(value)} is neither an id nor a pair of a source and an id")
+
+
+def optional(read: Reader) -> Reader:
+    """Return the reader of values that may be `None`."""
+    return lambda value: None if value is None else read(value)
+
+
+def list_of(read: Reader) -> Reader:
+    """Return the reader of lists.
+
+    Example:
+        >>> list_of(TEXT)(["a", 1])
+        Traceback (most recent call last):
+            ...
+        airw.protocols.wire.WireFault: 1 is not a string
+    """
+    return lambda value: [*map(read, _LIST(value))]
+
+
+def map_of(read: Reader) -> Reader:
+    """Return the reader of objects from strings to values."""
+    return lambda value: {key: read(item) for key, item in OBJECT(value).items()}
+
+
 def unpack_array(value: Any, *, dimensions: int) -> NDArray[Any]:
     """Return the array in some JSON, as a copy that the receiver may change.
 
@@ -207,176 +191,169 @@ def unpack_array(value: Any, *, dimensions: int) -> NDArray[Any]:
         >>> unpack_array(pack_array(np.ones(2, np.float32)), dimensions=1)
         array([1., 1.], dtype=float32)
     """
-    fields = _unpack_object(value)
-    shape, dtype, text = fields.get("shape"), fields.get("dtype"), fields.get("base64")
-    if type(shape) is not list or type(dtype) is not str or dtype not in _DTYPES or type(text) is not str:
-        raise WireFault(f"{short_repr(value)} is not an array with shape, dtype and base64")
-    if len(shape) != dimensions or not all(type(size) is int and 0 <= size <= 1 << 40 for size in shape):
-        raise WireFault(f"the shape {short_repr(shape)} does not have {dimensions} dimensions")
+    fields = OBJECT(value)
     try:
-        content = base64.b64decode(text, validate=True)
-    except ValueError as error:
-        raise WireFault("the numbers of an array are not in base64") from error
-    if len(content) != math.prod(shape) * _DTYPES[dtype].itemsize:
-        raise WireFault(f"an array of {len(content):,} bytes does not have the shape {short_repr(shape)}")
-    array = np.frombuffer(content, _DTYPES[dtype])
+        content, shape = base64.b64decode(fields["base64"], validate=True), fields["shape"]
+        array = np.frombuffer(content, _DTYPES[fields["dtype"]]).reshape(shape)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        told = short_repr(value)
+        raise WireFault(
+            f"{told} is not an array: it does not have the shape and dtype named, or is not in base64"
+        ) from error
+    if [*array.shape] != shape or array.ndim != dimensions:
+        raise WireFault(f"the shape {short_repr(shape)} does not have {dimensions} dimensions")
     # In the byte order of this machine, which every library of numbers expects.
-    native: NDArray[Any] = array.astype(array.dtype.newbyteorder("=")).reshape(shape)
+    native: NDArray[Any] = array.astype(array.dtype.newbyteorder("="))
     return native
 
 
-def _pack_queries(queries: Floats | Sequence[str]) -> Any:
-    if isinstance(queries, np.ndarray):
-        return pack_array(np.asarray(queries, np.float32))
-    return TEXTS.pack(queries)
-
-
-def _unpack_queries(value: Any) -> Floats | list[str]:
+def _read_queries(value: Any) -> Floats | list[str]:
     if type(value) is list:
-        return TEXTS.unpack(value)  # type: ignore[no-any-return]
+        return TEXTS(value)  # type: ignore[no-any-return]
     array = unpack_array(value, dimensions=2).astype(np.float32)
     if not (np.abs(array) < _LARGEST_NUMBER).all():  # false for NaN, too
         raise WireFault("a query vector must contain finite numbers, and be of length one")
     return array
 
 
-TEXT = _plain("a string", str)
-FLAG = _plain("true or false", bool)
-NUMBER = WireForm(float, _plain("a number", int, float).unpack)
-COUNT = WireForm(_keep, _unpack_count)
-OBJECT = WireForm(json_clean, _unpack_object)
-VALUE = WireForm(json_clean, _keep)
-NODE = WireForm(_pack_node, _unpack_node)
 TEXTS = list_of(TEXT)
-_FORMS: dict[Any, WireForm] = {
+_READERS: dict[Any, Reader] = {
     str: TEXT,
     bool: FLAG,
     float: NUMBER,
     int: COUNT,
-    Any: VALUE,
+    Any: _keep,
     Mapping[str, Any]: OBJECT,
     dict[str, Any]: OBJECT,
     NodeId: NODE,
     NodeIdLike: TEXT,  # an id of this corpus: a server has no others
-    Filter: WireForm(to_mapping, lambda value: parse_filter(_unpack_object(value))),
-    Floats: WireForm(pack_array, partial(unpack_array, dimensions=2)),
-    NDArray[np.float64]: WireForm(pack_array, partial(unpack_array, dimensions=1)),  # the scores of a ranking
-    Floats | Sequence[str]: WireForm(_pack_queries, _unpack_queries),
+    Filter: lambda value: parse_filter(OBJECT(value)),
+    Floats: partial(unpack_array, dimensions=2),
+    NDArray[np.float64]: partial(unpack_array, dimensions=1),  # the scores of a ranking
+    Floats | Sequence[str]: _read_queries,
 }
 _IDS = ("among", "artifact_ids", "ids", "nodes", "records", "refs")  # fields of requests, whose items are different
 _NODES = ("nodes", "without")  # fields that may name artifacts of other corpora
 
 
-def form_of(kind: Any) -> WireForm:
-    """Return the form of values of a type: objects of the library are lists of their fields.
-
-    Example:
-        >>> from airw.values import Edge
-        >>> form_of(list[Edge]).pack([Edge("a", "b", "see")])
-        [['a', 'b', 'see', 'inline', 1.0]]
-    """
-    if kind in _FORMS:
-        return _FORMS[kind]
+def reader_of(kind: Any) -> Reader:
+    """Return the reader of values of a type; objects of the library are lists of their fields."""
+    if kind in _READERS:
+        return _READERS[kind]
     origin, args = get_origin(kind), get_args(kind)
     if NoneType in args:
-        return optional(form_of(Union[tuple(arg for arg in args if arg is not NoneType)]))  # noqa: UP007 - built here
+        return optional(reader_of(Union[tuple(arg for arg in args if arg is not NoneType)]))  # noqa: UP007 - built here
     if origin is Literal:
         return TEXT
     if origin is Mapping or origin is dict:
-        return map_of(form_of(args[1]))
+        return map_of(reader_of(args[1]))
     if origin is tuple and args[1:] == (...,):
-        every = form_of(list[args[0]])  # type: ignore[valid-type]
-        return WireForm(every.pack, lambda value: tuple(every.unpack(value)))
+        every = list_of(reader_of(args[0]))
+        return lambda value: tuple(every(value))
     if origin is tuple:
-        return _row_of(lambda *items: items, [(itemgetter(at), form_of(arg)) for at, arg in enumerate(args)])
+        return _row_of(lambda *items: items, args)
     if origin is not None:
-        return list_of(form_of(args[0]))
-    return _row_of(kind, [(attrgetter(name), form_of(hint)) for name, hint in get_type_hints(kind).items()])
+        return list_of(reader_of(args[0]))
+    return _row_of(kind, [*get_type_hints(kind).values()])
 
 
-def _row_of(make: Callable[..., Any], columns: Sequence[tuple[Callable[[Any], Any], WireForm]]) -> WireForm:
-    """Return the form of objects as lists.
+def _row_of(make: Callable[..., Any], kinds: Sequence[Any]) -> Reader:
+    """Return the reader of objects that are lists of their fields.
 
-    A column is a function that reads a field, and the form of the field.
+    Args:
+        make: Makes an object of its fields.
+        kinds: The types of the fields.
     """
+    readers = [*map(reader_of, kinds)]
 
-    def pack(value: Any) -> list[Any]:
-        return [form.pack(read(value)) for read, form in columns]
-
-    def unpack(value: Any) -> Any:
-        if len(_require_list(value)) != len(columns):
-            raise WireFault(f"{short_repr(value)} does not have {len(columns)} items")
-        items = [form.unpack(item) for (_, form), item in zip(columns, value, strict=True)]
+    def read(value: Any) -> Any:
+        if len(_LIST(value)) != len(readers):
+            raise WireFault(f"{short_repr(value)} does not have {len(readers)} items")
+        items = [read(item) for read, item in zip(readers, value, strict=True)]
         try:
             return make(*items)
         except ValueError as error:  # what a class refuses
             raise WireFault(str(error)) from error
 
-    return WireForm(pack, unpack)
+    return read
 
 
-def _object_of(make: Any, **own: WireForm) -> WireForm:
-    """Return the form of requests and their parts: JSON objects without defaults.
+def _object_of(make: Any, **own: Reader) -> Reader:
+    """Return the reader of requests and their parts: JSON objects without defaults.
 
     Args:
         make: The class, a dataclass.
-        own: The forms of fields that are not those of their types.
+        own: The readers of fields that are not those of their types.
     """
-    kind = make.__name__
-    defaults = {item.name: item.default for item in fields(make)}
-    hints = get_type_hints(make)
-    forms = {name: own.get(name) or _field_form(name, hints[name]) for name in defaults}
+    kind, hints = make.__name__, get_type_hints(make)
+    readers = {item.name: own.get(item.name) or _reader_of_field(item.name, hints[item.name]) for item in fields(make)}
+    needed = [item.name for item in fields(make) if item.default is MISSING]
 
-    def pack(value: Any) -> dict[str, Any]:
-        changed = {name: item for name in forms if (item := getattr(value, name)) is not defaults[name]}
-        try:
-            return {name: forms[name].pack(item) for name, item in changed.items()}
-        except TypeError as error:
-            raise ArgumentError(f"{short_repr(value)} cannot be sent: {error}") from error
-
-    def unpack(value: Any) -> Any:
+    def read(value: Any) -> Any:
         given = {}
-        for name, item in _require_object(value).items():
-            if name not in forms:
-                raise WireFault(f"{kind} takes {', '.join(forms) or 'nothing'}, not {short_repr(name)}")
+        for name, item in _FIELDS(value).items():
+            if name not in readers:
+                raise WireFault(f"{kind} takes {', '.join(readers) or 'nothing'}, not {short_repr(name)}")
             try:
-                given[name] = forms[name].unpack(item)
+                given[name] = readers[name](item)
             except WireFault as fault:
                 raise WireFault(f"{name} of {kind} cannot be used: {fault}") from None
-        for name in forms:
-            if name not in given and defaults[name] is MISSING:
+        for name in needed:
+            if name not in given:
                 raise WireFault(f"{kind} needs {name}")
         return make(**given)
 
-    return WireForm(pack, unpack)
+    return read
 
 
-def _field_form(name: str, hint: Any) -> WireForm:
-    """Return the form of a field of a request."""
-    item = NODE if name in _NODES else TEXT
-    if name in _IDS:
-        every = _different(item)
-        return optional(every) if NoneType in get_args(hint) else every
-    return list_of(item) if name in _NODES else form_of(hint)
+def _reader_of_field(name: str, hint: Any) -> Reader:
+    """Return the reader of a field of a request.
+
+    Ids are sent once each: an id that is there many times would multiply the answer.
+    """
+    if name not in _IDS and name not in _NODES:
+        return reader_of(hint)
+    every = list_of(NODE if name in _NODES else TEXT)
+
+    def read(value: Any) -> list[Any]:
+        items: list[Any] = every(value)
+        if name in _IDS and len({*items}) < len(items):
+            [(double, _)] = Counter(items).most_common(1)
+            raise WireFault(f"{short_repr(double)} is there twice; send it once")
+        return items
+
+    return optional(read) if NoneType in get_args(hint) else read
 
 
-_FORMS[LinkFilter] = _object_of(LinkFilter)
-_ENTRY = form_of(LedgerEntry)
-_FORMS[LedgerEntry] = WireForm(  # in a tuple, as everywhere: entries are compared
-    _ENTRY.pack, lambda value: replace(entry := _ENTRY.unpack(value), record_ids=tuple(entry.record_ids))
-)
+def _one_of(tag: str, readers: Mapping[str, Reader]) -> Reader:
+    """Return the reader of objects of several classes; a tag has the name of the class."""
 
+    def read(value: Any) -> Any:
+        kind = _FIELDS(value).get(tag)
+        if type(kind) is not str or kind not in readers:
+            raise WireFault(f"{tag} must be one of {', '.join(readers)}, not {short_repr(kind)}")
+        return readers[kind]({name: item for name, item in value.items() if name != tag})
+
+    return read
+
+
+_READERS[LinkFilter] = _object_of(LinkFilter)
+_read_entry = reader_of(LedgerEntry)
+# In a tuple, as everywhere: entries are compared.
+_READERS[LedgerEntry] = lambda value: replace(entry := _read_entry(value), record_ids=tuple(entry.record_ids))
+
+# What a whole store answers: nothing else can be asked from another machine.
 _KINDS: Final[Mapping[str, type]] = {
     name: kind
     for name, kind in vars(forms).items()
     if isinstance(kind, type) and issubclass(kind, Request) and kind not in (Request, Fed)
+    if kind is Rank or kind._needs in CAPABILITIES  # noqa: SLF001 - of this package
 }
-_ANSWERS = {name: form_of(kind.__orig_bases__[0].__args__[0]) for name, kind in _KINDS.items()}  # type: ignore[attr-defined]
+_ANSWERS = {name: reader_of(kind.__orig_bases__[0].__args__[0]) for name, kind in _KINDS.items()}  # type: ignore[attr-defined]
 _REQUESTS = {name: _object_of(kind) for name, kind in _KINDS.items()}
-_OF = WireForm(_keep, _keep)  # a request: `pack_requests` and `unpack_requests` put its place there
-_FEEDER = _one_of("take", {kind.__name__: _object_of(kind, of=_OF) for kind in (Ends, Best)})
-_FED = _object_of(Fed, request=_one_of("ask", _REQUESTS), by=_FEEDER)
-_ANY_REQUEST = _one_of("ask", _REQUESTS | {"Fed": _FED})
+# `unpack_requests` puts the request that feeds another one in the place of its number.
+_FEEDER = _one_of("take", {kind.__name__: _object_of(kind, of=_keep) for kind in (Ends, Best)})
+_read_request = _one_of("ask", _REQUESTS | {"Fed": _object_of(Fed, request=_one_of("ask", _REQUESTS), by=_FEEDER)})
 REQUEST_NAMES: Final = (*_KINDS, "Fed")
 """The names of all kinds of requests."""
 _EACH: Final = {
@@ -394,11 +371,6 @@ _EACH: Final = {
 """The fields with one item per entry of the answer."""
 
 
-def pack_answer(request: Request[Any], answer: Any) -> Any:
-    """Return the answer of a request as JSON."""
-    return _ANSWERS[type(request).__name__].pack(answer)
-
-
 def pack_requests(requests: Sequence[Request[Any]]) -> list[dict[str, Any]]:
     """Return the requests of a message as JSON.
 
@@ -412,7 +384,10 @@ def pack_requests(requests: Sequence[Request[Any]]) -> list[dict[str, Any]]:
     """
     packed = []
     for place, request in enumerate(requests):
-        item = _ANY_REQUEST.pack(request)
+        try:
+            item = pack(request)
+        except TypeError as error:
+            raise ArgumentError(f"{short_repr(request)} cannot be sent: {error}") from error
         if isinstance(request, Fed):
             places = [at for at in range(place) if requests[at] is request.by.of]
             if not places:
@@ -434,15 +409,15 @@ def unpack_requests(value: Any, guard: Callable[[Request[Any]], Request[Any]]) -
         AirwError: If a request cannot be made of these values, or `guard` refuses it.
     """
     requests: list[Request[Any]] = []
-    for item in _require_list(value):
-        given = _require_object(item)
+    for item in _LIST(value):
+        given = _FIELDS(item)
         by = given.get("by")
         if isinstance(by, dict):
             place = by.get("of")
             if type(place) is not int or not 0 <= place < len(requests):
                 raise WireFault(f"{short_repr(place)} is not the place of an earlier request")
             given = {**given, "by": {**by, "of": requests[place]}}
-        requests.append(guard(_ANY_REQUEST.unpack(given)))
+        requests.append(guard(_read_request(given)))
     return requests
 
 
@@ -529,28 +504,31 @@ def join_answers(request: Request[Any], parts: Sequence[Any]) -> Any:
         return parts[0]
     if isinstance(request, Rank) and items_of(request)[0] != "queries":
         return [_merge_rankings([ranking for [ranking] in parts], request.k)]
-    if isinstance(request, forms.VectorsOf):
-        return ArtifactVectors(
-            [ids for part in parts for ids in part.record_ids], _stack([each.vectors for each in parts])
-        )
-    return _stack(parts) if isinstance(request, forms.Vectors) else [item for part in parts for item in part]
+    return _from_rows([row for part in parts for row in _to_rows(part)], parts[0])
 
 
-def _stack(parts: Sequence[Floats]) -> Floats:
-    """Return rows of vectors as one array; a part without rows may have no width."""
-    return np.concatenate([part for part in parts if len(part)] or parts[:1])
+def _to_rows(answer: Any) -> Sequence[Any]:
+    """Return what an answer says about each item."""
+    if not isinstance(answer, ArtifactVectors):
+        return answer  # type: ignore[no-any-return]
+    ends = [*accumulate(map(len, answer.record_ids))]
+    return [*zip(answer.record_ids, np.split(answer.vectors, ends)[: len(ends)], strict=True)]
+
+
+def _from_rows(rows: Sequence[Any], like: Any) -> Any:
+    """Return the answer of the form of another one that says these rows about its items."""
+    if isinstance(like, ArtifactVectors):
+        vectors = [own for _, own in rows if len(own)]  # one without rows may have no width
+        return ArtifactVectors([ids for ids, _ in rows], np.concatenate(vectors or [like.vectors[:0]]))
+    return np.array(rows if len(rows) else like[:0]) if isinstance(like, np.ndarray) else [*rows]
 
 
 def _merge_rankings(rankings: Sequence[Ranking], k: int | None) -> Ranking:
     """Return the best of several rankings of one query."""
-    scores = np.concatenate([ranking.scores for ranking in rankings])
-    record_ids, artifact_ids = [
-        [id for ranking in rankings for id in getattr(ranking, name)] for name in ("record_ids", "artifact_ids")
-    ]
-    order = sorted(range(len(scores)), key=lambda at: (-scores[at], artifact_ids[at]))[:k]
-    return Ranking(
-        [record_ids[at] for at in order], [artifact_ids[at] for at in order], scores[order], rankings[0].max_score
-    )
+    every = [zip(-own.scores, own.artifact_ids, own.record_ids, strict=True) for own in rankings]
+    rows = sorted(chain.from_iterable(every), key=itemgetter(0, 1))[:k]
+    scores = np.array([-score for score, _, _ in rows], np.float64)
+    return Ranking([id for _, _, id in rows], [id for _, id, _ in rows], scores, rankings[0].max_score)
 
 
 def unpack_answers(requests: Sequence[Request[Any]], value: Any, *, dim: int) -> list[Any]:
@@ -571,7 +549,7 @@ def unpack_answers(requests: Sequence[Request[Any]], value: Any, *, dim: int) ->
             ...
         airw.protocols.wire.WireFault: Names was answered about 1 of 2
     """
-    _check_lengths("the message", len(requests), _require_list(value))
+    _check_lengths("the message", len(requests), _LIST(value))
     answers: dict[int, Any] = {}
     for request, item in zip(requests, value, strict=True):
         answers[id(request)] = _unpack_answer(fill(request, answers), item, dim)
@@ -580,7 +558,7 @@ def unpack_answers(requests: Sequence[Request[Any]], value: Any, *, dim: int) ->
 
 def _unpack_answer(request: Request[Any], value: Any, dim: int) -> Any:
     kind = type(request).__name__
-    answer = _ANSWERS[kind].unpack(value)
+    answer = _ANSWERS[kind](value)
     if kind not in _EACH:
         if isinstance(request, forms.Schema):
             _check_lengths(kind, len(request.paths), answer.has_fields)
@@ -601,7 +579,8 @@ def _unpack_answer(request: Request[Any], value: Any, dim: int) -> Any:
         for ranking in answer:
             _check_lengths(kind, len(ranking), ranking.artifact_ids, ranking.scores)
             _check_finite(kind, ranking.scores)
-    return answer if places is None else _scatter(answer, places)
+    rows = _to_rows(answer)
+    return answer if places is None else _from_rows([rows[place] for place in places], answer)
 
 
 def _check_vectors(kind: str, rows: NDArray[Any], dim: int) -> None:
@@ -632,13 +611,24 @@ def places_of(ids: Sequence[Hashable]) -> list[int] | None:
     return None if len(places) == len(ids) else [places[id] for id in ids]
 
 
-def _scatter(answer: Any, places: Sequence[int]) -> Any:
-    """Return the answer about ids of which some are equal, from that about the different ones."""
-    if isinstance(answer, ArtifactVectors):
-        starts = np.cumsum([0, *map(len, answer.record_ids)])
-        rows = [row for place in places for row in range(starts[place], starts[place + 1])]
-        return ArtifactVectors([answer.record_ids[place] for place in places], answer.vectors[rows])
-    return answer[[*places]] if isinstance(answer, np.ndarray) else [answer[place] for place in places]
+@cache
+def _fields_of(kind: Any) -> Mapping[str, Reader]:
+    return {name: reader_of(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def read_fields(kind: Any, value: Any, **own: Any) -> Any:
+    """Return an object whose fields were received by name; what it does not have is ignored.
+
+    Args:
+        kind: Its class, a dataclass.
+        value: The JSON that was received.
+        own: Fields that were not received in this form.
+
+    Raises:
+        WireFault: If it is of another form.
+    """
+    data = _FIELDS(value)
+    return kind(**own, **{name: read(data.get(name)) for name, read in _fields_of(kind).items() if name not in own})
 
 
 def unpack_hit(value: Any, *, source: str) -> SearchHit:
@@ -647,14 +637,11 @@ def unpack_hit(value: Any, *, source: str) -> SearchHit:
     Raises:
         WireFault: If it is of another form.
     """
-    fields = _unpack_object(value)
-    score = optional(NUMBER).unpack(fields.get("score"))
-    return SearchHit(
-        artifact_id=TEXT.unpack(fields.get("artifact_id")),
-        surface_kind=TEXT.unpack(fields.get("surface_kind")),
-        score=math.nan if score is None else score,
-        text=TEXT.unpack(fields.get("text")),
-        metadata=_unpack_object(fields.get("metadata")),
-        source=None if fields.get("source") is None else source,
-        surface_index=optional(COUNT).unpack(fields.get("surface_index")),
+    score, own = map(_FIELDS(value).get, ("score", "source"))
+    hit: SearchHit = read_fields(
+        SearchHit,
+        value,
+        score=math.nan if score is None else NUMBER(score),
+        source=None if own is None else source,
     )
+    return hit

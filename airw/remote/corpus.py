@@ -23,7 +23,7 @@ from airw.corpora import BuildReport, OnError, Opening
 from airw.errors import ArgumentError, EmbedderMismatch, RemoteError, SourceError, StoreBusy
 from airw.policies.specs import policy_spec
 from airw.protocols import CAPABILITIES, Capability, Embedder
-from airw.protocols.wire import COUNT, TEXT, TEXTS, VALUE, MessageSize, WireFault, list_of, map_of, unpack_hit
+from airw.protocols.wire import COUNT, OBJECT, TEXT, TEXTS, MessageSize, WireFault, list_of, map_of, unpack_hit
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
 from airw.remote.store import MessageLimits, RemoteStore
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import httpx
 
 _LIMITS_OF_WALK = asdict(Limits())
-_LOCAL_OPTIONS = frozenset({"boost", "formulate"})
 _COUNTS = ("added", "updated", "unchanged", "deleted")
 _PAUSE = 0.25  # seconds between two attempts to change a corpus that others change
 _SIZES = ("max_together", "max_ids", "max_rows", "max_fields")  # of a message, in the order of `MessageSize`
@@ -162,11 +161,11 @@ class RemoteCorpus:
         if fields is None:
             return await answer_query(self, SearchQuery.parse("search", query, options))
         body = await encode_json({"corpus": self.name, "query": check_text_query(query), **fields})
-        return await self._server.call("POST", "/search", of=self.name, body=body, read=self._read_hits)
 
-    def _read_hits(self, answer: Any) -> list[SearchHit]:
-        hits = answer.get("hits") if isinstance(answer, dict) else None
-        return [unpack_hit(hit, source=self.name) for hit in list_of(VALUE).unpack(hits)]
+        def read(answer: Any) -> list[SearchHit]:
+            return [unpack_hit(hit, source=self.name) for hit in list_of(OBJECT)(OBJECT(answer).get("hits"))]
+
+        return await self._server.call("POST", "/search", of=self.name, body=body, read=read)
 
     def traverse(
         self,
@@ -353,27 +352,27 @@ def _express_options(options: Mapping[str, Any]) -> dict[str, Any] | None:
     if "surfaces" in fields:
         fields["surfaces"] = [*check_strings("surfaces", fields["surfaces"])]
     is_plain = all(isinstance(value, str | int | float | list | dict | None) for value in fields.values())
-    return fields if is_plain and not fields.keys() & _LOCAL_OPTIONS else None
+    return fields if is_plain and "formulate" not in fields else None
 
 
 def _read_counts(answer: Any) -> dict[str, int]:
-    fields = map_of(VALUE).unpack(answer)
-    return {name: COUNT.unpack(value) for name, value in fields.items() if name in _COUNTS}
+    fields = OBJECT(answer)
+    return {name: COUNT(value) for name, value in fields.items() if name in _COUNTS}
 
 
 def _read_description(answer: Any) -> _Description:
     if not isinstance(answer, dict) or not isinstance(answer.get("embedder"), dict):
         raise WireFault("it does not describe a corpus")
-    limits = map_of(COUNT).unpack(answer.get("limits"))
+    limits = map_of(COUNT)(answer.get("limits"))
     if not all(limits.get(name, 0) > 0 for name in _LIMITS):
         raise WireFault("its limits are missing")
     embedder = answer["embedder"]
     return _Description(
-        TEXT.unpack(embedder.get("id")),
-        COUNT.unpack(embedder.get("dim")),
-        (CAPABILITIES - {"writing"}).intersection(TEXTS.unpack(answer.get("capabilities"))),
-        map_of(TEXTS).unpack(answer.get("policies")),
-        TEXT.unpack(answer.get("durability")),
+        TEXT(embedder.get("id")),
+        COUNT(embedder.get("dim")),
+        (CAPABILITIES - {"writing"}).intersection(TEXTS(answer.get("capabilities"))),
+        map_of(TEXTS)(answer.get("policies")),
+        TEXT(answer.get("durability")),
         limits,
         answer.get("holds_walks") is True,
     )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import httpx
@@ -21,13 +21,13 @@ from airw.protocols.wire import (
     FLAG,
     NODE,
     NUMBER,
+    OBJECT,
     TEXT,
-    TEXTS,
-    VALUE,
     WireFault,
     list_of,
     map_of,
     optional,
+    read_fields,
     unpack_hit,
 )
 from airw.remote.calls import CorpusServer, WalkGone, close_response, encode_json, error_of_problem, leave_stream
@@ -340,13 +340,12 @@ class RemoteWalk(Walk):
                 self._edges += 1
                 return edge
             case "progress" if self._repeated_nodes <= 0:
-                counts = (COUNT.unpack(data.get(name)) for name in ("step", "committed", "edges", "waiting"))
-                self._progress = StepDone(*counts)
+                self._progress = read_fields(StepDone, data)
                 return self._progress
             case "summary":
                 self._summary = _read_summary(data)
                 self._ranking = self._read_ranking(data)
-                self._token = optional(TEXT).unpack(data.get("continue"))
+                self._token = optional(TEXT)(data.get("continue"))
                 return WalkEnded(self._summary)
             case "error":
                 raise error_of_problem(data, self._label, self._server.redact)
@@ -354,8 +353,8 @@ class RemoteWalk(Walk):
 
     def _read_node(self, data: dict[str, Any], *, is_hit: bool) -> NodeCommitted | None:
         hit = unpack_hit(data, source=self._corpus) if is_hit else None
-        depth, score = COUNT.unpack(data.get("depth")), optional(NUMBER).unpack(data.get("score"))
-        node, parent = NODE.unpack(data.get("id")), optional(NODE).unpack(data.get("parent"))
+        depth, score = COUNT(data.get("depth")), optional(NUMBER)(data.get("score"))
+        node, parent = NODE(data.get("id")), optional(NODE)(data.get("parent"))
         if parent is not None and parent not in self._parents:
             raise WireFault(f"the node {short_repr(node)} has the parent {short_repr(parent)}, which was not sent")
         # Of a server that never stops, no more is kept than was asked for.
@@ -382,8 +381,8 @@ class RemoteWalk(Walk):
 
     def _read_ranking(self, data: Mapping[str, Any]) -> list[SearchHit]:
         ranking = []
-        for entry in list_of(map_of(VALUE)).unpack(data.get("ranking")):
-            place = COUNT.unpack(entry.get("hit"))
+        for entry in list_of(OBJECT)(data.get("ranking")):
+            place = COUNT(entry.get("hit"))
             if not 0 <= place < len(self._sent):
                 raise WireFault(f"its ranking names the hit {place}, and there are {len(self._sent)}")
             ranking.append(self._read_ranked(self._sent[place], entry))
@@ -393,10 +392,10 @@ class RemoteWalk(Walk):
         """Return a hit as the ranking has it: perhaps with another score, or replaced."""
         if entry.get("replaced") is not None:
             return unpack_hit(entry["replaced"], source=self._corpus)
-        score, metadata = optional(NUMBER).unpack(entry.get("score")), entry.get("metadata")
+        score, metadata = optional(NUMBER)(entry.get("score")), entry.get("metadata")
         if metadata is None and (score is None or score == hit.score):
             return hit
-        changed = map_of(VALUE).unpack({} if metadata is None else metadata)
+        changed = OBJECT({} if metadata is None else metadata)
         return replace(hit, score=hit.score if score is None else score, metadata={**hit.metadata, **changed})
 
     async def _finish(self) -> None:
@@ -468,32 +467,19 @@ def _surface_of(hit: SearchHit) -> Hashable:
 
 
 def _read_edge(data: Mapping[str, Any]) -> EdgeFound:
-    source, target = (NODE.unpack(data.get(name)) for name in ("source", "target"))
-    kind, origin = (optional(TEXT).unpack(data.get(name)) for name in ("edge_type", "origin"))
-    weight = NUMBER.unpack(data.get("weight", 1.0))
+    source, target = (NODE(data.get(name)) for name in ("source", "target"))
+    kind, origin = (optional(TEXT)(data.get(name)) for name in ("edge_type", "origin"))
+    weight = NUMBER(data.get("weight", 1.0))
     edge = None if kind is None or origin is None else Edge(source, target, kind, origin, weight)
-    return EdgeFound(source, target, kind, FLAG.unpack(data.get("known")), edge)
+    return EdgeFound(source, target, kind, FLAG(data.get("known")), edge)
 
 
 def _read_summary(data: Mapping[str, Any]) -> WalkSummary:
-    stop = TEXT.unpack(data.get("stop"))
-    if stop not in STOP_REASONS:
+    if (stop := TEXT(data.get("stop"))) not in STOP_REASONS:
         raise WireFault(f"a walk does not stop for the reason {stop!r}")
-    names = ("emitted", "routed", "steps", "edges", "depth")
-    counts: dict[str, Any] = {name: COUNT.unpack(data.get(name)) for name in names}
-    lost = [_read_lost(each) for each in list_of(map_of(TEXT)).unpack(data.get("lost"))]
-    return WalkSummary(
-        stop=stop,
-        **counts,
-        seconds=float(NUMBER.unpack(data.get("seconds"))),
-        left_out=map_of(COUNT).unpack(data.get("left_out")),
-        at_least=tuple(TEXTS.unpack(data.get("at_least"))),
-        unknown=tuple(TEXTS.unpack(data.get("unknown"))),
-        lost=tuple(lost),
-        improved=COUNT.unpack(data.get("improved")),
-    )
-
-
-def _read_lost(data: Mapping[str, str]) -> LostCorpus:
-    status = data.get("status")
-    return LostCorpus(data.get("name", ""), "timeout" if status == "timeout" else "failed", data.get("error", ""))
+    lost = []
+    for each in list_of(map_of(TEXT))(data.get("lost")):
+        status: Literal["failed", "timeout"] = "timeout" if each.get("status") == "timeout" else "failed"
+        lost.append(LostCorpus(each.get("name", ""), status, each.get("error", "")))
+    summary: WalkSummary = read_fields(WalkSummary, data, lost=tuple(lost))
+    return summary

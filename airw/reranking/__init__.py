@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from airw._base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from airw.reranking.boosts import dependency_evidence_boost as dependency_evidence_boost
+    from airw.reranking.boosts import (
+        dependency_evidence_boost as dependency_evidence_boost,
+        recency as recency,
+        resolve_boost as resolve_boost,
+    )
     from airw.reranking.cross_encoder import CrossEncoderReranker as CrossEncoderReranker
     from airw.reranking.http import HttpReranker as HttpReranker
     from airw.reranking.identity import (

@@ -1,16 +1,119 @@
 """Boosts: functions that add to the score of a hit, by its metadata."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from numbers import Real
 from typing import Any
 
-from airw._base.checks import check_count, check_strings
+from airw._base.checks import check_count, check_number, check_strings
 from airw._base.messages import short_repr
 from airw._base.requirements import requirement_name
-from airw.errors import ArgumentError
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.values import SearchHit
+
+_HALF_LIFE = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwy])", re.ASCII | re.IGNORECASE)
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "y": 365.25 * 24}
+_YEAR = re.compile(r"\d{4}(-\d\d)?", re.ASCII)
+_NAMELESS = "boost must be a function of a hit, or 'recency:<field>:<half-life>', not {}"
+
+
+def resolve_boost(spec: str | Callable[[SearchHit], float] | None) -> Callable[[SearchHit], float] | None:
+    """Return the boost of a specification; a function and `None` are returned as they are.
+
+    Raises:
+        ArgumentError: If it is another text than `"recency:<field>:<half-life>"`.
+        ArgumentKindError: If it is neither a text, a function nor `None`.
+
+    Example:
+        >>> resolve_boost("recency:date:90d") == recency("date", half_life="90d")
+        True
+    """
+    if spec is None or callable(spec):
+        return spec
+    if not isinstance(spec, str):
+        raise ArgumentKindError(_NAMELESS.format(short_repr(spec)))
+    name, _, rest = spec.partition(":")
+    field, _, half_life = rest.rpartition(":")
+    if name != "recency" or not field:
+        raise ArgumentError(_NAMELESS.format(short_repr(spec)))
+    return recency(field, half_life=half_life)
+
+
+def recency(
+    field: str, *, half_life: str | timedelta, weight: float = 0.5, now: datetime | None = None
+) -> Callable[[SearchHit], float]:
+    """Make a `boost` that prefers newer artifacts.
+
+    Age takes up to `weight` of the score of a hit: half of that after one half-life, three quarters after two, and so
+    on. So an old answer stays above a new artifact that is no answer. A score below 0 moves down as far as it would
+    above 0. A date in the future counts as now. A hit without a date loses as much as one that is one half-life old:
+    it is neither the newest nor the oldest.
+
+    A date is an ISO text such as `"2026-03-01"` or `"2026-03-01T09:00+02:00"`, a `date` or a `datetime`; without a zone
+    it is in UTC. A year, or a year and a month, is its first day. Other numbers are seconds since 1970.
+
+    Args:
+        field: The metadata field with the date.
+        half_life: A number with `h`, `d`, `w` or `y` for hours, days, weeks or years of 365.25 days; or a `timedelta`.
+        weight: The share of the score that age can take, from 0 to 1.
+        now: The time from which the age counts; by default that of the search.
+
+    Raises:
+        ArgumentError: If `field` is not a name, `half_life` is not a time above 0, `weight` is not a number from 0 to
+            1, or `now` is not a `datetime`.
+
+    Example:
+        >>> boost = recency("date", half_life="90d", now=datetime(2026, 6, 1))
+        >>> round(boost(SearchHit("old", "document", 0.8, "", {"date": "2026-03-03"})), 6)
+        -0.2
+    """
+    if not isinstance(field, str) or not field:
+        raise ArgumentError(f"field must be the name of a metadata field, not {short_repr(field)}")
+    if now is not None and not isinstance(now, datetime):
+        raise ArgumentError(f"now must be a datetime, not {short_repr(now)}")
+    seconds = 0.0
+    if isinstance(half_life, timedelta):
+        seconds = half_life.total_seconds()
+    elif isinstance(half_life, str) and (parts := _HALF_LIFE.fullmatch(half_life.strip())):
+        seconds = float(parts[1]) * _HOURS[parts[2].lower()] * 3600
+    if not 0 < seconds < math.inf:
+        raise ArgumentError(f"half_life must be a time such as '90d', '12h', '2w' or '1y', not {short_repr(half_life)}")
+    share = check_number("weight", weight, least=0, most=1)
+    return _Recency(field, seconds, share, _find_seconds(now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Recency:
+    field: str
+    half_life: float  # seconds
+    weight: float
+    now: float | None
+
+    def __call__(self, hit: SearchHit) -> float:
+        moment = _find_seconds(hit.metadata.get(self.field))
+        now = datetime.now(UTC).timestamp() if self.now is None else self.now
+        half_lives = 1.0 if moment is None else max(0.0, now - moment) / self.half_life
+        return -abs(hit.score) * self.weight * (1 - math.pow(0.5, half_lives))
+
+
+def _find_seconds(value: object) -> float | None:
+    """Return the seconds from 1970 to a date; `None` for anything else."""
+    if isinstance(value, int) and 1000 <= value <= 9999:  # a year
+        value = str(value)
+    text = value.isoformat() if isinstance(value, date) else value
+    with suppress(ValueError, OverflowError):
+        if isinstance(text, Real) and not isinstance(text, bool):
+            return float(text) if math.isfinite(text) else None
+        if isinstance(text, str):
+            text = text.strip().upper()
+            year = _YEAR.fullmatch(text)
+            moment = datetime.fromisoformat(text if year is None else f"{text}-01" if year[1] else f"{text}-01-01")
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def dependency_evidence_boost(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
-from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply, order_by_index
+from airw._base.http import Api, ApiClient, Exchange, Server, base_url, read_items
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
 from airw.reranking.scores import check_inputs, to_floats
 
@@ -167,13 +167,7 @@ def _read_scores(content: bytes, count: int, *, of: str) -> list[float]:
     `of` names the server in errors.
 
     Raises:
-        RerankerError: If the reply does not contain one number for each text.
+        RerankerError: If the reply does not contain one finite number for each text.
     """
-    reply = decode_json(content, of=of, error=RerankerError)
-    items = reply.get("results") if isinstance(reply, dict) else reply
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise RerankerError(
-            f"{of} replied with JSON that is not a list of scores and has none under 'results': {describe_reply(reply)}"
-        )
-    ordered = order_by_index(items, count, noun="score", of=of, error=RerankerError)
-    return to_floats([item.get("relevance_score", item.get("score")) for item in ordered], lambda: of)
+    items = read_items(content, count, key="results", noun="score", of=of, error=RerankerError, is_ordered=False)
+    return to_floats([item.get("relevance_score", item.get("score")) for item in items], lambda: of)

@@ -1,5 +1,6 @@
 """Call any reranker, and check the scores that it returns."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,11 +17,10 @@ from airw.protocols import Reranker
 async def score_texts(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
     """Return the reranker's score for each text, in their order.
 
-    Without texts the reranker is not called. A sync reranker is called in a worker thread. NaN and infinities are
-    passed on; the caller must rank NaN last.
+    Without texts the reranker is not called. A sync reranker is called in a worker thread.
 
     Raises:
-        RerankerError: If the reranker fails, or returns something else than one number for each text.
+        RerankerError: If the reranker fails, or returns something else than one finite number for each text.
 
     Example:
         >>> import anyio
@@ -58,7 +58,7 @@ def to_floats(scores: Sequence[Any], label: Callable[[], str]) -> list[float]:
     """Convert scores to floats; `label` returns the name of the reranker for errors.
 
     Raises:
-        RerankerError: If a score is not a number, or too large for a float.
+        RerankerError: If a score is not a finite number, or too large for a float.
     """
     return [_to_float(score, index, label) for index, score in enumerate(scores)]
 
@@ -76,8 +76,9 @@ def _check_scores(answer: Any, count: int, reranker: Reranker) -> list[float]:
 def _to_float(score: Any, index: int, label: Callable[[], str]) -> float:
     if isinstance(score, Real) and not isinstance(score, bool):
         with suppress(OverflowError):
-            return float(score)
-    raise RerankerError(f"{label()} must return numbers, not {short_repr(score)} (text {index})")
+            if math.isfinite(number := float(score)):
+                return number
+    raise RerankerError(f"{label()} must return finite numbers, not {short_repr(score)} (text {index})")
 
 
 def _label(reranker: Reranker) -> str:

@@ -24,7 +24,7 @@ from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import Formulator, OpenCorpus, Reranker, Store
-from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_reranker
+from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_boost, resolve_reranker
 from airw.values import Record, SearchHit
 from airw.values.filters import Filter, parse_filter
 from airw.values.hits import get_fact
@@ -75,7 +75,7 @@ class SearchTuning(TypedDict, total=False):
     rerank_max_chars: int
     formulate: Formulator | None
     surface_weights: Mapping[str, float] | None
-    boost: Boost | None
+    boost: Boost | str | None
 
 
 class SearchOptions(SearchTuning, total=False):
@@ -364,9 +364,9 @@ def _check_weights(weights: object) -> Mapping[str, float] | None:
     return MappingProxyType(checked)
 
 
-def _check_function(name: str, value: object, of: str) -> object:
+def _check_formulator(name: str, value: object) -> object:
     if value is not None and not callable(value):
-        raise ArgumentKindError(f"{name} must be a function of {of}, not {short_repr(value)}")
+        raise ArgumentKindError(f"{name} must be a function of a query, not {short_repr(value)}")
     return value
 
 
@@ -384,9 +384,9 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "rerank": lambda _, value: resolve_reranker(value),
     "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
     "rerank_max_chars": partial(check_count, least=1),
-    "formulate": partial(_check_function, of="a query"),
+    "formulate": _check_formulator,
     "surface_weights": lambda _, value: _check_weights(value),
-    "boost": partial(_check_function, of="a hit"),
+    "boost": lambda _, value: resolve_boost(value),
 }
 
 SEARCH_DEFAULTS: Mapping[str, Any] = {

@@ -1,6 +1,5 @@
 """Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
 
-import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -308,24 +307,19 @@ async def _rerank(
 ) -> list[RankedRecord]:
     """Return the candidates with the reranker's scores, best first.
 
-    Ties stay in order; a NaN score comes last. Each distinct text is scored once, because a reranker is slow and
+    Ties stay in order. Each distinct text is scored once, because a reranker is slow and
     candidates of one artifact may share its text.
     """
     texts = await _read_passages(corpus, query, candidates)
     distinct = list(dict.fromkeys(texts))
     scores = dict(zip(distinct, await score_texts(reranker, query.text, distinct), strict=True))
     rescored = [_with_score(candidate, scores[text]) for candidate, text in zip(candidates, texts, strict=True)]
-    return sorted(rescored, key=lambda ranked: _sort_key(ranked.candidate.score))
+    return sorted(rescored, key=lambda ranked: -ranked.candidate.score)
 
 
 def _with_score(ranked: RankedRecord, score: float) -> RankedRecord:
     earlier_scores = {**ranked.candidate.earlier_scores, "retrieval_score": ranked.candidate.score}
     return ranked._replace(candidate=ranked.candidate._replace(score=score, earlier_scores=earlier_scores))
-
-
-def _sort_key(score: float) -> tuple[bool, float]:
-    """Return a key that sorts the best score first and NaN last."""
-    return (True, 0.0) if math.isnan(score) else (False, -score)
 
 
 async def _read_passages(corpus: OpenCorpus, query: SearchQuery, candidates: Sequence[RankedRecord]) -> list[str]:
@@ -369,7 +363,7 @@ async def _apply_boost(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHi
     # In a worker thread, because a boost may block.
     extras = await in_thread(lambda: [_call_boost(boost, hit) for hit in hits])
     boosted = [replace(hit, score=hit.score + extra) for hit, extra in zip(hits, extras, strict=True)]
-    return sorted(boosted, key=lambda hit: _sort_key(hit.score))
+    return sorted(boosted, key=lambda hit: -hit.score)
 
 
 def _call_boost(boost: Boost, hit: SearchHit) -> float:

@@ -84,6 +84,10 @@ def _describe_search(limits: ServingLimits) -> Mapping[str, ApiSchema]:
         "rerank_text": _choice(("surface", "artifact"), "The text that the reranker reads."),
         "rerank_max_chars": {"description": "The characters that the reranker reads at most.", "minimum": 1},
         "surface_weights": {"description": "The factors of kinds of surfaces.", "additionalProperties": _NUMBER},
+        "boost": {
+            "description": "Prefer newer artifacts: recency:<field>:<half-life>.",
+            "examples": ["recency:date:90d"],
+        },
         "per_artifact": {"description": "Return only the best hit of each artifact."},
     }
 

@@ -31,6 +31,7 @@ _TUNING_FIELDS: FieldKinds = {
     "rerank_text": str,
     "rerank_max_chars": int,
     "surface_weights": (dict, NoneType),
+    "boost": (str, NoneType),
     "timeout": (float, NoneType),
 }
 

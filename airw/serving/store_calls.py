@@ -41,7 +41,7 @@ from airw.protocols.wire import (
     WireFault,
     join_answers,
     measure_requests,
-    pack_answer,
+    pack,
     pack_array,
     split_request,
     unpack_requests,
@@ -56,7 +56,6 @@ from airw.serving.queries import check_filter_size, check_length, check_query_le
 from airw.serving.service import ApiCall
 from airw.values import Record, UnresolvedLink
 from airw.values.filters import to_mapping
-from airw.walking import WalkPolicy
 
 DESCRIBE_FIELDS: FieldKinds = {"corpus": str}
 
@@ -81,7 +80,7 @@ async def describe_corpus(call: ApiCall) -> Response:
         {
             "embedder": {"id": corpus.embedder.id, "dim": corpus.embedder.dim},
             "capabilities": list_capabilities(corpus),
-            "policies": {name: _list_parameters(kind) for name, kind in list_policies().items()},
+            "policies": {name: [field.name for field in parameters_of(kind)] for name, kind in list_policies().items()},
             "durability": durability_of(corpus),
             "holds_walks": True,
             "limits": {
@@ -98,10 +97,6 @@ async def describe_corpus(call: ApiCall) -> Response:
 
 def _most_of(limits: ServingLimits) -> MessageSize:
     return MessageSize(MOST_REQUESTS, limits.max_ids, _ROWS_PER_ID * limits.max_ids, _MOST_FIELDS)
-
-
-def _list_parameters(policy: type[WalkPolicy]) -> list[str]:
-    return [field.name for field in parameters_of(policy)]
 
 
 async def read_store(call: ApiCall) -> Response:
@@ -198,7 +193,7 @@ async def _ask_in_slices(corpus: OpenCorpus, requests: Sequence[Request[Any]], *
         plain, parts = fill(request, answers), []
         for part in [plain] if isinstance(plain, Rank) else split_request(plain, _SLICE):
             parts += await corpus.store.read(part)
-            size += await in_thread(_measure, part, parts[-1])
+            size += await in_thread(_measure, parts[-1])
             if size > most:
                 raise AnswerTooLarge(f"the answer has more than {most:,} bytes; ask for less at once")
         answers[id(request)] = await in_thread(join_answers, plain, parts)
@@ -231,7 +226,7 @@ def _pack_answers(call: ApiCall, requests: Sequence[Request[Any]], answers: Sequ
             plain = request.request
             if len(request.by.take(known[id(request.by.of)])) > most:
                 raise AnswerTooLarge(f"a request of a chain takes at most {most:,} ids here; ask for less at once")
-        packed.append(pack_answer(plain, _hide_paths(call, plain, answer)))
+        packed.append(pack(_hide_paths(call, plain, answer)))
     return call.encode({"answers": packed}, _dump)
 
 
@@ -268,6 +263,6 @@ def _hide_in_link(unresolved: UnresolvedLink, hide: Callable[[Any], Any]) -> Unr
     return replace(unresolved, link=replace(unresolved.link, **hide({"file": unresolved.link.file})))
 
 
-def _measure(request: Request[Any], answer: Any) -> int:
+def _measure(answer: Any) -> int:
     """Return the number of characters of an answer in JSON."""
-    return sum(map(len, iter_json(pack_answer(request, answer), _dump)))
+    return sum(map(len, iter_json(pack(answer), _dump)))

@@ -327,7 +327,8 @@ def from_files(
             are named `.md`, `.markdown` or `.mdx` in any case. What is hidden or named `node_modules` is left out
             unless it names it, as in `r"\.github/.*\.md$"`.
         exclude: A function of the relative path that returns True to leave the file out.
-        strategy: The strategy that splits the files into surfaces; `WholeText()` by default.
+        strategy: The strategy that splits the files into surfaces; by default `WholeText()`, and `FittedText` for an
+            embedder with `max_tokens`.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the files' links; `None` for no links.
         metadata_of: A function of id and text. The fields it returns override the metadata.
@@ -354,6 +355,7 @@ def from_files(
         left_out=folder.count_left_out,
         count=folder.count,
         origin=folder.origin,
+        fits_model=strategy is None,
     )
 
 

@@ -164,7 +164,8 @@ def from_jsonl(
         text_key: The field with the text. By default it is `title` and `text`, or all string fields, one per line, if
             `text` is missing.
         metadata_keys: The fields that become metadata; by default all except id and text, see `to_metadata`.
-        strategy: The strategy that splits the objects into surfaces; `WholeText(text_key=text_key)` by default.
+        strategy: The strategy that splits the objects into surfaces; by default `WholeText(text_key=text_key)`, and
+            `FittedText` for an embedder with `max_tokens`.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the objects' links. By default, they are the ids in the field `links`: a list,
             or a mapping of edge types to lists.
@@ -193,4 +194,5 @@ def from_jsonl(
         edge_extractor=edge_extractor,
         count=lines.count,
         origin=os.path.abspath(file),  # noqa: PTH100 - `resolve` would follow a link to the file
+        fits_model=strategy is None,
     )

@@ -99,6 +99,8 @@ class CorpusSource:
             refuses to replace the artifacts of another origin.
         left_out: A function that returns how many files and folders are left out although their kind would be read,
             by reason; the report of a build has it. It reads no item.
+        fits_model: Whether a build may replace `WholeText` by `FittedText` if the embedder has `max_tokens`; sources do
+            so whose caller named no strategy.
 
     Raises:
         ArgumentError: If the name is not valid, or the scope is neither a mapping nor a function.
@@ -124,6 +126,7 @@ class CorpusSource:
     count: Callable[[], int | None] | None = None
     origin: str | None = None
     left_out: Callable[[], Mapping[str, int]] | None = None
+    fits_model: bool = False
 
     def __post_init__(self) -> None:
         """Check name and scope."""
@@ -353,7 +356,8 @@ def from_mapping(
     Args:
         mapping: The raw values by id: strings, or mappings of fields, as the strategy needs them.
         name: The name of the source, and the default name of the corpus: letters, digits and `._-`.
-        strategy: The strategy that splits the artifacts into surfaces; `WholeText()` by default.
+        strategy: The strategy that splits the artifacts into surfaces; by default `WholeText()`, and `FittedText` for
+            an embedder with `max_tokens`.
         embedder: An embedder, or the specification of one.
         edge_extractor: The extractor of the artifacts' links. By default, they are the ids in the field `links` of a
             raw mapping: a list, or a mapping of edge types to lists.
@@ -376,4 +380,5 @@ def from_mapping(
         embedder=embedder,
         metadata_of=metadata_of,
         edge_extractor=edge_extractor,
+        fits_model=strategy is None,
     )

@@ -6,7 +6,7 @@ may write again.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
@@ -151,6 +151,14 @@ class EngineStore(ABC):
     @abstractmethod
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
         """Return the answers to all requests of a call."""
+
+    @abstractmethod
+    async def version(self) -> Hashable:
+        """Return what is different after each write; `None` if that is unknown."""
+
+    @abstractmethod
+    async def put_aside(self) -> None:
+        """Free what the store need not hold until its next call, if many stores are open."""
 
     @abstractmethod
     async def apply(self, change: Change) -> None:

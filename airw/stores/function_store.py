@@ -27,8 +27,10 @@ from airw.protocols import (
     VectorsOf,
 )
 from airw.stores._function_answers import KIND, read_found, read_items, read_neighbors
+from airw.stores._indexes.dense_index import check_queries
 from airw.stores.own_store import OwnStore
 from airw.values import Edge, Ranking, Record
+from airw.values.filters import matches
 
 UserFunction: TypeAlias = Callable[..., Any] | Callable[..., Awaitable[Any]]
 
@@ -76,12 +78,16 @@ class FunctionStore(OwnStore):
         """Return the ids that `search` finds; or the named artifacts, by cosine of their texts."""
         if not isinstance(request.queries, np.ndarray):
             return await self._rank_texts(request)
+        await self._check_width(request.queries)
         ids = request.among if request.records is None else request.records
         return [await self._compare(query, ids or (), request) for query in request.queries]
 
     async def _rank_texts(self, request: Rank) -> list[Ranking]:
         if request.filter is not None:
             raise ArgumentError("filter cannot be used: search of airw.adapt takes none; filter the hits instead")
+        for name, ids in (("among", request.among), ("records", request.records)):
+            if ids is not None:
+                raise ArgumentError(f"{name} cannot be used with texts: search of airw.adapt takes none; pass vectors")
         k = _MAX_FOUND if request.k is None else request.k
         if request.surfaces is not None and KIND not in request.surfaces:
             return [Ranking([], [], np.zeros(0)) for _ in request.queries]
@@ -151,8 +157,8 @@ class FunctionStore(OwnStore):
         if self._get is None:
             key = self._key_of(query)
             found = [rows and [self._found.get((key, rows[0].artifact_id), rows[0])] for rows in found]
-        records = [rows[0] for rows in found if rows]
-        scores = exact_scores(await self._embed([record.text for record in records], len(query)), query)
+        records = [rows[0] for rows in found if rows and matches(request.filter, rows[0].metadata)]
+        scores = exact_scores(await self._embed([record.text for record in records]), query)
         order = sorted(range(len(records)), key=lambda at: (-scores[at], records[at].artifact_id))[: request.k]
         ranked = [records[at] for at in order]
         ids = [record.artifact_id for record in ranked]
@@ -171,12 +177,26 @@ class FunctionStore(OwnStore):
         rows = await self._embed([record.text for record in records if record is not None])
         return ArtifactVectors([[] if record is None else [record.id] for record in records], rows)
 
-    async def _embed(self, texts: Sequence[str], dim: int | None = None) -> Floats:
+    async def _find_width(self) -> int:
+        """Return the width of the vectors, which an embedder may know only after its first text."""
+        if not self._embedder.dim:
+            await self._embedder.embed_query("width")
+        return self._embedder.dim
+
+    async def _check_width(self, queries: Any) -> None:
+        """Check that query vectors are as wide as those of the texts.
+
+        Raises:
+            EmbedderMismatch: If they are not.
+        """
+        check_queries(queries, await self._find_width())
+
+    async def _embed(self, texts: Sequence[str]) -> Floats:
         """Return the vector of each text, `(texts, dim) float32`; that of an empty text is zero."""
         distinct = list(dict.fromkeys(text for text in texts if text))
         vectors = await self._embedder.embed_documents(distinct) if distinct else None
         # An embedder may know its width only after the first text.
-        dim = self._embedder.dim if dim is None else dim
+        dim = self._embedder.dim
         rows = np.zeros((len(distinct) + 1, dim), np.float32)
         if vectors is not None:
             check = partial(unit_rows, vectors, count=len(distinct), dim=dim, of=f"embedder {self._embedder.id!r}")

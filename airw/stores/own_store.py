@@ -24,6 +24,7 @@ METHODS: Final[Mapping[type, str]] = {
     forms.Matching: "matching",
     forms.ArtifactIds: "artifact_ids",
     forms.Ledger: "ledger",
+    forms.Artifacts: "artifacts",
     forms.Stale: "stale",
     forms.Config: "config",
     forms.Calibrations: "calibrations",
@@ -56,7 +57,8 @@ class OwnStore:
     """The base of a store that you write.
 
     Name what it can do, and write a method for each kind of request. A method has the name of its request in lower
-    case, takes the request and returns the answer: `async def records(self, request)` answers `Records`. `read` calls
+    case, takes the request and returns the answer: `async def records(self, request)` answers `Records`, `records_of`
+    answers `RecordsOf`, and only `TextLanguage` is answered by a shorter name, `language`. `read` calls
     them one after the other, and resolves chains. A request that the store does not offer is refused by name. What a
     store that is not written to does by itself: it refuses changes, has no settings, and takes an artifact for its only
     record, whose id it shares.

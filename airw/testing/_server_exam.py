@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _examine_file(arguments: argparse.Namespace) -> list[Report]:
     promises = [name.strip() for name in arguments.promises.split(",") if name.strip()]
-    with open_suite(arguments.address, promises, read_only=arguments.read_only) as suite:
+    options = {"read_only": arguments.read_only, "content": arguments.content}
+    with open_suite(arguments.address, promises, **options) as suite:
         return [anyio.run(_choose(suite, arguments.only).run)]
 
 
@@ -91,9 +92,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     arguments = parser.parse_args(argv)
     if "://" in arguments.address:
-        for name in ("promises", "read_only"):
+        for name in ("promises", "read_only", "content"):
             if getattr(arguments, name):
                 parser.error(f"--{name.replace('_', '-')} is for a store in FILE.py, not for a server")
+    if arguments.read_only and arguments.content:
+        parser.error("--read-only hands artifacts over, and --content says what is there: pass one of them")
     return arguments
 
 
@@ -117,6 +120,12 @@ def _parser() -> argparse.ArgumentParser:
         "closing, persistent, runs or shared",
     )
     parser.add_argument("--read-only", action="store_true", help="the store in FILE.py is not written to")
+    parser.add_argument(
+        "--content",
+        metavar="NAME",
+        default="",
+        help="the artifacts of a store in FILE.py that has no others: a list of ArtifactChange in that file",
+    )
     parser.add_argument("--only", metavar="WORD", default="", help="only cases with this word in their name")
     return parser
 

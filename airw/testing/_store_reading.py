@@ -1,30 +1,20 @@
 """Cases of reading: a store answers as a `MemoryStore`, and refuses what it lacks."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from airw.errors import ArgumentError, EmbedderMismatch
+from airw.errors import ArgumentError
 from airw.protocols import (
-    Best,
     Change,
-    Edges,
-    Ends,
-    Fed,
-    Names,
     Rank,
     Records,
-    RecordsOf,
-    Request,
     TextLanguage,
-    VectorsOf,
     Words,
     ask,
-    fill,
 )
 from airw.stores import MemoryStore
 from airw.testing._store_tools import (
@@ -35,9 +25,8 @@ from airw.testing._store_tools import (
     diverse_artifacts,
     read_all,
     requests_about,
-    to_comparable,
 )
-from airw.testing.changes import EAST, put, record_id, vector_of
+from airw.testing.changes import put, record_id
 from airw.testing.exam import Case, case, expect_equal, expect_refusal
 from airw.values import ArtifactChange, Language, Ranking, TermCounts
 
@@ -71,74 +60,6 @@ CASES += [
         ("_by_name", artifacts_with_names(), ("edges", "names", "links"), ("names",)),
     )
     for capability in capabilities
-]
-
-
-@case(CASES, promise="A store offers what it was said to offer, and refuses any other request by its name.")
-async def _what_is_not_offered_is_refused_by_name(fixture: StoreFixture) -> None:
-    store = await fixture.open_store([put("a", "x")])
-    requests = requests_about([put("a", "x")])
-    offered = sorted(fixture.offers & {"writing", *(request.needs for request in requests)})
-    expect_equal(sorted(store.capabilities), offered, "capabilities")
-    for request in requests:
-        if request.needs not in offered:
-            await expect_refusal(ArgumentError, store.read(request), describe(request), type(request).__name__)
-    if "writing" not in offered:
-        await expect_refusal(ArgumentError, store.apply(Change()), "a write to a read-only store")
-
-
-_ENDS = Edges(["a", "absent", "A"], "both", limit=5)
-_SCORES = Fed(Rank(vector_of("one two")[None], among=(), per_artifact=True), Ends(_ENDS, limit=2, without=["b"]))
-_NEAREST = Rank(vector_of("three")[None], 3)
-_CHAINS: Mapping[str, Sequence[Request[Any]]] = {
-    "step": [_ENDS, _SCORES, Fed(Records(()), Best(_SCORES, limit=1))],
-    "walk": [_ENDS, Fed(Edges((), "in"), Ends(_ENDS)), Fed(RecordsOf((), limit=1), Ends(_ENDS, limit=4))],
-    "map": [_ENDS, Fed(VectorsOf(()), Ends(_ENDS))],
-    "search": [_NEAREST, Fed(Records(()), Best(_NEAREST, limit=2))],
-    "comparison": [_NEAREST, Fed(Rank(vector_of("one")[None], records=()), Best(_NEAREST))],
-}
-
-
-async def _a_chain_equals_its_parts(name: str, fixture: StoreFixture) -> None:
-    store = await fixture.open_store(diverse_artifacts())
-    chain, parts = _CHAINS[name], dict[int, Any]()
-    for request in chain:
-        parts[id(request)] = await ask(store, fill(request, parts))
-    for request, answer in zip(chain, await store.read(*chain), strict=True):
-        expect_equal(to_comparable(answer), to_comparable(parts[id(request)]), f"{describe(request)} of a chain")
-    await expect_refusal(ArgumentError, store.read(*chain[::-1]), "a chain that begins with its end")
-
-
-CASES += [
-    Case(
-        f"a_{name}_as_a_chain_equals_its_parts",
-        f"A {name} in one call, as a chain, is answered as its requests one by one.",
-        partial(_a_chain_equals_its_parts, name),
-        frozenset(request.needs for request in chain),
-    )
-    for name, chain in _CHAINS.items()
-]
-
-
-async def _thousands_are_asked_about_at_once(kind: Any, fixture: StoreFixture) -> None:
-    # More ids than SQLite and other databases accept as parameters of one statement.
-    changes = diverse_artifacts()[:3]
-    names = [change.entry.artifact_id for change in changes]
-    request = kind([*(f"absent {number}" for number in range(40_000)), *names, *map(record_id, names)])
-    store = await fixture.open_store(changes)
-    async with MemoryStore() as fresh:
-        await fresh.apply(Change(changes))
-        expect_equal(await ask(store, request), await ask(fresh, request), f"{describe(request)} of 40,006 ids")
-
-
-CASES += [
-    Case(
-        f"thousands_of_{name}_are_asked_about_at_once",
-        f"One request asks for the {name.replace('_', ' ')} of tens of thousands of ids.",
-        partial(_thousands_are_asked_about_at_once, kind),
-        frozenset([kind([]).needs]),
-    )
-    for name, kind in {"records": Records, "records_of_artifacts": RecordsOf, "edges": Edges, "names": Names}.items()
 ]
 
 
@@ -209,22 +130,6 @@ async def _counts_that_do_not_fit_are_refused(fixture: StoreFixture) -> None:
     for named, statistics in bad.items():
         call = ask(store, Rank(["rotate keys"], 5, statistics=statistics))
         await expect_refusal(ArgumentError, call, f"a search with {statistics}", "statistics", named)
-
-
-async def _a_query_of_another_width_is_refused_naming_both(request: Rank, fixture: StoreFixture) -> None:
-    store = await fixture.open_store([put("a", "x")])
-    await expect_refusal(EmbedderMismatch, ask(store, request), "a query of width 2 instead of 4", "2", "4")
-
-
-CASES += [
-    Case(
-        f"a_query_of_another_width_is_refused_by_{request.needs}",
-        f"A query vector of the wrong width ({request.needs}) is refused with a message that names both widths.",
-        partial(_a_query_of_another_width_is_refused_naming_both, request),
-        frozenset([request.needs]),
-    )
-    for request in (Rank(EAST, 5), Rank(EAST, records=[record_id("a")]))
-]
 
 
 @case(CASES, "writing", "records", promise="Metadata are returned as JSON values.")

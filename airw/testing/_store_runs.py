@@ -8,8 +8,7 @@ import anyio
 
 from airw.errors import StoreError
 from airw.protocols import ArtifactIds, Change, IngestRun, Ledger, RunKeeper, ask
-from airw.testing._store_tools import StoreCase, StoreFixture
-from airw.testing._store_writing import DELAYS
+from airw.testing._store_tools import DELAYS, StoreCase, StoreFixture
 from airw.testing.changes import put
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
 

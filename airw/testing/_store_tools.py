@@ -1,13 +1,14 @@
 """Tools of the store cases: the fixture, sample artifacts, requests that show all content."""
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from airw._base.messages import one_line
+from airw.errors import ArgumentError
 from airw.protocols import (
     ArtifactIds,
     Calibrations,
@@ -40,6 +41,7 @@ from airw.testing.exam import Case
 from airw.values import ArtifactChange, ArtifactRef, LedgerEntry, Link, LinkFilter, NodeId, Ranking
 from airw.values.filters import parse_filter
 
+DELAYS = (0.0, 0.001, 0.003, 0.01)  # seconds until a call is cancelled
 _FILTERS = [
     parse_filter(condition) for condition in ({"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}})
 ]
@@ -70,8 +72,13 @@ def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
     ids, records = [*names, *absent, *names[:1]], [*record_ids, *absent, *record_ids[:1]]
     refs = [*names, *absent, "T", "t", "U", "FOLDED"]
     nodes: list[NodeId] = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
-    vectors = np.array([vector_of("one two"), vector_of("three")], np.float32)
+    vectors = np.array([vector_of(text, width_of(changes)) for text in ("one two", "three")], np.float32)
     shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
+    # Fields and texts of the content itself, whatever it is.
+    fields_of_one = next((row.metadata for row in rows if row.metadata), {})
+    shared += [(name, value) for name, value in fields_of_one.items() if isinstance(value, str | int)]
+    searches = [*_SEARCHES, *({"k": 5, "filter": parse_filter(dict([pair]))} for pair in shared[7:8])]
+    texts = ["one two", "three", "?!", "", *(row.text[:100] for row in rows[:1])]
     paths = ["tag", "who", "who.name", "who.none", "n", "n.m", "none", "", "a.b", 'qu"ote', "\ud800"]
     stamp = LedgerEntry("", "", "embedder", "strategy", "extractor", "source")
     versions = dict.fromkeys([*names, *absent], "1")
@@ -80,12 +87,15 @@ def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
         *(RecordsOf(ids), RecordsOf([]), RecordsOf(ids, limit=2), RecordsOf(ids, ["chunk"]), RecordsOf(ids, [])),
         RecordsOf(ids, ["title", "chunk"], 1),
         *(Vectors(records), VectorsOf(ids), VectorsOf(["absent"]), VectorsOf([])),
-        *(Rank(vectors, **options) for options in _SEARCHES),
+        *(Rank(vectors, **options) for options in searches),
         Rank(vectors[:0], 5),
         *(Rank(vectors, k, records=records) for k in (None, 3)),
         *(Rank(vectors, k, among=ids, per_artifact=True) for k in (None, 3)),
         *(Rank(vectors, among=chosen, per_artifact=True, surfaces=["title"]) for chosen in (ids, [])),
-        *(Rank(["one two", "three", "?!", ""], **options) for options in _SEARCHES),
+        *(Rank(vectors, among=names[::2], per_artifact=True, filter=parsed) for parsed in (None, _FILTERS[0])),
+        *(Rank(texts, **options) for options in searches),
+        *(Rank(texts, among=names[::2], k=k) for k in (None, 3)),
+        *(Rank(queries, 3, records=record_ids[::2]) for queries in (vectors, texts)),
         Rank(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
         *(Words(["one two", "three", "?!", "CAFE 日本", "absent"]), Words([""]), Words([]), TextLanguage()),
         *(Edges(ids, **options) for options in _LINKS),
@@ -99,6 +109,11 @@ def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
         *(Stale(versions, replace(stamp, embedder_id=embedder)) for embedder in ("embedder", "other")),
         *(Schema(), Schema(paths)),
     ]
+
+
+def width_of(content: Sequence[ArtifactChange]) -> int:
+    """Return the width of the vectors of artifacts; that of `put` if there are none."""
+    return next((change.vectors.shape[1] for change in content if len(change.records)), 4)
 
 
 def describe(request: Request[Any]) -> str:
@@ -211,11 +226,17 @@ class StoreFixture:
         open: A function that returns an async context manager of a store; it adds the artifacts that it is passed.
         offers: The capabilities of the store.
         stack: Closes the stores that `open_store` opens.
+        content: The artifacts of a store that has no others; `open` ignores what it is passed then.
     """
 
     open: Callable[[Sequence[ArtifactChange]], AbstractAsyncContextManager[Any]]
     offers: frozenset[str]
     stack: AsyncExitStack
+    content: Sequence[ArtifactChange] | None = None
+
+    def choose(self, content: Sequence[ArtifactChange]) -> Sequence[ArtifactChange]:
+        """Return the content of a store that has no other; else what is passed."""
+        return content if self.content is None else self.content
 
     async def open_store(self, changes: Sequence[ArtifactChange] = ()) -> Any:
         """Return a store with these artifacts that stays open until the end of the case."""
@@ -224,6 +245,15 @@ class StoreFixture:
     def requests_offered(self, about: Iterable[ArtifactChange]) -> list[Request[Any]]:
         """Return requests about artifacts of all kinds that the store offers."""
         return [request for request in requests_about(about) if request.needs in self.offers]
+
+    async def list_answered(self, store: Store, about: Iterable[ArtifactChange]) -> list[Request[Any]]:
+        """Return the requests that a store answers; it may refuse options with its own content."""
+        answered = []
+        for request in self.requests_offered(about):
+            with suppress(*[ArgumentError] * (self.content is not None)):
+                await store.read(request)
+                answered.append(request)
+        return answered
 
     async def observe(self, store: Store, about: Iterable[ArtifactChange]) -> dict[str, Any]:
         """Return the answers of a store to requests of all kinds that it offers."""

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +13,12 @@ import numpy as np
 from airw._base.concurrency import first_error
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import Change, Rank, Request, Store
-from airw.testing._store_tools import StoreCase, StoreFixture, describe, draw_artifact, read_all, two_artifacts
+from airw.testing._store_tools import DELAYS, StoreCase, StoreFixture, draw_artifact, read_all, two_artifacts
 from airw.testing.changes import put
 from airw.testing.exam import case, expect, expect_equal, expect_refusal
 from airw.values import ArtifactChange, Link, Record
 
 CASES: list[StoreCase] = []
-DELAYS = (0.0, 0.001, 0.003, 0.01)  # seconds until a call is cancelled
 
 
 async def _lock_once(store: Store, seconds: float) -> None:
@@ -212,16 +212,23 @@ async def _a_reader_sees_all_of_a_write_or_nothing(fixture: StoreFixture) -> Non
 @case(CASES, "writing", promise="After any writes, a store answers as if its content had been written at once.")
 async def _any_history_ends_as_one_write_of_what_is_left(fixture: StoreFixture) -> None:
     random = np.random.default_rng(3)
-    history = [Change(), *(_random_write(random, fixture) for _ in range(10))]
+    store = await fixture.open_store()
+    history = [Change(two_artifacts()[:1]), Change(), *(_random_write(random, fixture) for _ in range(10))]
+    await _write_and_compare(fixture, [store], history)
+
+
+async def _write_and_compare(fixture: StoreFixture, stores: Sequence[Store], history: Sequence[Change]) -> None:
+    """Write changes to stores in turn; after each, all answer as a new store does."""
     watched = [*two_artifacts(), *(each for change in history for each in change.puts)]
-    state = Change(two_artifacts()[:1])
-    store = await fixture.open_store(state.puts)
+    state = Change()
     for step, change in enumerate(history):
-        await store.apply(change)
+        await stores[step % len(stores)].apply(change)
         state = _after(state, change)
         # Read after every write: the answers of earlier reads must not matter either, as in a stale cache.
         expected = await fixture.observe_fresh(state, watched)
-        expect_equal(await fixture.observe(store, watched), expected, f"after {step} writes: ")
+        for number, store in enumerate(stores, 1):
+            where = f"in store {number} of {len(stores)} after {step + 1} writes: "
+            expect_equal(await fixture.observe(store, watched), expected, where)
 
 
 def _random_write(random: np.random.Generator, fixture: StoreFixture) -> Change:
@@ -234,35 +241,6 @@ def _random_write(random: np.random.Generator, fixture: StoreFixture) -> Change:
         (None, {}, {name: {"é": [1, None, True, 0.5]}})[random.integers(0, 3)] for name in names[1:]
     ]
     return Change(puts, removals, config, calibrations or {})
-
-
-@case(CASES, promise="Each of several calls at the same time gets its own answer.")
-async def _questions_asked_at_once_get_their_own_answers(fixture: StoreFixture) -> None:
-    async def ask_again(request: Request[Any], expected: dict[str, Any]) -> None:
-        expect_equal(await read_all(store, [request]), expected, "among many calls: ")
-
-    store = await fixture.open_store(two_artifacts())
-    requests = fixture.requests_offered(two_artifacts())
-    answers = [await read_all(store, [request]) for request in requests]
-    with first_error():
-        async with anyio.create_task_group() as tasks:
-            for pair in zip(requests, answers, strict=True):
-                tasks.start_soon(ask_again, *pair)
-
-
-@case(CASES, promise="A store works normally after a call was cancelled.")
-async def _a_cancelled_question_leaves_the_store_usable(fixture: StoreFixture) -> None:
-    content = two_artifacts()
-    store = await fixture.open_store(content)
-    answers = await fixture.observe(store, content)
-    for delay in DELAYS:
-        with anyio.move_on_after(delay):
-            for request in fixture.requests_offered(content):
-                await store.read(request)
-        expect_equal(await fixture.observe(store, content), answers, f"after a call was cancelled after {delay} s: ")
-    if "writing" in fixture.offers:
-        await store.apply(Change(content))
-        expect_equal(await fixture.observe(store, content), answers, "after a write: ")
 
 
 @case(CASES, "writing", promise="Changing what was passed in or returned does not change the store.")
@@ -292,18 +270,6 @@ def _spoil(value: Any) -> None:
             value.clear()
 
 
-@case(CASES, "closing", promise="A closed store refuses reads and writes, and closing it again does nothing.")
-async def _a_closed_store_answers_nothing_and_closes_again(fixture: StoreFixture) -> None:
-    store = await fixture.open_store(two_artifacts())
-    await store.aclose()
-    await store.aclose()
-    kinds = {type(request): request for request in fixture.requests_offered(two_artifacts())}
-    for request in kinds.values():
-        await expect_refusal(StoreError, store.read(request), f"{describe(request)} of a closed store")
-    if "writing" in fixture.offers:
-        await expect_refusal(StoreError, store.apply(Change([put("b", "x")])), "a write to a closed store")
-
-
 @case(CASES, "persistent", "writing", promise="The content is still there after the store is closed and opened again.")
 async def _what_was_put_is_there_when_opened_again(fixture: StoreFixture) -> None:
     state, random = Change(), np.random.default_rng(5)
@@ -319,13 +285,6 @@ async def _what_was_put_is_there_when_opened_again(fixture: StoreFixture) -> Non
 
 @case(CASES, "shared", "writing", promise="A write is visible at once in another store on the same content.")
 async def _each_write_is_seen_by_the_next_question_to_another_store(fixture: StoreFixture) -> None:
-    state, random = Change(), np.random.default_rng(6)
+    random = np.random.default_rng(6)
     async with fixture.open([]) as one, fixture.open([]) as two:
-        for step in range(6):
-            change = _random_write(random, fixture)
-            state = _after(state, change)
-            await (one, two)[step % 2].apply(change)
-            expected = await fixture.observe_fresh(state, state.puts)
-            for ordinal, store in (("first", one), ("second", two)):
-                answers = await fixture.observe(store, state.puts)
-                expect_equal(answers, expected, f"in the {ordinal} store after {step + 1} writes to both in turn: ")
+        await _write_and_compare(fixture, [one, two], [_random_write(random, fixture) for _ in range(6)])

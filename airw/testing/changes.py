@@ -71,3 +71,23 @@ def put(
         np.array(rows, np.float32).reshape(len(records), -1) if records else np.empty((0, 0), np.float32),
         Extraction(links, names, fold_case=fold_case),
     )
+
+
+def put_document(
+    name: str,
+    text: str,
+    vector: Floats,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    links: Sequence[Link] = (),
+) -> ArtifactChange:
+    """Return an artifact that is its own only record, as those of `airw.adapt` are.
+
+    Example:
+        >>> change = put_document("a", "some text", vector_of("some text"))
+        >>> change.records[0].id, change.records[0].surface_kind
+        ('a', 'document')
+    """
+    record = Record(name, name, "document", 0, text, metadata or {})
+    entry = LedgerEntry(name, "1", "embedder", "strategy", "extractor", "source", (name,))
+    return ArtifactChange(entry, [record], vector[None], Extraction(links))

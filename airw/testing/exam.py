@@ -108,12 +108,9 @@ class Report:
         head = f"{self.subject}: " + ", ".join(
             f"{count} {status}" for status, count in counts if count or status == "passed"
         )
-        return "\n".join([head, *map(_line, self.outcomes)])
-
-
-def _line(outcome: Outcome) -> str:
-    why = f"\n            {outcome.why}" if outcome.why else ""
-    return f"  {outcome.status:<8}  {outcome.promise}{why}"
+        whys = (f"\n            {outcome.why}" if outcome.why else "" for outcome in self.outcomes)
+        lines = (f"  {own.status:<8}  {own.promise}{why}" for own, why in zip(self.outcomes, whys, strict=True))
+        return "\n".join([head, *lines])
 
 
 class Exam(Generic[Fixture]):

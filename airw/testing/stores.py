@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from airw.errors import ArgumentError
 from airw.protocols import Change, requests as protocols
-from airw.testing import _store_filters, _store_reading, _store_runs, _store_writing
+from airw.testing import _store_content, _store_filters, _store_reading, _store_runs, _store_writing
 from airw.testing._store_tools import StoreCase, StoreFixture
 from airw.testing.exam import Exam
 from airw.values import ArtifactChange
@@ -34,8 +34,13 @@ class StoreSuite(Exam[StoreFixture]):
             `"persistent"` (after it was closed) or `"shared"` (while it is open). A store without files may use the
             name of the folder as a key, or ignore it. If the store does not offer `"writing"`, the function is called
             with a folder and the artifacts that the store must contain, a list of `ArtifactChange`.
+            With `content`, it is called with the folder alone.
         capabilities: The capabilities of the store, of `airw.testing.CAPABILITIES`. Cases that need more are left out.
             Default: all of `airw.protocols.CAPABILITIES`.
+        content: The artifacts of a store that has no others, because functions or another service answer. The suite
+            asks about these alone. A request with an option that the store does not take may then be refused with an
+            `ArgumentError` that begins with the name of the option. Without the capability `"words"`, the scores of a
+            search for words are the store's.
 
     Raises:
         ArgumentError: If a capability does not exist.
@@ -52,6 +57,7 @@ class StoreSuite(Exam[StoreFixture]):
     subject = "store"
     all_cases: ClassVar[Sequence[StoreCase]] = (
         *_store_reading.CASES,
+        *_store_content.CASES,
         *_store_filters.CASES,
         *_store_writing.CASES,
         *_store_runs.CASES,
@@ -62,11 +68,14 @@ class StoreSuite(Exam[StoreFixture]):
         make: Callable[..., AbstractAsyncContextManager[Any]],
         *,
         capabilities: Collection[str] = protocols.CAPABILITIES,
+        content: Sequence[ArtifactChange] | None = None,
     ) -> None:
         unknown = [capabilities] if isinstance(capabilities, str) else sorted({*capabilities} - CAPABILITIES)
         if unknown:
             raise ArgumentError(f"capabilities must be a list of {', '.join(sorted(CAPABILITIES))}, not {unknown[0]!r}")
-        self._make, self._offered = make, frozenset(capabilities)
+        self._make, self._offered, self._content = make, frozenset(capabilities), content
+        if content is not None:
+            self.all_cases = (*_store_content.OF_CONTENT, *_store_content.CASES)  # type: ignore[misc]
 
     def _offers(self, case: StoreCase) -> bool:
         return case.needs <= self._offered
@@ -75,11 +84,13 @@ class StoreSuite(Exam[StoreFixture]):
     async def _fixture(self) -> AsyncIterator[StoreFixture]:
         with tempfile.TemporaryDirectory(prefix="airw-", ignore_cleanup_errors=True) as folder:
             async with AsyncExitStack() as stack:
-                yield StoreFixture(partial(self._open, Path(folder)), self._offered, stack)
+                yield StoreFixture(partial(self._open, Path(folder)), self._offered, stack, self._content)
 
     @asynccontextmanager
     async def _open(self, folder: Path, changes: Sequence[ArtifactChange]) -> AsyncIterator[Any]:
-        async with self._make(folder) if "writing" in self._offered else self._make(folder, changes) as store:
-            if changes and "writing" in self._offered:
+        is_filled = self._content is None and "writing" in self._offered
+        is_given = self._content is None and not is_filled
+        async with self._make(folder, changes) if is_given else self._make(folder) as store:
+            if changes and is_filled:
                 await store.apply(Change(changes))
             yield store

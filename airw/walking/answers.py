@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, 
 from itertools import islice
 from math import isnan
 from operator import index
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import anyio
 import numpy as np
@@ -26,7 +26,7 @@ from airw.walking.summary import WalkCounts
 T = TypeVar("T")
 _CALLERS = ("airw.walking.", "airw.policies._per_node")  # the modules that call a policy and read its answers
 _CLOSE_SECONDS = 1.0  # how long the clean-up of an async iterator may take after a cancellation
-_SLICES = frozenset({list, tuple, LazyNeighbors})  # what knows its length, and is read by one slice
+_SLICES = frozenset({list, tuple, LazyNeighbors})  # what knows its length, and is cut without being read
 
 
 def label_error(error: Exception, method: str, policy: object, *nodes: Any) -> None:
@@ -217,18 +217,22 @@ def to_positions(items: list[Any], policy: object) -> list[int]:
 # Nodes, of which there may be endlessly many.
 
 
+Found: TypeAlias = list[Any] | LazyNeighbors
+"""The neighbours of one node, as far as the limits allow."""
+
+
 class _Part(NamedTuple):
     """The items read from one iterable; `size` is its length, `None` if it has none.
 
     `more` is then True if at least one item was left unread.
     """
 
-    items: list[Any]
+    items: Found
     size: int | None
     more: bool = False
 
 
-async def read_seeds(source: Neighbors, policy: object, limits: Limits, counts: WalkCounts) -> list[Any]:
+async def read_seeds(source: Neighbors, policy: object, limits: Limits, counts: WalkCounts) -> Found:
     """Return the seeds, at most `max_frontier` of them.
 
     Raises:
@@ -241,7 +245,7 @@ async def read_seeds(source: Neighbors, policy: object, limits: Limits, counts: 
 
 async def read_neighbors(
     sources: Sequence[Neighbors], entries: Sequence[CommittedNode], policy: object, limits: Limits, counts: WalkCounts
-) -> list[list[Any]]:
+) -> list[Found]:
     """Return the neighbours of committed nodes, as many as `max_fanout` and `max_edges` allow.
 
     Async iterables are read concurrently, and charged to the limits in the order of the nodes. So what is left out does
@@ -251,12 +255,11 @@ async def read_neighbors(
         PolicyError: If an answer is no iterable of nodes.
     """
     room = limits.max_edges - counts.edges
-    if set(map(type, sources)) <= {list}:
+    if _SLICES.issuperset(map(type, sources)):
         sizes = list(map(len, sources))  # type: ignore[arg-type]
         if sum(sizes) <= room and max(sizes, default=0) <= limits.max_fanout:
             counts.edges += sum(sizes)
-            # Copies, because their owner may change them later.
-            return [list(source) for source in cast("Sequence[list[Any]]", sources)]
+            return [_cut(source, None) for source in sources]
 
     async def read(row: int) -> _Part:
         try:
@@ -265,14 +268,14 @@ async def read_neighbors(
             add_note(error, f"for node {short_repr(entries[row].node)}")
             raise
 
-    neighbors, refused, pacer = list[list[Any]](), list[tuple[str, int, bool]](), Pacer()
+    neighbors, refused, pacer = list[Found](), list[tuple[str, int, bool]](), Pacer()
     for start in range(0, len(sources), limits.max_concurrency):
         group = range(start, min(start + limits.max_concurrency, len(sources)))
         waiting = [row for row in group if isinstance(sources[row], AsyncIterable)]
         arrived = dict(zip(waiting, await map_bounded(read, waiting, limit=limits.max_concurrency), strict=True))
         for row in group:
             items, size, more = arrived.get(row) or await read(row)
-            kept = items[:room]
+            kept = _cut(items, room)
             if size is not None:
                 within = min(size, limits.max_fanout)
                 refused += [("max_fanout", size - within, False), ("max_edges", within - len(kept), False)]
@@ -287,10 +290,18 @@ async def read_neighbors(
     return neighbors
 
 
+def _cut(source: Any, count: int | None) -> Found:
+    """Return a copy of the first items of a source: its owner may change it later."""
+    if isinstance(source, LazyNeighbors):
+        ids = tuple(source.ids[:count])
+        return source if ids is source.ids else LazyNeighbors(ids, source.make)
+    return list(source[:count])
+
+
 async def _read_items(source: Neighbors, cap: int, method: str, policy: object) -> _Part:
     """Read at most `cap` items of one iterable or async iterable, and close it."""
     if type(source) in _SLICES:
-        return _Part(list(source[:cap]), len(source))  # type: ignore[index,arg-type]
+        return _Part(_cut(source, cap), len(source))  # type: ignore[arg-type]
     cap = min(cap, sys.maxsize - 1)
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)

@@ -28,15 +28,16 @@ if TYPE_CHECKING:  # Python itself supports defaults of type variables from 3.13
 else:
     M = TypeVar("M")
 _FULL_SORT_BELOW = 500  # below this size a full sort is faster than selecting the best first
+_SPARSE = 4  # creating one node alone takes as long as so many of a slice
 _OFFLOAD_ABOVE = 10_000  # sorting more scores than this would delay other tasks, so a worker thread does it
 Neighbors: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class LazyNeighbors:
-    """Neighbours of one node that are created only when they are read.
+    """Neighbours of one node that are created only if the walk has not reached them before.
 
-    The count beyond the limits reads their ids alone, so it creates no nodes.
+    Their ids tell. What the walk has reached before, or only counts, is not created if nothing new lies around it.
 
     Args:
         ids: The id of each neighbour, as `node_id` would return it.
@@ -60,10 +61,28 @@ class LazyNeighbors:
         Raises:
             PolicyError: If `make` does not return one node per id.
         """
-        nodes, count = self.make(part), len(self.ids[part])
+        places = range(len(self.ids))[part]
+        nodes, count = self.make(slice(places.start, places.stop)), len(places)
         if len(nodes) != count:
             raise PolicyError(f"LazyNeighbors.make returned {len(nodes)} nodes; return one node per id ({count})")
         return nodes
+
+    def pick(self, places: Sequence[int]) -> "LazyNeighbors":
+        """Return the neighbours at some places without creating any."""
+        return LazyNeighbors([self.ids[place] for place in places], lambda part: self.take(places[part]))
+
+    def take(self, places: Sequence[int]) -> list[Any]:
+        """Create and return the neighbours at some places, which ascend.
+
+        If these are close to each other, those in between are created, too.
+        """
+        if not places:
+            return []
+        first, stop = places[0], places[-1] + 1
+        if stop - first > _SPARSE * len(places):
+            return [node for place in places for node in self[place : place + 1]]
+        nodes = self[first:stop]
+        return nodes if len(nodes) == len(places) else [nodes[place - first] for place in places]
 
     def __iter__(self) -> Iterator[Any]:
         """Create all neighbours and iterate over them."""

@@ -1,6 +1,6 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
-from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,8 +10,16 @@ from airw._base.arrays import NDArray, reserve
 from airw._base.messages import short_repr
 from airw._base.notes import add_note
 from airw.errors import PolicyError
-from airw.walking.answers import find_edge, require_plain, to_positions
-from airw.walking.policy import ColumnView, CommittedNode, CommittedNodes, Frontier, Policy, WalkPolicy
+from airw.walking.answers import Found, find_edge, require_plain, to_positions
+from airw.walking.policy import (
+    ColumnView,
+    CommittedNode,
+    CommittedNodes,
+    Frontier,
+    LazyNeighbors,
+    Policy,
+    WalkPolicy,
+)
 from airw.walking.summary import WalkCounts
 
 _USUAL_IDS = frozenset({str, int, tuple})
@@ -90,6 +98,7 @@ class WalkRecord:
         self.is_live: bytearray = bytearray()
         self.position_of: dict[Hashable, int] = {}
         self.paths: dict[Hashable, list[int]] = {}
+        self._paths_end = 0  # positions from here on are not in `paths` yet
         self.fresh_start: int = 0  # positions from here on were discovered in this step
         self.waiting: int = 0  # the number of positions that are live
         self.read_edges: list[ReadEdge] | None = None  # of this step, if somebody wants them
@@ -100,8 +109,10 @@ class WalkRecord:
 
     # Admitting discovered nodes.
 
-    def identify(self, nodes: Sequence[Any]) -> list[Hashable]:
-        """Return the id of each node, by one pass of `node_id`."""
+    def identify(self, nodes: Found) -> Sequence[Hashable]:
+        """Return the id of each node, by one pass of `node_id`; lazy neighbours have them."""
+        if isinstance(nodes, LazyNeighbors):
+            return nodes.ids
         if self._is_own_id:
             return list(nodes)
         ids: list[Hashable] = []
@@ -119,67 +130,91 @@ class WalkRecord:
             raise PolicyError(f"{self._name}.node_id returned {short_repr(ids[0])}; write `def` and `return`")
         return ids
 
-    def admit(self, nodes: Sequence[Any], parents: Sequence[int]) -> None:
+    def admit(self, nodes: Found, parents: Sequence[int]) -> None:
         """Append the new nodes, which then wait; each follows a position, a seed follows -1.
 
-        A node that finds no room counts as left out as often as it is reached.
+        A node that finds no room counts as left out as often as it is reached. Lazy neighbours follow one position. Of
+        them those are created that are appended, or all if somebody wants to know what was read.
 
         Raises:
             PolicyError: If an id cannot be a key of a dict.
         """
         ids = self.identify(nodes)
-        is_plain = not (self._keeps_frontier or self._scores_paths) and self.read_edges is None
-        has_room = len(nodes) <= self._max_frontier - self.waiting
+        has_room = len(ids) <= self._max_frontier - self.waiting
+        is_plain = has_room and not (self._keeps_frontier or self._rescores) and self.read_edges is None
         try:
-            (self._admit_new if is_plain and has_room else self._admit_within_limits)(nodes, ids, parents)
-        except Exception:
+            made = nodes if self.read_edges is None else nodes[:]  # each is in an event
+            (self._admit_new if is_plain else self._admit_within_limits)(made, ids, parents)
+        except Exception as error:
             # Checking every id beforehand would cost time; one that fails is looked for only now.
             self.check_ids(nodes, ids)
+            if isinstance(nodes, LazyNeighbors) and parents[0] >= 0:
+                add_note(error, f"for node {short_repr(self.nodes[parents[0]])}")
             raise
 
-    def _admit_new(self, nodes: Sequence[Any], ids: Sequence[Hashable], parents: Sequence[int]) -> None:
-        """Append new nodes: most walks note nothing of the others, and have room for all."""
-        position_of, all_ids, first = self.position_of, self.ids, len(self.ids)
-        add_id, add_node, add_parent = all_ids.append, self.nodes.append, self.parents.append
-        for node, id, parent in zip(nodes, ids, parents):  # noqa: B905 - `strict` takes time
-            if id not in position_of:
-                position_of[id] = len(all_ids)
-                add_id(id)
-                add_node(node)
-                add_parent(parent)
-        count = len(all_ids) - first
+    def _admit_new(self, nodes: Found, ids: Sequence[Hashable], parents: Sequence[int]) -> None:
+        """Append new nodes and paths; most walks note nothing of others, and have room for all."""
+        first, get, places = len(self.ids), self.position_of.get, list[int]()
+        # Each path to a node of this step is new, too. What was reached before is left out first, as it is the most.
+        least = self.fresh_start if self._scores_paths else first
+        for place in [place for place, id in enumerate(ids) if get(id, first) >= least]:
+            position = first + len(places)
+            if self.position_of.setdefault(ids[place], position) == position or self._scores_paths:
+                places.append(place)
+        count = len(places)
+        self.ids += map(ids.__getitem__, places)
+        self.parents += map(parents.__getitem__, places)
+        self.nodes += _take(nodes, places)
         # All nodes of a frontier that is not kept have one depth.
         self.depths += [0 if parents[0] < 0 else self.depths[parents[0]] + 1] * count if count else ()
         self.is_live += b"\1" * count
         self.waiting += count
 
-    def _admit_within_limits(self, nodes: Sequence[Any], ids: Sequence[Hashable], parents: Sequence[int]) -> None:
+    def _admit_within_limits(self, nodes: Found, ids: Sequence[Hashable], parents: Sequence[int]) -> None:
         """Append new nodes and paths while there is room; note shorter paths to waiting nodes."""
-        refused = 0
-        for node, id, parent in zip(nodes, ids, parents, strict=True):
-            depth, known = 0 if parent < 0 else self.depths[parent] + 1, self.position_of.get(id)
+        position_of, depths, is_live = self.position_of, self.depths, self.is_live
+        refused, first, places, before, depth = 0, len(self.ids), list[int](), None, 0
+        is_lazy = isinstance(nodes, LazyNeighbors) and not self._rescores
+        for place in self._list_changes(ids, parents[0]) if is_lazy else range(len(ids)):
+            id, parent = ids[place], parents[place]
+            known = position_of.get(id)
+            if parent != before:
+                before, depth = parent, 0 if parent < 0 else depths[parent] + 1
             if self.read_edges is not None and parent >= 0:
-                self.read_edges.append(ReadEdge(self.ids[parent], id, known is not None, node))
-            if known is not None and not self.is_live[known]:  # committed
+                self.read_edges.append(ReadEdge(self.ids[parent], id, known is not None, *_take(nodes, [place])))
+            if known is not None and not is_live[known]:  # committed
                 if self._rescores and depth <= _MAX_PATH and not self._leads_through(parent, known):
+                    [node] = _take(nodes, [place])
                     self.found_again.append(FoundPath(node, parent, known))
             elif known is not None and not self._scores_paths:
-                if depth < self.depths[known]:  # only a frontier that is kept has nodes of several depths
-                    self.depths[known], self.parents[known], self.nodes[known] = depth, parent, node
+                if depth < depths[known]:  # only a frontier that is kept has nodes of several depths
+                    depths[known], self.parents[known] = depth, parent
+                    if known < first:
+                        [self.nodes[known]] = _take(nodes, [place])
+                    else:
+                        places[known - first] = place
             elif self.waiting == self._max_frontier:
                 refused += 1
             else:
-                position = len(self.ids)
-                self.position_of.setdefault(id, position)
-                if self._scores_paths:
-                    self.paths.setdefault(id, []).append(position)
-                self.nodes.append(node)
+                position_of.setdefault(id, len(self.ids))
+                places.append(place)
                 self.ids.append(id)
-                self.depths.append(depth)
+                depths.append(depth)
                 self.parents.append(parent)
-                self.is_live.append(1)
+                is_live.append(1)
                 self.waiting += 1
+        self.nodes += _take(nodes, places)
         self._counts.refuse("max_frontier", refused)
+
+    def _list_changes(self, ids: Sequence[Hashable], parent: int) -> list[int]:
+        """Return the places of ids that are new, or that a path from a position changes."""
+        depth, paths = 0 if parent < 0 else self.depths[parent] + 1, self._scores_paths
+        get, is_live, depths = self.position_of.get, self.is_live, self.depths
+        return [
+            place
+            for place, id in enumerate(ids)
+            if (known := get(id)) is None or (is_live[known] and (paths or depths[known] > depth))
+        ]
 
     def _leads_through(self, position: int, other: int) -> bool:
         """Return whether the path to a position leads through another one."""
@@ -187,10 +222,10 @@ class WalkRecord:
             position = self.parents[position]
         return position == other
 
-    def check_ids(self, nodes: Sequence[Any], ids: Sequence[Any]) -> None:
+    def check_ids(self, nodes: Found, ids: Sequence[Any]) -> None:
         """Raise an error that names the first node whose id cannot be a key of a dict."""
         seen: set[Hashable] = set()
-        for node, id in zip(nodes, ids, strict=True):
+        for node, id in zip(ids if isinstance(nodes, LazyNeighbors) else nodes, ids, strict=True):
             try:
                 hashable = _is_hashable(id)
                 # Comparing may fail, too.
@@ -274,6 +309,7 @@ class WalkRecord:
         """
         positions = to_positions(dropped, self._policy)
         self._check_live(positions, "dropped")
+        self._note_paths()
         for position in set(positions).difference(selected):
             id, self.is_live[position] = self.ids[position], 0
             self.waiting -= 1
@@ -286,7 +322,7 @@ class WalkRecord:
 
     def drop_unselected(self, selected: Sequence[int]) -> None:
         """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
-        if self._keeps_frontier or len(selected) == self.waiting:
+        if self._keeps_frontier or (len(selected) == self.waiting and not self._scores_paths):
             return
         forget, fresh = self.position_of.pop, self.ids[self.fresh_start :]
         for id in fresh:
@@ -295,8 +331,17 @@ class WalkRecord:
         for position in selected:
             self.position_of[self.ids[position]] = position
             self.is_live[position] = 1
-        self.paths = {self.ids[position]: [position] for position in selected} if self._scores_paths else {}
+        if self._scores_paths:
+            self.paths, self._paths_end = {self.ids[position]: [position] for position in selected}, len(self.ids)
         self.waiting = len(selected)
+
+    def _note_paths(self) -> None:
+        """Note the positions that each node waits at, if the policy scores paths."""
+        if self._scores_paths:
+            for position in range(self._paths_end, len(self.ids)):
+                if self.is_live[position]:
+                    self.paths.setdefault(self.ids[position], []).append(position)
+            self._paths_end = len(self.ids)
 
     # Committing.
 
@@ -308,6 +353,7 @@ class WalkRecord:
         """
         ids = list(map(self.ids.__getitem__, positions))
         if self._scores_paths:
+            self._note_paths()
             for position, id in zip(positions, ids, strict=True):
                 # All paths to a node stop waiting with it.
                 paths = self.paths.pop(id, ())
@@ -345,17 +391,13 @@ class WalkRecord:
 
     # Looking up.
 
-    def find_unreached(self, nodes: Sequence[Any], *, are_ids: bool) -> set[Hashable]:
+    def find_unreached(self, nodes: Found) -> set[Hashable]:
         """Return the ids of nodes that are neither committed nor waiting.
-
-        Args:
-            nodes: Nodes, or their ids.
-            are_ids: Whether `nodes` are ids.
 
         Raises:
             PolicyError: If an id cannot be a key of a dict.
         """
-        ids = nodes if are_ids else self.identify(nodes)
+        ids = self.identify(nodes)
         try:
             return {id for id in ids if id not in self.position_of}
         except Exception:
@@ -383,6 +425,11 @@ class WalkRecord:
     @property
     def _name(self) -> str:
         return type(self._policy).__name__
+
+
+def _take(nodes: Found, places: Sequence[int]) -> Iterable[Any]:
+    """Return the nodes at some places."""
+    return map(nodes.__getitem__, places) if isinstance(nodes, list) else nodes.take(places)
 
 
 def _is_hashable(id: object) -> bool:

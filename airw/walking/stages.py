@@ -4,7 +4,7 @@ import inspect
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from types import CoroutineType
 from typing import Any, TypeAlias, cast
 
@@ -16,6 +16,7 @@ from airw._base.telemetry import OpenSpan
 from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
 from airw.walking.answers import (
+    Found,
     read_exactly,
     read_neighbors,
     read_positions,
@@ -84,7 +85,7 @@ class WalkStages:
         self._provenance = Provenance(policy, self.record)
         # The lists that the state shows. A policy may replace them there.
         self._visited, self._results = self.state.visited, self.state.results
-        self._found: deque[tuple[list[Any], list[int]]] = deque()  # nodes that were read, with their parents
+        self._found: deque[tuple[Found, list[int]]] = deque()  # nodes that were read, with their parents
         self._selected: list[int] = []
         self._selected_done = 0  # so many of them are committed
         # What is committed, by row.
@@ -146,32 +147,38 @@ class WalkStages:
         if callable(begin):
             self.state.memory = require_plain("begin", self.policy, begin(self.state))
         seeds = await read_seeds(await self._ask("seed"), self.policy, self.limits, self.counts)
-        return self._begin_step(seeds, [-1] * len(seeds))
+        return self._begin_step([seeds], [-1])
 
     async def _expand(self) -> Stage | None:
         """Read the neighbours of the nodes of the last step that are below the depth cap."""
         below, at_cap = self._split_at_cap()
-        neighbors: list[list[Any]] = []
+        neighbors: list[Found] = []
         if below:
             entries = CommittedNodes(map(self.entries.__getitem__, below))
             answer = read_exactly(await self._ask("expand", entries), len(entries), "expand", self.policy)
             neighbors = await read_neighbors(answer, entries, self.policy, self.limits, self.counts)
             self.record.require_stable([self._positions[row] for row in below])
-        parents = [self._positions[row] for row, nodes in zip(below, neighbors, strict=True) for _ in nodes]
         self._at_cap += at_cap
         self._step_start = self.next
-        return self._begin_step([node for nodes in neighbors for node in nodes], parents)
+        return self._begin_step(neighbors, [self._positions[row] for row in below])
 
-    def _begin_step(self, nodes: list[Any], parents: list[int]) -> Stage | None:
-        starts = range(0, len(nodes), _PORTION)
-        self._found = deque((nodes[start : start + _PORTION], parents[start : start + _PORTION]) for start in starts)
+    def _begin_step(self, neighbors: list[Found], positions: list[int]) -> Stage | None:
+        """Divide the neighbours of some positions into portions; those in lists are put together."""
+        parents = [[position] * len(nodes) for position, nodes in zip(positions, neighbors, strict=True)]
+        if not any(isinstance(nodes, LazyNeighbors) for nodes in neighbors):
+            neighbors, parents = [list(chain.from_iterable(neighbors))], [list(chain.from_iterable(parents))]
+        self._found = deque(
+            (_cut(nodes, start), own[start : start + _PORTION])
+            for nodes, own in zip(neighbors, parents, strict=True)
+            for start in range(0, len(own), _PORTION)
+        )
         self.record.fresh_start = len(self.record.ids)
         return WalkStages._admit
 
     async def _admit(self) -> Stage | None:
         """Enter the nodes that were read in the record; other tasks run between portions."""
-        self.asking = "node_id"
         while self._found:
+            self.asking = "expand" if isinstance(self._found[0][0], LazyNeighbors) else "node_id"
             self.record.admit(*self._found[0])
             self._found.popleft()
             if self._found:
@@ -298,17 +305,14 @@ class WalkStages:
         counts, policy = WalkCounts(), self.policy
         entries = CommittedNodes(self.entries[row] for rows in unexpanded.values() for row in rows)
         sources = read_exactly(await self._ask("expand", entries), len(entries), "expand", policy)
-        # The ids of lazy neighbours are enough: no nodes are created.
-        are_ids = [isinstance(source, LazyNeighbors) for source in sources]
-        plain = [source.ids if isinstance(source, LazyNeighbors) else source for source in sources]
-        neighbors = await read_neighbors(plain, entries, policy, self.limits, counts)
+        neighbors = await read_neighbors(sources, entries, policy, self.limits, counts)
         # 2. Share the answer out among the limits. If reading was cut short, each limit is in `at_least`.
         self.asking = "node_id"
-        found, numbers = zip(neighbors, are_ids, strict=True), dict[str, int]()
+        found, numbers = iter(neighbors), dict[str, int]()
         for limit, rows in unexpanded.items():
             unreached: set[Hashable] = set()
-            for nodes, has_ids in islice(found, len(rows)):
-                unreached |= self.record.find_unreached(nodes, are_ids=has_ids)
+            for nodes in islice(found, len(rows)):
+                unreached |= self.record.find_unreached(nodes)
                 await self._pacer.pace()
             numbers[limit] = len(unreached)
         for limit, number in numbers.items():
@@ -445,3 +449,10 @@ class WalkStages:
             lost=() if self._corpora is None else tuple(self._corpora.lost),
             improved=len(self.record.better_paths),
         )
+
+
+def _cut(nodes: Found, start: int) -> Found:
+    """Return the portion of some nodes that begins here."""
+    if isinstance(nodes, LazyNeighbors) and len(nodes) > _PORTION:
+        return nodes.pick(range(start, min(start + _PORTION, len(nodes))))
+    return nodes if isinstance(nodes, LazyNeighbors) else nodes[start : start + _PORTION]

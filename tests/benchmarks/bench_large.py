@@ -158,7 +158,7 @@ async def compare_answers(path: Path, results) -> None:
 
 
 async def ask_after_writes(path: Path, results) -> None:
-    """Ask while the newest rows are in no segment, in a copy."""
+    """Ask while the newest rows are not in the index, in a copy."""
     copy = path.with_name("copy.airw")
     await copy_file(path, copy, replace=True)
     async with await SqliteStore.open(copy) as store:

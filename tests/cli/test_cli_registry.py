@@ -13,6 +13,7 @@ import pytest
 from airw.cli import main
 from airw.cli.output import About
 from airw.corpora import Maintenance, list_corpora
+from tests.support.embedding_server import EmbeddingServer, alone, status
 
 NOTES = {
     "keys.md": "---\ntitle: Signing keys\n---\nRotate the signing keys. See [vault](vault.md) and [gone](gone.md).\n",
@@ -198,6 +199,22 @@ class TestBuild:
             assert "--force" in told
         assert output_of("ls") == before
         assert list_corpora()[corpus].params == {"root": str(notes)}
+
+    def test_documents_that_the_embedder_refuses_or_cuts_are_named(self, notes, output_of, monkeypatch):
+        def refuse(handler, texts):
+            refused = any("secrets" in text for text in texts)
+            (status(413, {"error": "too long"}) if refused else type(handler).send_rows)(handler, texts)
+
+        alone(monkeypatch)
+        write(notes, {"long.md": "# Long\n\n" + "日本語の長い文書" * 300})
+        with EmbeddingServer(always=refuse) as server:
+            told = output_of(
+                *("build", notes, "-v", "--embedder", f"{server.url}#all-minilm"),
+                code=1,
+                err=r"(?s).*left out: vault\.md: its text 1 .*too long.*: long\.md: the embedder reads only about 4.*",
+            )
+        assert re.search(r"cut: the embedder reads only the beginning of \d texts; --verbose names some", told)
+        assert re.match(r"notes: 3 added", told)
 
     def test_a_mistyped_path_registers_nothing(self, notes, home, error):
         for argv in ([f"{notes}x"], [f"{notes}x", "--name", "n"], ["./nowhere"], ["nowhere/x.jsonl"]):

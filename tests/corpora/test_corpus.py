@@ -1,5 +1,6 @@
 """Names and paths of corpora, open corpora and retrievers."""
 
+import asyncio
 import os
 import re
 import sys
@@ -290,6 +291,40 @@ async def test_an_opening_can_be_awaited_or_entered_and_an_error_inside_closes_i
             raise LookupError
     assert closed == [other]
     assert other is not door
+
+
+@pytest.mark.asyncio_only
+async def test_what_runs_coroutines_opens_corpora(home):
+    await (await build(notes())).aclose()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(open_corpus("notes")) for _ in range(2)]
+    gathered = await asyncio.gather(open_corpus("notes"), asyncio.wait_for(open_corpus("notes"), 30))
+    for corpus in (*gathered, *(task.result() for task in tasks)):
+        async with corpus:
+            assert (await corpus.search("keys", k=1))[0].source == "notes"
+
+
+@pytest.mark.asyncio_only
+async def test_a_task_that_opens_is_cancelled_as_any_other():
+    ended = []
+
+    async def opening():
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("cancelled")
+
+    task = asyncio.create_task(Opening(opening()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == ["cancelled"]
+
+
+def test_a_program_may_run_a_build_and_give_one_up(home):
+    assert asyncio.run(build(notes(), store=MemoryStore())).report.added == 3
+    build(notes()).close()  # without a warning that it was never awaited
 
 
 @pytest.mark.asyncio_only

@@ -233,7 +233,9 @@ def test_a_floor_allows_what_it_cannot_weigh():
 
 @pytest.mark.slow
 async def test_strong_evidence_of_one_channel_suffices_without_the_other():
-    async with build(manual(), store=MemoryStore()) as corpus:
+    # Vectors of `light` by another name: as those of a model that knows meanings.
+    embedder = embedder_from(HashingEmbedder().embed_documents, id="meanings", dim=HashingEmbedder().dim)
+    async with build(manual(), store=MemoryStore(), embedder=embedder) as corpus:
         floor = corpus.report.floors["hybrid"]
     # As of a question in another language, and of an error code.
     assert floor.allows(Evidence(dense=floor.enough["dense"], lexical=0.0))
@@ -266,6 +268,20 @@ async def test_a_floor_belongs_to_the_embedder_by_the_id_that_the_corpus_knows_i
         assert await load_built_floor(renamed, "hybrid") == corpus.report.floors["hybrid"]
         await corpus.store.apply(Change(config={**await ask(corpus.store, Config()), "embedder_id": "other"}))
         assert await load_built_floor(renamed, "hybrid") is None
+
+
+async def test_vectors_that_know_words_alone_say_nothing_beside_the_words():
+    async with build(manual(), store=MemoryStore()) as corpus:
+        floor = corpus.report.floors["hybrid"]
+    assert floor.weights.keys() == {"lexical"}
+    assert not floor.allows(Evidence(dense=0.9, lexical=0.0))
+
+
+async def test_a_floor_that_an_earlier_version_measured_still_applies():
+    async with build(manual(), store=MemoryStore()) as corpus:
+        floor = replace(corpus.report.floors["hybrid"], method="sentences 1")
+        await corpus.store.apply(Change(calibrations={floor.key: floor.to_dict()}))
+        assert await load_built_floor(corpus, "hybrid") == floor
 
 
 async def test_a_large_corpus_is_asked_fewer_questions_and_no_vectors(monkeypatch):

@@ -252,7 +252,7 @@ async def test_a_build_here_allows_its_folder_here_and_nowhere_else(file, tmp_pa
         patch.setattr("airw.corpora.building.resolve_embedder", lambda spec: rows)
         async with build(from_mapping(TEXTS, name="notes"), store=file, embedder=folder):
             pass
-    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
+    monkeypatch.setattr("airw._base.hub_models.find_spec", lambda name: name)
     async with open_corpus(file) as corpus:
         assert corpus.embedder == resolve_embedder(folder)
     monkeypatch.setenv("AIRW_HOME", str(tmp_path / "another user"))
@@ -328,7 +328,7 @@ async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(craft, file, t
     (tmp_path / "models" / "link").symlink_to(make_model(tmp_path / "elsewhere"))
     await craft(embedder=str(folder), embedder_id=resolve_embedder(folder).id, dim=4)
     assert "set AIRW_ALLOWED_FOLDERS to it or to a folder above it" in await reason_of(file)
-    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
+    monkeypatch.setattr("airw._base.hub_models.find_spec", lambda name: name)
     for variable, value in (
         ("AIRW_ALLOWED_FOLDERS", str(folder)),
         ("AIRW_ALLOWED_FOLDERS", f"/srv/x, {tmp_path / 'models'}"),
@@ -346,7 +346,7 @@ async def test_a_folder_is_used_only_if_it_or_one_above_is_listed(craft, file, t
 
 
 async def test_a_name_on_the_hub_needs_no_permission_and_is_not_asked_for(craft, file, monkeypatch):
-    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
+    monkeypatch.setattr("airw._base.hub_models.find_spec", lambda name: name)
     await craft(embedder="org/model", embedder_id="st:org/model")
     async with open_corpus(file) as corpus:
         assert corpus.embedder == resolve_embedder("org/model")

@@ -10,7 +10,16 @@ from hypothesis import given, settings, strategies as st
 
 import airw
 from airw.discovery import FederatedCorpus, WholeArtifact, discover
-from airw.errors import ArgumentError, CorpusNotFound, DiscoveryError, EmbedderError, FilterError, StoreBusy, StoreError
+from airw.errors import (
+    ArgumentError,
+    CorpusNotFound,
+    DiscoveryError,
+    EmbedderError,
+    FilterError,
+    RerankerError,
+    StoreBusy,
+    StoreError,
+)
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk
 from airw.protocols import Change, Edges, Rank, Records
@@ -286,13 +295,11 @@ async def test_as_a_strategy_of_its_own_a_floor_applies_to_each_hit():
     assert none.reason == "abstain:abs_threshold"
 
 
-async def test_a_best_score_of_nan_is_below_every_floor():
+async def test_a_reranker_that_returns_nan_fails_each_source():
     async with corpora({"keys": KEYS, "cars": ALL["cars"]}) as many:
-        result = await discover(
-            many, "keys", rerank=lambda query, texts: [math.nan] * len(texts), min_score={"keys": -9.0}
-        )
-    assert per_source(result)["keys"]["reason"] == "below_floor"
-    assert per_source(result)["cars"]["reason"] is None
+        with pytest.raises(DiscoveryError, match="finite numbers, not nan") as caught:
+            await discover(many, "keys", rerank=lambda query, texts: [math.nan] * len(texts))
+    assert {type(error) for error in caught.value.causes.values()} == {RerankerError}
 
 
 async def test_an_async_selector_is_awaited():

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from airw import build, from_mapping, open_corpus
-from airw.embedders import HttpEmbedder
+from airw.embedders import CachedEmbedder, HttpEmbedder
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, EmbedderUnavailable
 from airw.protocols import Embedder
 from airw.testing import EmbedderSuite
@@ -123,6 +123,27 @@ async def test_answers_out_of_order_are_put_in_order(server, embedder):
     np.testing.assert_allclose(await embedder.embed_documents(words(9)), rows_of(server, words(9)), atol=1e-6)
 
 
+def drop_indexes(*dropped, order=1):
+    """Return a fault: an answer that lacks some indexes; `order=-1` reverses its items."""
+
+    def change(answer):
+        for at in dropped:
+            del answer["data"][at]["index"]
+        return {**answer, "data": answer["data"][::order]}
+
+    return alter(change)
+
+
+@pytest.mark.parametrize(
+    "fault", [drop_indexes(0), drop_indexes(0, order=-1), drop_indexes(0, 1, 2)], ids=["zero", "zero last", "all"]
+)
+async def test_an_answer_without_index_zero_or_without_any_index_is_usable(server, embedder, fault):
+    """JSON of protobuf leaves out zeros, as that of Google does; some servers number nothing."""
+    server.plan(fault, drop_indexes(0))
+    np.testing.assert_allclose(await embedder.embed_documents(words(3)), rows_of(server, words(3)), atol=1e-6)
+    np.testing.assert_allclose(await embedder.embed_query("keys"), rows_of(server, ["keys"])[0], atol=1e-6)
+
+
 # --- batches --------------------------------------------------------------------------------------------------------
 
 
@@ -175,16 +196,70 @@ async def test_a_batch_that_is_too_large_is_halved_until_the_server_accepts_it(s
     assert server.sizes == [9, 4, 2, 2, 5, 2, 3]
 
 
-async def test_a_single_text_that_is_too_large_is_named_in_the_error(server):
-    def send(handler, texts):
-        (status(413, {"error": "must have less than 512 tokens"}) if "long" in texts else type(handler).send_rows)(
-            handler, texts
-        )
+def refuse_long(handler, texts):
+    """Refuse texts that contain the word "long", whatever their batch is."""
+    refused = any("long" in text for text in texts)
+    (status(413, {"error": "must have less than 512 tokens"}) if refused else type(handler).send_rows)(handler, texts)
 
-    server.always = send
+
+async def test_a_single_text_that_is_too_large_is_named_in_the_error(server):
+    server.always = refuse_long
     texts = [*words(13), "long", *words(3)]
     said = await failure(HttpEmbedder(server.url, "m", batch_size=5).embed_documents(texts))
     assert "text 13 by itself (4 characters): 413: must have less than 512 tokens; shorten it" in said
+
+
+async def test_the_error_knows_all_texts_of_the_running_batches_that_are_too_large(server):
+    server.always = refuse_long
+    texts = ["a", "long b", "c", "long d", "e", "f", "long g", "h"]
+    embedder = HttpEmbedder(server.url, "m", batch_size=4, max_concurrency=2)
+    with pytest.raises(EmbedderError, match=r"refuses text 1 by itself .* \(and 2 more texts\)$") as caught:
+        await embedder.embed_documents(texts)
+    assert list(caught.value.refused) == [1, 3, 6]
+    assert "must have less than 512 tokens" in caught.value.refused[6]
+
+
+async def test_a_server_that_accepts_nothing_is_not_asked_about_each_text(server, embedder):
+    server.always = status(422, {"error": "field required"})
+    assert "text 0 by itself" in await failure(embedder.embed_documents(words(64)))
+    assert server.sizes == [64, 32, 16, 8, 4, 2, 1]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+async def test_a_cache_names_the_same_texts(server, cached):
+    server.always = refuse_long
+    async with CachedEmbedder(HttpEmbedder(server.url, "m")) as embedder:
+        if cached:
+            await embedder.embed_documents(["a", "b"])
+        with pytest.raises(EmbedderError) as caught:
+            await embedder.embed_documents(["a", "long", "b", "b", "c", "long", "longer"])
+    assert sorted(caught.value.refused) == ([1, 5] if cached else [1, 5, 6])  # accepted nothing yet
+
+
+@pytest.mark.parametrize(
+    ("model", "limit"),
+    [
+        ("m", None),
+        ("all-minilm", 256),
+        ("BAAI/bge-small-en-v1.5", 512),
+        ("intfloat/multilingual-e5-large", 512),
+        ("text-embedding-3-small", 8191),
+        ("models/gemini-embedding-001", 2048),
+        ("nomic-embed-text:latest", 2048),
+    ],
+)
+async def test_the_limits_of_known_models_are_known(server, model, limit):
+    embedder = HttpEmbedder(server.url, model)
+    assert embedder.max_tokens == limit
+    assert HttpEmbedder(server.url, model, max_tokens=100).max_tokens == 100
+    texts = ["short", "x" * 50_000]
+    assert await embedder.find_ends(texts) == [5, 50_000 if limit is None else limit * 5]
+    assert server.requests == []
+
+
+async def test_a_limit_never_ends_inside_a_character(server):
+    embedder = HttpEmbedder(server.url, "m", max_tokens=1)
+    assert await embedder.find_ends(["äöü", "日本語", "ab"]) == [2, 1, 2]
 
 
 # --- retries --------------------------------------------------------------------------------------------------------
@@ -238,13 +313,15 @@ UNUSABLE = {
     "out of range": (edit(2, index=3), "index 3 for 3 texts"),
     "index no number": (edit(2, index="2"), "index '2'"),
     "no index": (edit(2, index=None), "index None"),
+    "some without index": (drop_indexes(0, 2), "index None for 3 texts"),
+    "another without index": (drop_indexes(1), "index None for 3 texts"),
     "no data": (
         alter(lambda a: {"error": "model not\nloaded"}),
         "without a list of vectors as 'data': model not loaded",
     ),
     "data no list": (alter(lambda a: {"data": {"0": 1}}), "without a list of vectors"),
     "items no objects": (alter(lambda a: {"data": [1, 2, 3]}), "without a list of vectors"),
-    "a list": (alter(lambda a: [a]), "without a list of vectors"),
+    "a list": (alter(lambda a: [a]), "1 vectors for 3 texts"),
     "half of it": (alter(lambda a: '{"data": [{"index": 0, "embed'), "half an answer, not JSON"),
     "empty": (alter(lambda a: ""), "nothing, not JSON"),
     "deep": (alter(lambda a: "[" * 100_000), "half an answer, not JSON"),

@@ -83,7 +83,7 @@ def hanging_hub():
 @pytest.fixture
 def has_library(monkeypatch):
     """Pretend that sentence-transformers is installed; it is never loaded."""
-    monkeypatch.setattr("airw._base.local_models.find_spec", lambda name: name)
+    monkeypatch.setattr("airw._base.hub_models.find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
 
 

@@ -211,6 +211,30 @@ async def test_concurrent_first_calls_load_one_model_and_occupy_one_thread(bare,
     assert max(used) == 1
 
 
+async def test_both_read_the_same_part_of_a_text(onnx, torch, bare, original):
+    assert (onnx.max_tokens, torch.max_tokens) == (256, 256)
+    assert SentenceTransformerEmbedder(original).max_tokens == 256  # without loading it
+    long = "one two three " * 200
+    texts = ["short", "", long, long[:1000], "punctuation! " * 400]
+    ends = await onnx.find_ends(texts)
+    assert await torch.find_ends(texts) == ends
+    assert ends[:2] == [5, 0]
+    assert texts[2][: ends[2]].split() == texts[2].split()[:254]  # and two special tokens
+    assert ends[3] == 1000
+    whole, read = await onnx.embed_documents([long, long[: ends[2]]])
+    np.testing.assert_allclose(whole, read, atol=1e-5)
+    assert abs(whole - (await onnx.embed_documents([long[: ends[2] - 20]]))[0]).max() > 1e-4
+
+
+async def test_a_prompt_for_documents_is_read_too(original, tmp_path):
+    folder = copy_model(original, tmp_path / "minilm")
+    prompt = "passage, which is a part of a document: "
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"document": prompt}}))
+    text = "word " * 400
+    ends = [await SentenceTransformerEmbedder(each).find_ends([text]) for each in (original, folder)]
+    assert ends[0][0] - ends[1][0] == 5 * 10  # the tokens of the prompt
+
+
 async def test_without_texts_there_are_no_rows_and_nothing_is_loaded(bare, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert (await OnnxEmbedder(bare).embed_documents([])).shape == (0, 384)

@@ -1,12 +1,13 @@
 """Cases of queries with known answers, and their files."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given, strategies as st
 
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
-from airw.evaluation import DiscoveryCase, load_cases, save_cases
+from airw.evaluation import DiscoveryCase, load_cases, save_cases, to_qrels
 
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 JSON = st.recursive(
@@ -42,6 +43,23 @@ class TestACase:
     def test_accepts_one_id_or_several_as_gold(self, gold):
         assert DiscoveryCase("q", gold).gold == DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold == ("a",)
 
+    @pytest.mark.parametrize("gold", [{"a": 2, "b": 0, "c": -1, "d": 0.5}, {"d": 1, "a": 1.0, "b": 0.0}])
+    def test_takes_the_graded_judgements_above_zero_as_gold(self, gold):
+        """TREC, BEIR and ranx grade what is not relevant 0, and TREC spam below that."""
+        case = DiscoveryCase("q", gold)
+        assert sorted(case.gold) == ["a", "d"]
+        assert DiscoveryCase.from_dict({"query": "q", "gold": gold}) == case
+        assert to_qrels([case])[1] == {"q00000": {"a": 1.0, "d": 1.0}}
+
+    @pytest.mark.parametrize("gold", [{"a": 0}, {"a": -1, "b": 0.0}, {}])
+    def test_whose_judgements_are_all_zero_has_no_answer(self, gold):
+        assert DiscoveryCase("q", gold).gold_is_none
+
+    @pytest.mark.parametrize("grade", [math.nan, math.inf, "1", None, True, [1]])
+    def test_refuses_a_grade_that_is_no_number(self, grade):
+        with pytest.raises(ArgumentError, match="the grade of 'b' in gold must be a finite number"):
+            DiscoveryCase("q", {"a": 1, "b": grade})
+
     @pytest.mark.parametrize("gold", [None, "", []])
     def test_with_an_empty_gold_in_json_has_none(self, gold):
         assert DiscoveryCase.from_dict({"query": "q", "gold": gold}).gold_is_none
@@ -63,6 +81,7 @@ class TestACase:
             ({"query": 3}, "query must be a string"),
             ({"query": "q", "gold": 3}, "gold must be a list of strings"),
             ({"query": "q", "gold": [3]}, "gold must be a list of strings"),
+            ({"query": "q", "gold": {3: 1}}, "gold must be a list of strings"),
             ({"query": "q", "gold": False}, "gold must be a list of strings"),
             ({"query": "q", "corpus": 3}, "corpus must be a string"),
             ({"query": "q", "source_id": ["a"]}, "source_id must be a string"),

@@ -61,17 +61,38 @@ def test_the_folder_is_that_of_the_environment(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "error", "message"),
     [
-        (b"{}", ArgumentError, "queries.jsonl, line 1, must be an object with an id"),
-        (b'\n{"id": 1, "text": 2}', ArgumentError, "line 2, must be"),
+        (b"{}", ArgumentError, "queries.jsonl, line 1: a row must be an object with an id"),
+        (b'\n{"id": 1, "text": 2}', ArgumentError, "line 2: a row must be"),
         (b"nonsense", ArgumentError, "line 1, is not JSON"),
-        (b'{"id": "q", "text": "keys?"}\n{"id": "r", "text": " "}', ArgumentError, "line 2: the query is blank"),
-        (b"\xff", SourceError, "cannot read"),
+        (b'{"id": "q", "text": "keys?"}\n{"id": "r", "text": " "}', ArgumentError, "line 2: query is blank"),
+        (
+            b'{"id": "q", "text": "keys?", "gold": "a b"}\n{"id": "r", "text": "b", "gold": [1]}',
+            ArgumentError,
+            "line 2: gold",
+        ),
+        (b'{"id": "q", "text": "keys?", "links": [3]}', ArgumentError, r"line 1: links must contain ids, not \[3\]"),
+        (b"\xff", ArgumentError, "line 1, is not JSON in UTF-8"),
     ],
 )
 def test_a_wrong_line_is_named(folder, content, error, message):
     (folder / "queries.jsonl").write_bytes(content)
     with pytest.raises(error, match=message):
         load_data_set("notes")
+
+
+def test_judgements_with_grades_are_gold_above_zero(folder):
+    (folder / "queries.jsonl").write_text('{"id": "q", "text": "keys?", "gold": {"a": 2, "b": 0}}', encoding="utf-8")
+    assert [case.gold for case in load_data_set("notes").cases] == [("a",)]
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b damaged", b"", b"plain"])
+def test_a_damaged_file_is_an_error(folder, content):
+    (folder / "corpus.jsonl.gz").write_bytes(content)
+    if content:
+        with pytest.raises(SourceError, match=r"cannot read .*corpus\.jsonl\.gz"):
+            load_data_set("notes")
+    else:
+        assert load_data_set("notes").documents == {}
 
 
 @pytest.mark.slow

@@ -358,6 +358,7 @@ class Gated:
         if self.gate:
             await self.gate.wait()
         if self.gate and self.error:
+            await anyio.sleep(0.3)  # meanwhile its corpus has counted the words of the query: those counts stay
             raise self.error
         return await HashingEmbedder().embed_query(text)
 

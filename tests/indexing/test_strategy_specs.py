@@ -75,7 +75,10 @@ def test_strategies_that_json_cannot_describe_have_no_specification(strategy):
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"name": "ClaudeTurn"}, "no strategy 'ClaudeTurn'; known: WholeText, Chunked, Notes, Skill, Package"),
+        (
+            {"name": "ClaudeTurn"},
+            "no strategy 'ClaudeTurn'; known: WholeText, FittedText, Chunked, Notes, Skill, Package",
+        ),
         ({}, "known: WholeText"),
         (None, "strategy must be specified as"),
         ("Chunked", "strategy must be specified as"),

@@ -843,24 +843,22 @@ async def test_many_steps_are_processed_in_a_thread_with_the_same_outcome(weight
         monkeypatch.setattr(artifact_policy, "_OFFLOAD_ABOVE", 0)
         monkeypatch.setattr(concurrency, "in_thread", count_call)
         assert (await walk_by_id(corpus, policy))[0] == expected
-    assert set(calls) == {"value", "_positions_to_commit", "_steps_from"}
+    assert set(calls) == {"value", "_positions_to_commit"}
 
 
-@pytest.mark.parametrize(("many", "made"), [(link_walk._OFFLOAD_ABOVE, []), (0, ["a", "b", "c", "d"])])
-async def test_neighbours_that_are_only_counted_are_made_only_in_a_thread(many, made, monkeypatch):
+async def test_neighbours_that_are_only_counted_are_not_made(monkeypatch):
     ends = []
 
-    def record_ends(there, *rest):
-        ends.extend(there)
-        return make_steps(there, *rest)
+    def record_ends(row, cost, part):
+        ends.extend(row.ends[part])
+        return make_steps(row, cost, part)
 
     make_steps = link_walk._make_steps
     monkeypatch.setattr(link_walk, "_make_steps", record_ends)
-    monkeypatch.setattr(link_walk, "_OFFLOAD_ABOVE", many)
     async with corpus_of(TREE) as corpus:
         plain = replace(corpus, store=Wrapper(corpus.store))
         _, walk = await walk_all(plain, LinkWalk(roots=["root"], direction="out"), max_depth=0, limits=COUNTED)
-    assert (sorted(ends), walk.summary.left_out) == (made, {"max_depth": 4})
+    assert (ends, walk.summary.left_out) == ([], {"max_depth": 4})
 
 
 async def test_a_small_frontier_keeps_the_first_paths():

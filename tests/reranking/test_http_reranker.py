@@ -107,11 +107,12 @@ async def test_without_texts_no_request_is_sent(server, reranker):
     assert server.requests == []
 
 
-async def test_nan_and_the_infinities_are_passed_on(server, reranker):
-    server.plan(alter(lambda _: [{"index": at, "score": score} for at, score in enumerate([math.nan, math.inf, 1])]))
-    scores = await score_texts(reranker, QUERY, words(3))
-    assert math.isnan(scores[0])
-    assert scores[1:] == [math.inf, 1.0]
+async def test_only_the_index_zero_may_be_missing(server, reranker):
+    """JSON of protobuf leaves out zeros. Without any index, the order may be that of scores."""
+    server.plan(alter(lambda _: [{"index": 2, "score": 0.5}, {"score": 0.75}, {"index": 1, "score": 0.25}]))
+    assert await reranker(QUERY, words(3)) == [0.75, 0.25, 0.5]
+    server.plan(alter(lambda _: [{"score": 0.5}, {"score": 0.25}]))
+    assert "a score of index None for 2 texts" in await failure(reranker(QUERY, words(2)))
 
 
 @pytest.mark.parametrize(
@@ -201,13 +202,15 @@ UNUSABLE = {
     "index no number": (edit(2, index="2"), "index '2'"),
     "index a bool": (edit(2, index=True), "index True"),
     "no index": (edit(2, index=None), "index None"),
-    "score a word": (edit(1, relevance_score="0.5"), "must return numbers, not '0.5'"),
-    "score a bool": (edit(1, relevance_score=True), "must return numbers, not True"),
-    "no score": (edit(1, relevance_score=None), "must return numbers, not None"),
-    "endless score": (edit(1, relevance_score=10**400), "must return numbers, not 1000"),
-    "an error": (alter(lambda a: {"error": "model not\nloaded"}), "not a list of scores .*: model not loaded"),
-    "numbers": (alter(lambda a: [0.1, 0.2, 0.3]), "not a list of scores"),
-    "a number": (alter(lambda a: 3), "not a list of scores"),
+    "score a word": (edit(1, relevance_score="0.5"), "must return finite numbers, not '0.5'"),
+    "score a bool": (edit(1, relevance_score=True), "must return finite numbers, not True"),
+    "no score": (edit(1, relevance_score=None), "must return finite numbers, not None"),
+    "NaN": (edit(1, relevance_score=math.nan), "must return finite numbers, not nan .text 1."),
+    "infinity": (edit(0, relevance_score=math.inf), "must return finite numbers, not inf .text 0."),
+    "endless score": (edit(1, relevance_score=10**400), "must return finite numbers, not 1000"),
+    "an error": (alter(lambda a: {"error": "model not\nloaded"}), "without a list of scores .*: model not loaded"),
+    "numbers": (alter(lambda a: [0.1, 0.2, 0.3]), "without a list of scores"),
+    "a number": (alter(lambda a: 3), "without a list of scores"),
     "half of it": (alter(lambda a: '[{"index": 0, "sc'), "half an answer, not JSON"),
     "HTML": (status(200, "<!doctype html>\n<p>Welcome"), "an HTML page, not JSON"),
 }

@@ -11,14 +11,14 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio_only]
 
-# Too many conditions for SQL: each is compared in Python, record by record.
-SLOW = {"$or": [{"title": {"$contains": f"y{number}"}} for number in range(900)]}
+# SQL cannot name the field: Python reads it, record by record.
+SLOW = {'"title"': "none"}
 
 
 async def test_short_searches_are_answered_while_a_slow_scan_runs(tmp_path, monkeypatch):
     file = tmp_path / "notes.airw"
     texts = {str(number): f"note {number} about keys" for number in range(1_000)}
-    source = from_mapping(texts, name="notes", embedder="light", metadata_of=lambda key, _: {"title": key})
+    source = from_mapping(texts, name="notes", embedder="light", metadata_of=lambda key, _: {'"title"': key})
     async with build(source, store=file):
         pass
     short = {"corpus": "notes", "query": "keys", "k": 5}

@@ -9,10 +9,10 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw.protocols import Change, Edges, ask
+from airw.protocols import Change, EdgeLabel, EdgeRow, Edges, ask
 from airw.stores import MemoryStore, SqliteStore
 from airw.testing.changes import put
-from airw.values import Edge, Link, LinkFilter
+from airw.values import ArtifactRef, Edge, Link, LinkFilter
 from tests.support.drawing import examples
 
 NAMES = ["a", "b", "c", "d"]
@@ -112,3 +112,44 @@ async def test_edges_are_those_of_a_file_that_replaces_another(tmp_path):
             assert await ask(store, Edges(["b"])) == [[]]
         (tmp_path / "new.airw").replace(tmp_path / "old.airw")
         assert await ask(store, Edges(["b"])) == [[Edge("b", "a", "related"), Edge("b", "c", "related")]]
+
+
+def some_row():
+    labels = [
+        EdgeLabel("cites", "typed", is_incoming=False, is_foreign=False),
+        EdgeLabel("cites", "typed", is_incoming=True, is_foreign=False, weight=0.5),
+        EdgeLabel("see", "inline", is_incoming=False, is_foreign=True),
+    ]
+    return EdgeRow("a", ("b", "c", ArtifactRef("far", "d")), labels)
+
+
+EDGES = [Edge("a", "b", "cites", "typed"), Edge("c", "a", "cites", "typed", 0.5), Edge("a", ("far", "d"), "see")]
+
+
+def test_a_row_of_edges_is_like_a_list_of_them():
+    row = some_row()
+    assert row == EDGES
+    assert row == EDGES
+    assert [row] == [EDGES]
+    assert row != EDGES[:2]
+    assert row != "abc"
+    assert [*row] == EDGES
+    assert (len(row), row[1], row[-1], row[1:], row.index(EDGES[1])) == (3, EDGES[1], EDGES[2], EDGES[1:], 1)
+    assert repr(row) == repr(EDGES)
+    assert hash(row) == hash(EdgeRow.of(row.id, list(row)))
+
+
+def test_a_row_is_made_from_edges_once():
+    row = EdgeRow.of("a", EDGES)
+    assert (row.ends, list(row.labels)) == (some_row().ends, some_row().labels)
+    assert EdgeRow.of("a", row) is row
+
+
+def test_a_row_is_filtered_by_labels():
+    row = some_row()
+    assert row.select(lambda label: label.type == "cites") == EDGES[:2]
+    assert row.select(lambda label: True, 2) == EDGES[:2]
+    assert row.select(lambda label: True) is row
+    assert row.pick([2, 0]) == [EDGES[2], EDGES[0]]
+    assert row.inside == EDGES[:2]
+    assert row.inside.inside == EDGES[:2]

@@ -53,7 +53,7 @@ class WalkedStore(OwnStore):
     async def rank(self, request: Rank) -> list[Ranking]:
         raise LookupError
 
-    async def edges(self, request: Edges) -> list[list[Edge]]:
+    async def edges(self, request: Edges) -> Sequence[Sequence[Edge]]:
         return [[] for _ in request.ids]
 
 
@@ -136,7 +136,7 @@ async def stores_of_others() -> None:
     assert_type(await ask(walked.store, Records(["a"])), list[Record | None])
     rankings, edges = await ask_all(walked.store, Rank(["keys"], 3), Edges(["a"]))
     assert_type(rankings, list[Ranking])
-    assert_type(edges, list[list[Edge]])
+    assert_type(edges, Sequence[Sequence[Edge]])
 
 
 async def stores_in_tests() -> None:

@@ -138,6 +138,17 @@ async def test_a_neighbour_that_a_limit_excludes_is_not_made(limits):
     assert net.made == [1, 2]
 
 
+@pytest.mark.parametrize("ends", [[0, 1, 2, 4], [1, 2, 3, 5, 1, 2, 3, 1, 2, 6]])
+@pytest.mark.parametrize("kind", [{}, {"keeps_frontier": True}])
+async def test_a_neighbour_that_the_walk_has_reached_is_not_made_unless_others_are_around(ends, kind):
+    net = Net({0: [1, 2, 3], 1: ends, 2: [1, 2, 3]}, as_lazy, **kind)
+    hits = [hit.artifact_id async for hit in traverse("", None, policy=net, max_depth=2)]
+    assert sorted(hits) == sorted({str(id) for id in [0, 1, 2, 3, *ends]})
+    *_, last = net.made[3:]
+    assert last == max(ends)  # and nothing for the links of 2, all of which were known
+    assert len(net.made) <= 3 + len(ends)
+
+
 def lie(part):
     return [(1, None)]
 
@@ -185,13 +196,19 @@ async def test_other_tasks_run_while_very_many_neighbours_become_known(offer):
             turns += 1
             await anyio.lowlevel.checkpoint()
 
-    def node_id(node):
-        if node[0] % 1_000 == 1:  # as long as a checkpoint waits for
-            time.sleep(0.006)
-            seen.append(turns)
-        return node[0]
+    class Slow(int):
+        """An id of which every thousandth is looked up as long as a checkpoint waits for."""
 
-    net = Net({0: [*range(1, 20_001)]}, offer, node_id=node_id)
+        is_new = True
+
+        def __hash__(self):
+            if self % 1_000 == 1 and self.is_new:
+                self.is_new = False
+                time.sleep(0.006)
+                seen.append(turns)
+            return hash(int(self))
+
+    net = Net({0: [*map(Slow, range(1, 20_001))]}, offer)
     many = dict.fromkeys(["max_fanout", "max_edges", "max_frontier"], 30_000)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_turns)
@@ -205,3 +222,21 @@ async def test_other_tasks_run_while_very_many_neighbours_become_known(offer):
 def test_lazy_neighbours_are_a_sequence():
     neighbors = LazyNeighbors("abc", lambda part: list("ABC"[part]))
     assert (len(neighbors), list(neighbors), neighbors[1:], neighbors[:0]) == (3, ["A", "B", "C"], ["B", "C"], [])
+
+
+@pytest.mark.parametrize(("places", "made"), [([], ""), ([1, 2, 4], "bcde"), ([0, 9, 25], "ajz")])
+def test_neighbours_far_from_each_other_are_made_alone(places, made):
+    calls = []
+
+    def make(part):
+        calls.append(letters[part])
+        return list(letters[part].upper())
+
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    assert LazyNeighbors(letters, make).take(places) == [letters[place].upper() for place in places]
+    assert "".join(calls) == made
+
+
+def test_some_of_lazy_neighbours_are_lazy():
+    picked = LazyNeighbors("abcdef", lambda part: list("ABCDEF"[part])).pick([1, 3, 4])
+    assert (picked.ids, picked[1:], picked.take([0, 2])) == (["b", "d", "e"], ["D", "E"], ["B", "E"])

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -51,6 +51,25 @@ class PerLoop(Generic[T]):
 
 
 LOOP_VALUES: RunVar["WeakKeyDictionary[PerLoop[Any], Any]"] = RunVar("values of PerLoop objects")
+
+
+class TextsRefused(Exception):
+    """The cause of an error about texts that a server refuses as too large, each by itself.
+
+    `reasons` maps the position of each text to why.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        super().__init__(f"texts {', '.join(map(str, reasons))}")
+        self.reasons = reasons
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """The texts of one call that the server refuses, and whether it has accepted others."""
+
+    refused: dict[int, str] = field(default_factory=dict)
+    has_accepted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,9 @@ class Api:
     async def ask_all(self, texts: list[str], exchange: Exchange[R], *, batch_size: int, max_chars: int) -> list[R]:
         """Send the texts in batches and return the results of the batches, in order.
 
-        A batch that the server refuses as too large is halved.
+        A batch that the server refuses as too large is halved. If it refuses a single text, no other batch is begun.
+        Those that are under way find out all their texts that are too large, and a `TextsRefused` with them is the
+        cause of the error.
 
         Args:
             texts: The texts to send.
@@ -148,25 +169,45 @@ class Api:
                 that `server` names.
         """
         batches = list(split_batches(texts, batch_size, max_chars))
+        verdicts = _Verdicts()
         async with await self._session() as client:
-            answers = await map_bounded(partial(self._ask, client, exchange), batches, limit=self._max_concurrency)
+
+            async def ask_unless_refused(batch: Batch) -> list[R]:
+                return [] if verdicts.refused else await self._ask(client, exchange, batch, verdicts)
+
+            answers = await map_bounded(ask_unless_refused, batches, limit=self._max_concurrency)
+        if verdicts.refused:
+            refused = dict(sorted(verdicts.refused.items()))
+            first, *others = refused
+            more = f" (and {len(others)} more texts)" if others else ""
+            message = f"{self.server.label} refuses text {first} by itself {refused[first]}; shorten it{more}"
+            reasons = {at: f"the server refuses it by itself {why}" for at, why in refused.items()}
+            raise self.server.error(message) from TextsRefused(reasons)
         return [answer for batch_answers in answers for answer in batch_answers]
 
-    async def _ask(self, client: "httpx.AsyncClient", exchange: Exchange[R], batch: Batch) -> list[R]:
+    async def _ask(
+        self, client: "httpx.AsyncClient", exchange: Exchange[R], batch: Batch, verdicts: _Verdicts
+    ) -> list[R]:
         count = len(batch.texts)
         # In a worker thread, because encoding long texts would delay other tasks.
         body = await in_thread(_encode_body, exchange.payload, self.server, batch)
         limiter = self._loop_state.get().limiter
         try:
-            return [await request_with_retries(self.server, client, limiter, body, texts=count, read=exchange.read)]
+            answer = await request_with_retries(self.server, client, limiter, body, texts=count, read=exchange.read)
         except RequestTooLarge as refusal:
             # The limits of servers differ and are rarely documented: halve the batch until it fits.
             if count == 1:
-                raise self.server.error(
-                    f"{self.server.label} refuses text {batch.start} by itself ({len(batch.texts[0]):,} characters): "
-                    f"{refusal}; shorten it"
-                ) from None
-            return [answer for half in batch.halves() for answer in await self._ask(client, exchange, half)]
+                verdicts.refused[batch.start] = f"({len(batch.texts[0]):,} characters): {refusal}"
+                return []
+        else:
+            verdicts.has_accepted = True
+            return [answer]
+        first, second = batch.halves()
+        answers = await self._ask(client, exchange, first, verdicts)
+        # A server that has accepted nothing may have another reason than the length: do not ask it about each text.
+        if verdicts.has_accepted or not verdicts.refused:
+            answers += await self._ask(client, exchange, second, verdicts)
+        return answers
 
     async def _session(self) -> AbstractAsyncContextManager["httpx.AsyncClient"]:
         """Return the HTTP client to use; leaving the context closes it if it is for one call only."""

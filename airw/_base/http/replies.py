@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,24 +29,36 @@ def decode_json(content: bytes, *, of: str, error: type[AirwError]) -> Any:
         ) from cause
 
 
-def order_by_index(
-    items: Sequence[dict[str, Any]], count: int, *, noun: str, of: str, error: type[AirwError]
+def read_items(
+    content: bytes, count: int, *, key: str, noun: str, of: str, error: type[AirwError], is_ordered: bool
 ) -> list[dict[str, Any]]:
-    """Return the items of an answer sorted by `index`, the position of their text.
+    """Return the items of an answer in JSON, sorted by `index`, the position of their text.
+
+    An item without an index has the index 0, which JSON of protobuf leaves out, if no other item has it.
 
     Args:
-        items: The items as the server sent them.
+        content: The body of the answer: a list of items, or an object that has it under `key`.
         count: The number of texts in the request.
+        key: The name of the list.
         noun: The name of an item in error messages.
         of: The name of the server in error messages.
         error: The type of the error.
+        is_ordered: Whether items that all lack an index are in the order of the texts; otherwise that is an error.
 
     Raises:
         AirwError: If there is not exactly one item for each text; of type `error`.
     """
-    indexes = [item.get("index") for item in items]
+    answer = decode_json(content, of=of, error=error)
+    items = answer.get(key) if isinstance(answer, dict) else answer
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise error(f"{of} answered with JSON without a list of {noun}s as {key!r}: {describe_reply(answer)}")
+    indexes: list[Any] = [item.get("index") for item in items]
     if len(indexes) != count:
         raise error(f"{of} answered with {len(indexes)} {noun}s for {count} texts")
+    if is_ordered and indexes.count(None) == count:
+        return items
+    if indexes.count(None) == 1 and 0 not in indexes:
+        indexes[indexes.index(None)] = 0
     wrong = [index for index in indexes if type(index) is not int or not 0 <= index < count]
     if wrong:
         raise error(f"{of} answered with a {noun} of index {describe_reply(wrong[0])} for {count} texts")
@@ -55,7 +66,7 @@ def order_by_index(
     if times > 1:
         missing = min({*range(count)}.difference(indexes))
         raise error(f"{of} answered with {times} {noun}s of index {index}, and none of index {missing}")
-    return sorted(items, key=lambda item: item["index"])
+    return [items[place] for place in sorted(range(count), key=indexes.__getitem__)]
 
 
 def message_of(content: bytes) -> str:

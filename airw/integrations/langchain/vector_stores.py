@@ -194,6 +194,7 @@ class _VectorStoreReader(FunctionStore):
                 "filter cannot be used: LangChain's stores find documents by a value of a field; pass at least one "
                 "condition such as {'field': 'value'} that all hits must satisfy"
             )
+        await self._check_width(request.queries)
         k = _MAX_MATCHES if request.k is None else request.k
         empty = Ranking([], [], np.zeros(0))
         if not k or (request.surfaces is not None and "document" not in request.surfaces):
@@ -201,7 +202,7 @@ class _VectorStoreReader(FunctionStore):
 
         async def rank(query: Floats) -> Ranking:
             documents = await self._find_nearest(query, k, request.filter, value)
-            scores = exact_scores(await self._embed([own.page_content for _, own in documents], len(query)), query)
+            scores = exact_scores(await self._embed([own.page_content for _, own in documents]), query)
             rows = sorted(zip(scores.tolist(), documents, strict=True), key=lambda row: (-row[0], row[1][0]))
             ids = [id for _, (id, _) in rows]
             return Ranking(ids, ids, np.array([score for score, _ in rows], np.float64))
@@ -231,9 +232,7 @@ class _VectorStoreReader(FunctionStore):
         if not wanted:
             return []
         # All that have the value are wanted, so it does not matter what they are near to.
-        if not self._embedder.dim:
-            await self._embedder.embed_query(str(wanted[0][1]))
-        anywhere = [1.0] + [0.0] * (self._embedder.dim - 1)
+        anywhere = [1.0] + [0.0] * (await self._find_width() - 1)
 
         async def find(pair: tuple[str, Any]) -> list[str]:
             own_filter = await self._call("filter_for", self._filter_for, *pair)

@@ -10,7 +10,7 @@ the product alone (`bench_dense`).
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from airw._base.slices import iterate_slices
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import ArtifactVectors
-from airw.stores._indexes.rough_scores import find_cut_per_code, find_cuts, multiply
 from airw.stores._indexes.vector_rows import CODE, INDEX, KIND, NUMBER, Rows, VectorRows
 from airw.values import Ranking
 
@@ -29,8 +28,11 @@ _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
 _LEAST = float(np.finfo(np.float32).min)
 _QUICK_PRODUCT, _QUICK_ROWS = 6_000_000, 256  # multiplications, and rows to rank, in less than a millisecond
-_ALWAYS = 64  # so many rows are ranked without a look at which are the best
 _SPARE = 8  # so many records for each artifact wanted are nearly always of enough artifacts
+_FOLD = 16  # rows that share a place when the lowest score of a shortlist is sought
+_SMALL = 400_000  # multiplications in a product for which BLAS copies no operand
+_LEAST_ROWS = 128  # rows of such a product; for fewer, the calls take longer than the copies
+_PRODUCT_ROWS = 4096  # rows of larger products, whose scores stay in the cache of the processor
 
 
 def check_queries(queries: Floats, dim: int | None) -> Floats:
@@ -82,13 +84,10 @@ class DenseIndex(VectorRows):
         """Return the `k` best records or artifacts of each query, among the `allowed` numbers."""
         queries = check_queries(queries, self.dim)
         rows = self._find_candidates(allowed, surfaces)
-        if k < 1 or not len(self) or (rows is not None and not len(rows)):
+        if k < 1 or not len(self) or not len(queries) or (rows is not None and not len(rows)):
             return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
-        rankings: list[Ranking] = []
-        for shortlists in _take_together(self._find_shortlists(queries, rows, k, per_artifact=per_artifact)):
-            part = queries[len(rankings) : len(rankings) + len(shortlists)]
-            rankings += self._rank(part, shortlists, k, per_artifact=per_artifact)
-        return rankings
+        shortlists = [*self._find_shortlists(queries, rows, k, per_artifact=per_artifact)]
+        return self._rank(queries, shortlists, k, per_artifact=per_artifact)
 
     def rank_named(
         self,
@@ -104,7 +103,8 @@ class DenseIndex(VectorRows):
         """Return the `k` best of these artifacts or records for each query; `None` for all."""
         queries = check_queries(queries, self.dim)
         rows = self._find_named(artifacts, records)
-        rows = rows[self._match_kinds(rows, surfaces)]
+        if surfaces is not None:
+            rows = rows[self._match_kinds(rows, surfaces)]
         if allowed is not None:
             rows = rows[np.isin(self._column(NUMBER, rows), allowed)]
         k = len(rows) if k is None else k
@@ -129,26 +129,18 @@ class DenseIndex(VectorRows):
 
     def is_quick(self, count: int) -> bool:
         """Return whether `count` queries may take less than about a millisecond."""
-        return 0 < count * (self._start + self._count) * (self.dim or 0) <= _QUICK_PRODUCT
+        return 0 < count * self._count * (self.dim or 0) <= _QUICK_PRODUCT
 
     def search_if_quick(self, queries: Floats, k: int, *, per_artifact: bool = False) -> list[Ranking] | None:
         """Return what `search` returns; `None` if it may take more than about a millisecond."""
-        few = max(2 * k + _SPARE, min(len(self), _ALWAYS))
-        if k < 1 or not self.is_quick(len(queries)) or few * len(queries) > _QUICK_ROWS:
+        if k < 1 or not len(self) or not self.is_quick(len(queries)):
             return None
         queries = check_queries(queries, self.dim)
-        shortlists, floors = list[Rows](), list[float]()
-        for scores in chain.from_iterable(self._score_roughly(queries, None)):
-            order = scores.argpartition(max(0, len(scores) - few))[-few:]
-            floors.append(float(scores[order[0]]) if len(scores) > few else -math.inf)
-            shortlists.append(np.sort(order if len(self) == len(scores) else order[scores[order] > -np.inf]))
-        rankings = self._rank(queries, shortlists, k, per_artifact=per_artifact)
-        # Nearly always, no other row can be as good as the last one of the ranking.
-        for query, ranking, floor in zip(queries, rankings, floors, strict=True):
-            is_whole = len(ranking) == k and ranking.scores[-1] > floor + self._find_margin(query)
-            if not is_whole and floor > -math.inf:
-                return None
-        return rankings
+        shortlists = [*self._find_shortlists(queries, None, k, per_artifact=per_artifact)]
+        # Many rows may have nearly the same score.
+        if sum(map(len, shortlists)) > _QUICK_ROWS:
+            return None
+        return self._rank(queries, shortlists, k, per_artifact=per_artifact)
 
     def vectors(self, ids: Sequence[str]) -> Floats:
         """Return the vector of each record; a row of NaN for an unknown record."""
@@ -164,8 +156,8 @@ class DenseIndex(VectorRows):
         if not (owners[1:] > owners[:-1]).all():
             rows = rows[np.lexsort((self._column(NUMBER, rows), owners))]
         groups: list[list[str]] = [[] for _ in distinct_ids]
-        for owner, record_id in zip(owners.tolist(), self._record_ids(rows.tolist()), strict=True):
-            groups[owner].append(record_id)
+        for owner, row in zip(owners.tolist(), rows.tolist(), strict=True):
+            groups[owner].append(self._table.ids[row])
         if len(distinct_ids) == len(artifact_ids):
             return ArtifactVectors(groups, self._take(rows))
         bounds = np.searchsorted(owners, np.arange(len(distinct_ids) + 1)).tolist()
@@ -174,20 +166,20 @@ class DenseIndex(VectorRows):
         repeated = np.concatenate([rows[:0], *(rows[bounds[place] : bounds[place + 1]] for place in places)])
         return ArtifactVectors([[*groups[place]] for place in places], self._take(repeated))
 
-    def _match_kinds(self, rows: Rows | None, surfaces: Sequence[str] | None) -> NDArray[np.bool_]:
-        if surfaces is None:
-            return np.ones(self._start + self._count if rows is None else len(rows), np.bool_)
-        kinds = self._whole_column(KIND) if rows is None else self._column(KIND, rows)
-        return np.isin(kinds, [self._kinds[kind] for kind in surfaces if kind in self._kinds])
+    def _match_kinds(self, rows: Rows | slice, surfaces: Sequence[str]) -> NDArray[np.bool_]:
+        kinds = [self._kinds[kind] for kind in surfaces if kind in self._kinds]
+        return np.isin(self._column(KIND, rows), kinds)
 
     def _find_candidates(self, allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None) -> Rows | None:
         """Return the rows to rank, ascending; `None` for all rows."""
         if allowed is None and surfaces is None:
             return None
-        mask = self._match_kinds(None, surfaces)
+        mask = ~self._dead[: self._count]
+        if surfaces is not None:
+            mask &= self._match_kinds(slice(None), surfaces)
         if allowed is not None:
-            mask &= np.isin(self._whole_column(NUMBER), allowed)
-        return np.flatnonzero(mask & ~self._dead[: len(mask)])
+            mask &= np.isin(self._column(NUMBER), allowed)
+        return np.flatnonzero(mask)
 
     def _score_roughly(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
         """Yield the approximate scores of all candidates, `(m, n)` for the next `m` queries.
@@ -195,7 +187,7 @@ class DenseIndex(VectorRows):
         Dead rows have minus infinity.
         """
         # A copy of the candidate rows pays only if they are few; else score all rows, and select the scores.
-        count = self._start + self._count
+        count = self._count
         is_gathered = rows is not None and len(rows) * _GATHER_COST < count
         matrices = [self._take(rows)] if is_gathered and rows is not None else self._matrices()
         dead = None if is_gathered or len(self) == count else np.flatnonzero(self._dead[:count])
@@ -250,40 +242,28 @@ class DenseIndex(VectorRows):
 
     def _rank(self, queries: Floats, shortlists: Sequence[Rows], k: int, *, per_artifact: bool) -> list[Ranking]:
         """Return the ranking of each query: the best of its shortlist."""
-        rows, bounds = np.concatenate(shortlists), [*pairwise(accumulate(map(len, shortlists), initial=0))]
-        exact = self._score_shortlists(queries, rows, bounds)
-        orders = []
-        for start, stop in bounds:
-            part = slice(start, stop)
-            best = self._find_best_rows(rows[part], exact[part]) if per_artifact else None
-            if best is None:
-                orders.append(start + best_first(exact[part], k, partial(self._tie_key, rows[part])))
-            else:
-                best += start
-                orders.append(best[best_first(exact[best], k, partial(self._tie_key, rows[best]))])
-        order = np.concatenate(orders)
-        ids, names = self._names_of(rows[order])
-        scores = exact[order].astype(np.float64)
-        ends = accumulate(map(len, orders), initial=0)
-        return [Ranking(ids[start:stop], names[start:stop], scores[start:stop]) for start, stop in pairwise(ends)]
-
-    def _score_shortlists(self, queries: Floats, rows: Rows, bounds: Sequence[tuple[int, int]]) -> Floats:
-        """Return the exact scores of all rows, of which those within the bounds are of one query."""
-        scores = np.empty(len(rows), np.float32)
-        vectors = self._take(rows) if len(rows) <= _BLOCK else None
-        for query, (start, stop) in zip(queries, bounds, strict=True):
-            if vectors is None:
-                scores[start:stop] = self._score_exactly(query, rows[start:stop])
-            else:
-                scores[start:stop] = exact_scores(vectors[start:stop], query)
-        return scores
+        best_rows, best_scores = list[Rows](), list[NDArray[np.float64]]()
+        for query, shortlist in zip(queries, shortlists, strict=True):
+            rows, scores = shortlist, self._score_exactly(query, shortlist)
+            best = self._find_best_rows(rows, scores) if per_artifact else None
+            if best is not None:
+                rows, scores = rows[best], scores[best]
+            order = best_first(scores, k, partial(self._tie_key, rows))
+            best_rows.append(rows[order])
+            best_scores.append(scores[order].astype(np.float64))
+        ids, names = self._names_of(np.concatenate(best_rows))
+        bounds = pairwise(accumulate(map(len, best_rows), initial=0))
+        return [
+            Ranking(ids[start:stop], names[start:stop], scores)
+            for (start, stop), scores in zip(bounds, best_scores, strict=True)
+        ]
 
     def _names_of(self, rows: Rows) -> tuple[list[str], list[str]]:
         """Return the record and the artifact of each row."""
-        codes = self._column(CODE, rows).tolist()
+        ids, names = self._table.ids, self._table.names
         return (
-            [record_id for part in iterate_slices(rows.tolist()) for record_id in self._record_ids(part)],
-            [name for part in iterate_slices(codes) for name in self._artifact_names(part)],
+            [ids[row] for part in iterate_slices(rows.tolist()) for row in part],
+            [names[code] for part in iterate_slices(self._column(CODE, rows).tolist()) for code in part],
         )
 
     def _tie_key(self, rows: Rows, place: int) -> tuple[str, int]:
@@ -315,14 +295,49 @@ class DenseIndex(VectorRows):
         return order[starts]
 
 
-def _take_together(shortlists: Iterator[Rows]) -> Iterator[list[Rows]]:
-    """Yield shortlists in groups, each with few rows, or of one shortlist."""
-    group, count = list[Rows](), 0
-    for rows in shortlists:
-        if group and count + len(rows) > _BLOCK:
-            yield group
-            group, count = [], 0
-        group.append(rows)
-        count += len(rows)
-    if group:
-        yield group
+def multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
+    """Return the products of all queries with the rows of all matrices, `(m, n)`.
+
+    BLAS copies the operands of a large product to rearrange them. For one row per query that takes longer than the
+    product itself (`bench_concurrency`). So few queries are multiplied in small products, and many from the other side:
+    then the copied operand is that of the queries.
+    """
+    if len(queries) == 1 and len(matrices) == 1:
+        scores = np.empty((1, len(matrices[0])), np.float32)
+        np.dot(matrices[0], queries[0], out=scores[0])
+        return scores
+    scores = np.empty((len(queries), sum(map(len, matrices))), np.float32)
+    small_rows = _SMALL // max(1, queries.size)
+    rows, start = (small_rows if small_rows >= _LEAST_ROWS else _PRODUCT_ROWS), 0
+    for matrix in matrices:
+        for first in range(0, len(matrix), rows):
+            block = matrix[first : first + rows]
+            part = scores[:, start + first : start + first + len(block)]
+            if rows == small_rows:
+                np.matmul(queries, block.T, out=part)
+            else:
+                part[:] = (block @ queries.T).T
+        start += len(matrix)
+    return scores
+
+
+def find_cuts(rough: Floats, k: int) -> Floats:
+    """Return for each query a score that at least `k` rows have.
+
+    It is minus infinity if there are too few rows. Among many rows, it is a little less than the `k`-th highest score:
+    rows share places, and each place counts once, by its highest score.
+    """
+    places = rough.shape[1] // _FOLD
+    if places > 4 * k:
+        rough = rough[:, : _FOLD * places].reshape(len(rough), _FOLD, places).max(axis=1)
+    place = rough.shape[1] - k
+    if place <= 0:
+        return np.full(len(rough), -np.inf, np.float32)
+    return np.partition(rough, place, axis=1)[:, place]
+
+
+def find_cut_per_code(scores: Floats, codes: NDArray[np.int64], k: int) -> float:
+    """Return the `k`-th highest of the best scores of each code, or a little less."""
+    best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
+    np.maximum.at(best, codes, scores)
+    return float(find_cuts(best[best > -np.inf][np.newaxis], k)[0])

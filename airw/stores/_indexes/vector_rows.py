@@ -1,19 +1,40 @@
 """The vectors of records with their columns, in rows that never move or change."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import chain, repeat
-from typing import Self, TypeAlias
+from threading import Lock
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray, reserve
 from airw.errors import StoreError
-from airw.stores._indexes.fixed_rows import FixedRows
 
 Rows: TypeAlias = NDArray[np.int64]  # positions in the matrix
 
 CODE, KIND, INDEX, NUMBER = range(4)  # columns: artifact code, surface kind, surface index, number of the record
 _MIN_DEAD = 1024  # removed rows that are kept at least, before the others are copied together
+
+
+class FirstRows(NamedTuple):
+    """Rows that an index begins with.
+
+    Args:
+        matrix: `(n, dim) float32`, the vectors; perhaps a part of a mapped file.
+        columns: `(4, n) int64`; codes and kinds are positions in the next lists, and numbers are ascending.
+        ids: The id of each record, without duplicates.
+        names: The artifacts.
+        kinds: The surface kinds.
+        max_norm: The length of the longest vector, at least one.
+    """
+
+    matrix: Floats = np.empty((0, 0), np.float32)
+    columns: NDArray[np.int64] = np.empty((4, 0), np.int64)
+    ids: Sequence[str] = ()
+    names: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    max_norm: float = 1.0
 
 
 class VectorRows:
@@ -27,25 +48,20 @@ class VectorRows:
 
     Args:
         room: The number of rows to allocate at the start, so that adding rows copies nothing.
-        base: The first rows, which may be parts of a mapped file.
+        first: The first rows.
     """
 
-    def __init__(self, room: int = 0, base: FixedRows | None = None) -> None:
+    def __init__(self, room: int = 0, first: FirstRows | None = None) -> None:
         self._room = room
-        self._begin(base)
+        self._begin(FirstRows() if first is None else first)
 
-    def _begin(self, base: FixedRows | None) -> None:
-        self._base = base
-        self._start = len(base) if base else 0  # the position of the first added row
-        self._dead: NDArray[np.bool_] = base.dead if base else np.zeros(0, np.bool_)  # never changed, but replaced
-        self._live_count = self._start - int(np.count_nonzero(self._dead))
-        self._kinds = {kind: code for code, kind in enumerate(base.kind_names)} if base else {}
-        self._max_norm = base.max_norm if base else 1.0
-        self._forget_added()
-
-    def _forget_added(self) -> None:
-        self._added = _AddedRows()
-        self._count = self._dead_count = 0  # of the added rows
+    def _begin(self, first: FirstRows) -> None:
+        self._table = _Table(first, first.matrix[:0])
+        self._start = self._count = self._live_count = len(first.ids)  # the first added row, all rows, live rows
+        self._dead_count = 0  # of the added rows
+        self._dead: NDArray[np.bool_] = np.zeros(self._count, np.bool_)  # never changed, but replaced
+        self._kinds = {kind: code for code, kind in enumerate(first.kinds)}
+        self._max_norm = first.max_norm
 
     def __len__(self) -> int:
         """Return the number of rows that were not removed."""
@@ -54,14 +70,12 @@ class VectorRows:
     @property
     def dim(self) -> int | None:
         """Return the width of the vectors; `None` if there are none."""
-        if not self._live_count:
-            return None
-        return int((self._base.matrix if self._base else self._added.matrix).shape[1])
+        return int(self._table.matrices[not self._start].shape[1]) if self._live_count else None
 
     @property
     def is_based(self) -> bool:
-        """Return whether the first rows are fixed ones."""
-        return self._base is not None
+        """Return whether the index began with other rows."""
+        return self._start > 0
 
     def freeze(self) -> Self:
         """Return these rows as they are now; later changes do not show in them."""
@@ -105,13 +119,12 @@ class VectorRows:
         if len(self) > len(replaced_rows) and vectors.shape[1] != self.dim:
             raise StoreError(f"the vectors are {vectors.shape[1]} wide, but the stored ones are {self.dim} wide")
         self._drop_rows(replaced_rows)
-        codes = self._assign_codes(artifact_ids)
-        columns = [codes, [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds], indexes, numbers]
-        self._added.add(ids, artifact_ids, np.array(columns, np.int64), vectors, room=self._room)
-        self._max_norm = max(self._max_norm, float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max())))
+        codes = [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds]
+        self._table.add(ids, artifact_ids, [codes, indexes, numbers], vectors, room=self._room)
+        self._max_norm = max(self._max_norm, find_max_norm(vectors))
         self._count += count
         self._live_count += count
-        self._dead = reserve(self._dead, self._start + self._count)
+        self._dead = reserve(self._dead, self._count)
 
     def drop(self, ids: Sequence[str]) -> None:
         """Remove the rows of these records; unknown ids are ignored."""
@@ -127,170 +140,151 @@ class VectorRows:
         self._live_count -= len(rows)
         self._dead_count += int(np.count_nonzero(rows >= self._start))
         if not self._live_count:  # an empty index accepts any width
-            self._begin(None)
-        elif self._dead_count > max(_MIN_DEAD, self._count // 2):
+            self._begin(FirstRows())
+        elif self._dead_count > max(_MIN_DEAD, (self._count - self._start) // 2):
             self._copy_live_rows()
 
     def _copy_live_rows(self) -> None:
-        """Copy the added rows that are not dead to new arrays."""
-        added, places = self._added, np.flatnonzero(~self._dead[self._start : self._start + self._count])
-        ids = [added.ids[place] for place in places.tolist()]
-        artifact_ids = [self._artifact_id(self._start + place) for place in places.tolist()]
-        self._forget_added()
-        self._dead = self._dead[: self._start]
-        columns = added.columns[:, places]
-        columns[CODE] = self._assign_codes(artifact_ids)
-        self._added.add(ids, artifact_ids, columns, added.matrix[places], room=self._room)
-        self._count = len(ids)
-        self._dead = reserve(self._dead, self._start + self._count)
-
-    def _assign_codes(self, artifact_ids: Sequence[str]) -> list[int]:
-        """Return the code of each artifact: its run in the base, or a later number."""
-        if self._base is None:
-            return [self._added.assign_code(name) for name in artifact_ids]
-        runs = self._base.names.find(artifact_ids)
-        first = len(self._base.names)
-        return [
-            run if run >= 0 else first + self._added.assign_code(name)
-            for run, name in zip(runs, artifact_ids, strict=True)
-        ]
+        """Copy the added rows that are not dead to new arrays, and all columns."""
+        table, is_kept = self._table, ~self._dead[: self._count]
+        is_kept[: self._start] = True
+        columns = table.columns[:, : self._count][:, is_kept]
+        used, columns[CODE] = np.unique(columns[CODE], return_inverse=True)
+        names = [table.names[code] for code in used.tolist()]
+        ids = [table.ids[row] for row in np.flatnonzero(is_kept).tolist()]
+        base, added = table.matrices
+        self._table = _Table(
+            FirstRows(base, columns, ids, names), added[: self._count - self._start][is_kept[self._start :]]
+        )
+        self._count, self._dead_count = len(ids), 0
+        self._dead = reserve(self._dead[: self._start], self._count)
 
     def has_few(self, artifact_ids: Sequence[str], most: int) -> bool:
         """Return whether these artifacts have at most this number of rows."""
         # Count before rows are listed: one artifact may have very many.
-        added = sum(map(len, map(self._added.places_of.get, artifact_ids, repeat(()))))
-        return len(artifact_ids) <= most and added <= most and len(self._rows_of(artifact_ids)[0]) <= most
+        rows = sum(map(len, map(self._table.places.of_artifact.get, artifact_ids, repeat(()))))
+        return len(artifact_ids) <= most and rows <= most
 
     def _rows_of(self, artifact_ids: Sequence[str]) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows of these artifacts, and for each the position of its artifact."""
         # A frozen index does not see the rows that were added since.
         # Copies, as another thread may add a row of one of them between the two looks at their lengths.
-        added = [*map(tuple, map(self._added.places_of.get, artifact_ids, repeat(())))]
-        counts = np.fromiter(map(len, added), np.intp, len(added))
-        places = np.fromiter(chain.from_iterable(added), np.int64, int(counts.sum()))
-        is_known = places < self._count
-        rows, owners = self._start + places[is_known], np.repeat(np.arange(len(added)), counts)[is_known]
-        if self._base is not None:
-            base_rows, base_owners = self._base.rows_of(artifact_ids)
-            # The rows of an artifact stand together, those of the base first.
-            order = np.argsort(np.concatenate([base_owners, owners]), kind="stable")
-            rows, owners = np.concatenate([base_rows, rows])[order], np.concatenate([base_owners, owners])[order]
-        is_live = ~self._dead[rows]
-        return rows[is_live], owners[is_live]
-
-    def _record_ids(self, rows: Sequence[int]) -> list[str]:
-        return self._base.ids.take_with(self._added.ids, rows) if self._base else [self._added.ids[row] for row in rows]
+        stored = [*map(tuple, map(self._table.places.of_artifact.get, artifact_ids, repeat(())))]
+        counts = np.fromiter(map(len, stored), np.intp, len(stored))
+        rows = np.fromiter(chain.from_iterable(stored), np.int64, int(counts.sum()))
+        is_live = rows < self._count
+        is_live[is_live] = ~self._dead[rows[is_live]]
+        return rows[is_live], np.repeat(np.arange(len(stored)), counts)[is_live]
 
     def _artifact_id(self, row: int) -> str:
-        if self._base is None:
-            return self._added.names[int(self._added.columns[CODE, row])]
-        is_base = row < self._start
-        code = int(self._base.runs[row] if is_base else self._added.columns[CODE, row - self._start])
-        first = len(self._base.names)
-        return self._base.names[code] if code < first else self._added.names[code - first]
-
-    def _artifact_names(self, codes: Sequence[int]) -> list[str]:
-        names = self._added.names
-        return self._base.names.take_with(names, codes) if self._base else [names[code] for code in codes]
+        return self._table.names[int(self._table.columns[CODE, row])]
 
     def _locate(self, ids: Sequence[str]) -> Rows:
         """Return the row of each record; -1 for an unknown one."""
-        rows = [self._find_added(record_id) for record_id in ids]
-        if self._base is not None:
-            missing = [position for position, row in enumerate(rows) if row < 0]
-            found = self._base.ids.find([ids[position] for position in missing])
-            for position, row in zip(missing, found, strict=True):
-                rows[position] = row if row >= 0 and not self._dead[row] else -1
-        return np.array(rows, np.int64)
+        return np.array([*map(self._find, ids)], np.int64)
 
-    def _find_added(self, record_id: str) -> int:
+    def _find(self, record_id: str) -> int:
         # A frozen index looks for the newest row that it had then.
-        place = self._added.place_of.get(record_id, -1)
-        while place >= 0 and (place >= self._count or self._dead[self._start + place]):
-            place = self._added.earlier.get(place, -1)
-        return self._start + place if place >= 0 else -1
+        places = self._table.places
+        row = places.of_record.get(record_id, -1)
+        while row >= 0 and (row >= self._count or self._dead[row]):
+            row = places.earlier.get(row, -1)
+        return row
 
     def _take(self, rows: Rows) -> Floats:
         """Return copies of the vectors of rows."""
         if not len(rows):  # without live rows, the arrays may have another width, or rows that were added since
             return np.empty((0, self.dim or 0), np.float32)
-        if self._base is None:
-            return self._added.matrix[rows]
-        if not self._count:
-            return self._base.matrix[rows]
+        base, added = self._table.matrices
+        if not self._start:
+            return added[rows]
+        if self._start == self._count:
+            return base[rows]
         is_base = rows < self._start
-        vectors = np.empty((len(rows), self._base.matrix.shape[1]), np.float32)
-        vectors[is_base] = self._base.matrix[rows[is_base]]
-        if not is_base.all():
-            vectors[~is_base] = self._added.matrix[rows[~is_base] - self._start]
+        vectors = np.empty((len(rows), base.shape[1]), np.float32)
+        vectors[is_base] = base[rows[is_base]]
+        vectors[~is_base] = added[rows[~is_base] - self._start]
         return vectors
 
-    def _column(self, column: int, rows: Rows) -> NDArray[np.int64]:
+    def _column(self, column: int, rows: Rows | slice = slice(None)) -> NDArray[np.int64]:
         """Return one value per row, of one column."""
-        if self._base is None:
-            values: NDArray[np.int64] = self._added.columns[column, rows]
-            return values
-        base = (self._base.runs, self._base.kinds, self._base.indexes, self._base.numbers)[column]
-        if not self._count:
-            return base[rows].astype(np.int64, copy=False)
-        is_base = rows < self._start
-        values = np.empty(len(rows), np.int64)
-        values[is_base] = base[rows[is_base]]
-        values[~is_base] = self._added.columns[column, rows[~is_base] - self._start]
+        values: NDArray[np.int64] = self._table.columns[column, : self._count][rows]
         return values
 
-    def _whole_column(self, column: int) -> NDArray[np.int64]:
-        """Return one value per row, of all rows."""
-        added = self._added.columns[column, : self._count]
-        if self._base is None:
-            return added
-        base = (self._base.runs, self._base.kinds, self._base.indexes, self._base.numbers)[column]
-        return np.concatenate([base, added])
-
-    def _matrices(self) -> list[Floats]:
-        """Return the vectors of all rows, in one or two parts."""
-        added = self._added.matrix[: self._count]
-        if self._base is None:
-            return [added]
-        return [self._base.matrix, added] if self._count else [self._base.matrix]
+    def _matrices(self, first: int = 0) -> list[Floats]:
+        """Return the vectors of all rows from the first one on, in at most two parts."""
+        base, added = self._table.matrices
+        parts = [base[first:], added[max(0, first - self._start) : self._count - self._start]]
+        return [part for part in parts if len(part)]
 
 
-class _AddedRows:
-    """Rows in growing arrays, and where to find them; nothing that was added ever changes."""
+def find_max_norm(vectors: Floats) -> float:
+    """Return the length of the longest vector."""
+    return float(np.sqrt(np.einsum("ij,ij->i", vectors, vectors).max()))
 
-    def __init__(self) -> None:
-        self.matrix: Floats = np.empty((0, 0), np.float32)
-        self.columns: NDArray[np.int64] = np.empty((4, 0), np.int64)
-        self.ids: list[str] = []
-        self.names: list[str] = []  # of the artifacts, by their code here
-        self.place_of: dict[str, int] = {}  # record -> its newest row
-        self.earlier: dict[int, int] = {}  # row -> the row that it replaced
-        self.places_of: dict[str, list[int]] = {}  # artifact -> its rows
-        self._codes: dict[str, int] = {}
 
-    def assign_code(self, artifact_id: str) -> int:
-        """Return the code of an artifact here."""
-        code = self._codes.setdefault(artifact_id, len(self.names))
-        if code == len(self.names):
-            self.names.append(artifact_id)
-        return code
+class _Table:
+    """Rows in growing arrays; nothing that was added ever changes.
+
+    Args:
+        first: The first rows. There may be more columns and ids than vectors.
+        added: The vectors of the others.
+    """
+
+    def __init__(self, first: FirstRows, added: Floats) -> None:
+        self.matrices = first.matrix, added
+        self.columns = first.columns
+        self.ids, self.names = [*first.ids], [*first.names]
+        self._lock = Lock()
+
+    @property
+    def places(self) -> "_Places":
+        """Return where to find rows; a search needs none of this."""
+        with self._lock:  # as several threads may ask first
+            return self._places
+
+    @cached_property
+    def _places(self) -> "_Places":
+        return _Places(self.ids, self.names, self.columns[CODE, : len(self.ids)])
 
     def add(
-        self, ids: Sequence[str], artifact_ids: Sequence[str], columns: NDArray[np.int64], vectors: Floats, *, room: int
+        self,
+        ids: Sequence[str],
+        artifact_ids: Sequence[str],
+        columns: Sequence[Sequence[int]],
+        vectors: Floats,
+        *,
+        room: int,
     ) -> None:
-        """Add rows after all others."""
-        start = len(self.ids)
-        stop = start + len(ids)
-        if not start:
-            self.matrix = np.empty((0, vectors.shape[1]), np.float32)
-        self.matrix, self.columns = (
-            reserve(self.matrix, max(stop, room)),
-            reserve(self.columns, max(stop, room), axis=1),
+        """Add rows after all others, with their columns but for the codes."""
+        places = self.places
+        base, added = self.matrices
+        start, stop = len(self.ids), len(self.ids) + len(ids)
+        added = reserve(
+            added if start > len(base) else np.empty((0, vectors.shape[1]), np.float32), max(stop - len(base), room)
         )
-        self.matrix[start:stop], self.columns[:, start:stop] = vectors, columns
+        added[start - len(base) : stop - len(base)] = vectors
+        self.matrices = base, added
+        for name in artifact_ids:
+            if places.codes.setdefault(name, len(self.names)) == len(self.names):
+                self.names.append(name)
+        self.columns = reserve(self.columns, max(stop, room), axis=1)
+        self.columns[:, start:stop] = [[places.codes[name] for name in artifact_ids], *columns]
         self.ids.extend(ids)
         for place, (record_id, artifact_id) in enumerate(zip(ids, artifact_ids, strict=True), start):
-            if record_id in self.place_of:
-                self.earlier[place] = self.place_of[record_id]
-            self.place_of[record_id] = place
-            self.places_of.setdefault(artifact_id, []).append(place)
+            if record_id in places.of_record:
+                places.earlier[place] = places.of_record[record_id]
+            places.of_record[record_id] = place
+            places.of_artifact.setdefault(artifact_id, []).append(place)
+
+
+class _Places:
+    """Where the rows of records and artifacts are."""
+
+    def __init__(self, ids: Sequence[str], names: Sequence[str], codes: NDArray[np.int64]) -> None:
+        self.codes = {name: code for code, name in enumerate(names)}
+        self.of_record = {record_id: place for place, record_id in enumerate(ids)}  # the newest row
+        self.earlier: dict[int, int] = {}  # row -> the row that it replaced
+        self.of_artifact: dict[str, list[int]] = {}
+        for place, code in enumerate(codes.tolist()):
+            self.of_artifact.setdefault(names[code], []).append(place)

@@ -2,22 +2,22 @@
 
 References are resolved when a caller first reads edges, not when links are stored. So a write changes only the entries
 of its own artifacts, and other edges appear, disappear or become ambiguous without any work. Edges that were read stay
-in memory as columns until the next write.
+in memory until the next write.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from airw._base.lru import LruCache
 from airw._base.slices import consume_in_slices, sort_in_slices
-from airw.stores._indexes.adjacency import Adjacency, EdgeRow, Numbers
+from airw.protocols import EdgeLabel, EdgeRow
+from airw.stores._indexes.adjacency import Adjacency
 from airw.values import (
     ArtifactRef,
     Direction,
-    Edge,
     Extraction,
     Link,
     LinkCount,
@@ -32,7 +32,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _FOLDED_TIER = 1 << 30  # the weakest tier: the folded names of artifacts whose names count in any case
-_QUICK_EDGES = 1_000  # edges in memory, or artifacts: this work takes less than a millisecond
+_QUICK_IDS = 1_000  # artifacts: looking them up takes less than a millisecond
+_QUICK_EDGES = 10_000  # edges in memory; looking at their ends takes about half of one
 _QUICK_REFERENCES = 100  # references that must be resolved; the same
 _CACHED_FILTERS = 32  # link filters whose `max_fan_in` is cached
 
@@ -80,7 +81,7 @@ class LinkTable:
         self._sources: dict[_Ref, set[str]] = {}  # reference -> artifacts with such a link
         self._pairs: dict[str, set[_NamePair]] = {}  # name -> references
         self._spellings: dict[str, set[str]] = {}  # folded name -> other names in references
-        # Both are emptied by each change, as one name can change the meaning of any link. Numbers stay.
+        # Both are emptied by each change, as one name can change the meaning of any link.
         self._adjacency = Adjacency()
         self._max_fan_in = LruCache[LinkFilter, int](_CACHED_FILTERS)
 
@@ -118,7 +119,7 @@ class LinkTable:
                 del self._carriers[name]
         for name in self._folded.pop(artifact_id, ()):
             _discard(self._folded_carriers, name, artifact_id)
-        self._adjacency.clear_rows()
+        self._adjacency.clear()
         self._max_fan_in.clear()
         self._links.pop(artifact_id, None)
         for ref in self._mentions.pop(artifact_id, ()):
@@ -220,35 +221,22 @@ class LinkTable:
                 return "resolved"
         return "ambiguous"
 
-    def artifact_numbers(self, ids: Sequence[str]) -> Numbers:
-        """Return the number of each artifact, or -1 for an id that was never seen."""
-        nodes = self._adjacency.nodes
-        nodes.add([id for id in ids if id in self._names])
-        return nodes.find(ids)
-
     def neighbors(
-        self, ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None = None
-    ) -> list[list[Edge]]:
+        self, ids: Sequence[Any], direction: Direction, links: LinkFilter, limit: int | None = None
+    ) -> list[EdgeRow]:
         """Return the edges of each artifact, ordered by type, then by the id at the other end."""
-        numbers = self.artifact_numbers(ids)
-        self._adjacency.read_missing(direction, numbers, lambda ids: (self._read_row(id, direction) for id in ids))
-        return self._adjacency.gather(direction, numbers, links, limit).to_edges(ids)
+        self._adjacency.read_missing(ids, direction, lambda ids: (self._read_row(id, direction) for id in ids))
+        return self._adjacency.find(ids, direction, links, limit)
 
-    def is_quick(self, ids: Sequence[str], direction: Direction) -> bool:
+    def is_quick(self, ids: Sequence[Any], direction: Direction) -> bool:
         """Return whether reading the edges of these artifacts takes less than a millisecond."""
-        numbers = self.artifact_numbers(ids)
-        if len(numbers) > _QUICK_EDGES:
+        if len(ids) > _QUICK_IDS or self._adjacency.count(ids, direction) > _QUICK_EDGES:
             return False
-        count = self._adjacency.count_if_present(direction, numbers)
-        if count is not None:
-            return count <= _QUICK_EDGES
-        nodes = self._adjacency.nodes.nodes
-        return sum(self._degree(nodes[number], direction) for number in numbers.tolist()) <= _QUICK_REFERENCES
+        missing = self._adjacency.list_missing(ids, direction)
+        return sum(self._degree(id, direction) for id in missing) <= _QUICK_REFERENCES
 
-    def _degree(self, node: NodeId, direction: Direction) -> int:
+    def _degree(self, node: str, direction: Direction) -> int:
         """Return the number of references that `_read_row` looks at."""
-        if not isinstance(node, str):
-            return 0
         outgoing = len(self._mentions.get(node, ())) if direction != "in" else 0
         names = self._list_spellings(node) if direction != "out" else ()
         return outgoing + sum(len(self._sources[ref]) for name in names for ref in self._find_refs_with(name))
@@ -262,14 +250,13 @@ class LinkTable:
         for end, weight in chain(outgoing, incoming):
             if weight > weights.get(end, 0):  # of several links that are one edge, the largest weight counts
                 weights[end] = weight
-        nodes, labels = list[NodeId](), list[int]()
+        nodes, labels = list[NodeId](), list[EdgeLabel]()
         for (type_, is_foreign, node, is_incoming, origin), weight in consume_in_slices(
             sort_in_slices(weights.popitem() for _ in range(len(weights)))
         ):
-            label = self._adjacency.number_label(type_, origin, weight, is_incoming=is_incoming, is_foreign=is_foreign)
             nodes.append(node)
-            labels.append(label)
-        return nodes, labels
+            labels.append(self._adjacency.keep_label(EdgeLabel(type_, origin, is_incoming, is_foreign, weight)))
+        return EdgeRow(artifact_id, tuple(nodes), tuple(labels))
 
     def _list_outgoing(self, artifact_id: str) -> Iterator[tuple[_End, float]]:
         for ref, links in self._mentions.get(artifact_id, {}).items():

@@ -3,7 +3,7 @@
 import json
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +37,7 @@ from airw.values.filters import MISSING, Filter, get_field
 R = TypeVar("R")
 
 _QUICK = 100  # records or links: this work takes less than a millisecond
+_QUICK_STORE = 100  # records of a store, for each query: any request about them takes about as long
 _QUICK_VECTORS = 256  # vectors, the same
 _CACHED_FIELDS = 32  # fields of `Matching` whose value index is kept
 _AT_ONCE = (forms.Config, forms.Calibrations, forms.TextLanguage)  # each is a look at a small value
@@ -51,24 +52,28 @@ class _StoredRun:
     parts: dict[int, str] = field(default_factory=dict)
 
 
-class _MemoryContent(Content):
+class MemoryContent(Content):
     """What a store in memory holds; whoever uses it holds the lock of the store."""
 
     def __init__(self, language: Language | None) -> None:
         self.entries: dict[str, LedgerEntry] = {}
         self.by_id: dict[str, Record] = {}
         self.numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
-        self.index = DenseIndex()
-        self.texts = TextIndex(language)
-        self.links = LinkTable()
-        self.filters = RecordFilterIndex()
-        self.values = LruCache[str, ValueIndex](_CACHED_FIELDS)
+        self.index: DenseIndex = DenseIndex()
+        self.texts: TextIndex = TextIndex(language)
+        self.links: LinkTable = LinkTable()
+        self.filters: RecordFilterIndex = RecordFilterIndex()
+        self.values: LruCache[str, ValueIndex] = LruCache(_CACHED_FIELDS)
         self.settings = "{}"
         self.calibration: dict[str, str] = {}
         self.runs: dict[str, _StoredRun] = {}
+        self.version: object = object()  # another one after each write
 
     def prepare_if_quick(self, request: Request[Any]) -> Finish | None:
         """Prepare an answer that takes less than about a millisecond; `None` if it may take more."""
+        count = len(request.queries) if isinstance(request, Rank | forms.Words) else 1
+        if count * len(self.by_id) <= _QUICK_STORE:
+            return self.prepare(request)
         match request:
             case Rank(needs="scores"):
                 return rank_named_if_quick(self.index, request, _QUICK_VECTORS)
@@ -83,7 +88,7 @@ class _MemoryContent(Content):
             case forms.VectorsOf(ids):
                 is_quick = self.index.has_few(ids, _QUICK_VECTORS)  # type: ignore[arg-type]
             case forms.Edges(ids, direction):
-                is_quick = len(ids) <= _QUICK and self.links.is_quick(ids, direction)  # type: ignore[arg-type]
+                is_quick = self.links.is_quick(ids, direction)
             case forms.Matching(wanted):
                 is_quick = self._count_matches(wanted) <= _QUICK
             case forms.Ledger(ids):
@@ -257,6 +262,7 @@ class _MemoryContent(Content):
             check_width(puts, vectors, self.index.dim)
         first = self.texts.replace(removed_ids, records)
         # From here on, nothing can fail.
+        self.version = object()
         for artifact_id in removed_ids:
             self._remove(artifact_id)
         for change in puts:
@@ -334,7 +340,7 @@ class MemoryStore(EngineStore, RunKeeper):
         self._finalizer = weakref.finalize(self, self._content.texts.close)
 
     def _clear(self) -> None:
-        self._content = _MemoryContent(self._new_language)
+        self._content = MemoryContent(self._new_language)
 
     async def __aenter__(self) -> Self:
         return self
@@ -354,6 +360,15 @@ class MemoryStore(EngineStore, RunKeeper):
     def _check_open(self) -> None:
         if not self._finalizer.alive:
             raise StoreError("the store is closed; make another MemoryStore")
+
+    @override
+    async def version(self) -> Hashable:
+        self._check_open()
+        return self._content.version
+
+    @override
+    async def put_aside(self) -> None:
+        """Free nothing: all that a store in memory holds is its content."""
 
     @override
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -405,6 +420,7 @@ class MemoryStore(EngineStore, RunKeeper):
             # Last, as stored records may refuse the puts. It may take seconds, so only what needs the texts waits.
             if change.language != "same":
                 self._content.texts.change_language(change.language)
+                self._content.version = object()
 
     @override
     @asynccontextmanager

@@ -8,12 +8,25 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.lru import LruCache
 from airw._base.overriding import override
-from airw.protocols import CAPABILITIES, Columns, Rank, Request, requests as forms
+from airw.protocols import CAPABILITIES, SNAPSHOT_CAPABILITIES, Columns, Rank, Request, requests as forms
 from airw.stores._indexes.dense_index import check_queries
 from airw.stores.own_store import OwnStore
 from airw.stores.postgres import _links, _records, _settings, _vectors, _words
+from airw.stores.postgres._copying import read_artifacts
+from airw.stores.postgres._errors import translate_errors
 from airw.stores.postgres._vector_index import KnownIndex
-from airw.values import Edge, Language, LedgerEntry, LinkCount, LinkFilter, Ranking, Record, TermCounts, UnresolvedLink
+from airw.values import (
+    ArtifactChange,
+    Edge,
+    Language,
+    LedgerEntry,
+    LinkCount,
+    LinkFilter,
+    Ranking,
+    Record,
+    TermCounts,
+    UnresolvedLink,
+)
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -76,6 +89,10 @@ class DatabaseContent(OwnStore):
     @override
     async def calibrations(self, request: forms.Calibrations) -> dict[str, dict[str, Any]]:
         return await _settings.read_settings(self._c, "calibration")
+
+    async def artifacts(self, request: forms.Artifacts) -> list[ArtifactChange | None]:
+        """Return whole artifacts."""
+        return await read_artifacts(self._c, request.ids)
 
     async def counts(self, request: forms.Counts) -> dict[str, int]:
         """Return how much there is."""
@@ -159,6 +176,27 @@ class DatabaseContent(OwnStore):
     async def matching(self, request: forms.Matching) -> list[list[str]]:
         """Return the artifacts with values of fields."""
         return await _records.matching(self._c, request.wanted, request.limit)
+
+
+class Snapshot(DatabaseContent):
+    """The content of a database at one moment.
+
+    Args:
+        c: A connection in a transaction.
+        known: What is known of the database.
+        place: The database, in words.
+    """
+
+    capabilities = SNAPSHOT_CAPABILITIES
+
+    def __init__(self, c: "Connection", known: KnownState, place: str) -> None:
+        super().__init__(c, known)
+        self._place = place
+
+    @override
+    async def read(self, *requests: Request[Any]) -> list[Any]:
+        with translate_errors(self._place):
+            return await super().read(*requests)
 
 
 def is_of_one_state(requests: Sequence[Request[Any]]) -> bool:

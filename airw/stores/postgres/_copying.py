@@ -1,8 +1,7 @@
 """Copying whole corpora out of a PostgreSQL server and into one."""
 
 import hashlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,18 +10,14 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import in_thread
 from airw._base.messages import one_line
 from airw.errors import StoreError
-from airw.protocols import StoreContent
 from airw.stores._link_rows import make_extraction
 from airw.stores._stored_values import detect_damage
-from airw.stores.postgres._catalog import BEGIN_SNAPSHOT, begin_locked, check_format, lock_key, read_state
+from airw.stores.postgres._catalog import begin_locked, check_format, lock_key, read_state
 from airw.stores.postgres._database import Database
-from airw.stores.postgres._errors import translate_errors
 from airw.stores.postgres._keys import prefix_of, to_keys
-from airw.stores.postgres._records import artifact_ids, ledger, records_of
+from airw.stores.postgres._records import ledger, records_of
 from airw.stores.postgres._schema import MARK_OF_COPY, quote
-from airw.stores.postgres._settings import read_settings
 from airw.stores.postgres._vector_codec import decode_vectors
-from airw.stores.postgres._words import read_language
 from airw.values import ArtifactChange, Extraction, Link
 
 if TYPE_CHECKING:
@@ -68,36 +63,18 @@ class _Right(NamedTuple):
     option: str
 
 
-@asynccontextmanager
-async def hold_content(database: Database) -> AsyncIterator[StoreContent]:
-    """Yield the content of a corpus; its snapshot ends with the block."""
-    # A connection of its own, as a copy may take long.
-    async with database.hold_connection() as connection:
-        await connection.execute(BEGIN_SNAPSHOT)
-        config = await read_settings(connection, "config")
-        calibrations = await read_settings(connection, "calibration")
-        language, ids = await read_language(connection), await artifact_ids(connection)
-
-        async def read(ids: Sequence[str]) -> list[ArtifactChange]:
-            with translate_errors(database.place):
-                return await _read_artifacts(connection, ids)
-
-        yield StoreContent(config.get("", {}), calibrations, language, ids, read)
-
-
-async def _read_artifacts(c: "Session", ids: Sequence[str]) -> list[ArtifactChange]:
-    """Return artifacts as they were written."""
+async def read_artifacts(c: "Session", ids: Sequence[str]) -> list[ArtifactChange | None]:
+    """Return artifacts as they were written, or `None`."""
     entries, records = await ledger(c, ids), await records_of(c, ids, None, None)
     vector_rows, prefixes = await c.fetch(_VECTORS, list(ids)), to_keys(ids)
     link_rows, name_rows = await c.fetch(_LINKS, prefixes), await c.fetch(_NAMES, prefixes)
 
-    def make() -> list[ArtifactChange]:
+    def make() -> list[ArtifactChange | None]:
         vectors, extractions = _group_vectors(vector_rows), _group_extractions(ids, link_rows, name_rows)
         none = np.empty((0, 0), np.float32)
         return [
-            ArtifactChange(entry, found, vectors.get(id, none), extractions[id])
+            None if entry is None else ArtifactChange(entry, found or [], vectors.get(id, none), extractions[id])
             for id, entry, found in zip(ids, entries, records, strict=True)
-            if entry is not None and found is not None
         ]
 
     return await in_thread(make)

@@ -3,7 +3,7 @@
 import sys
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -15,15 +15,14 @@ from airw.protocols import (
     CAPABILITIES,
     Capability,
     Change,
-    ContentReader,
     IngestRun,
     Request,
     RunKeeper,
     RunRows,
-    StoreContent,
+    Store,
 )
 from airw.stores.postgres import _copying, _runs, _settings, _words, _writing
-from airw.stores.postgres._answers import DatabaseContent, KnownState, is_of_one_state
+from airw.stores.postgres._answers import DatabaseContent, KnownState, Snapshot, is_of_one_state
 from airw.stores.postgres._catalog import BEGIN_SNAPSHOT
 from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _CLEANUP_TIMEOUT = 10.0  # seconds
 
 
-class PostgresStore(RunKeeper, ContentReader):
+class PostgresStore(RunKeeper):
     """A `Store` in a schema of a PostgreSQL database, safe to share between machines.
 
     The server needs PostgreSQL 14 or later, with the extension `vector` (pgvector 0.8 or later). The corpus "notes" is
@@ -173,9 +172,17 @@ class PostgresStore(RunKeeper, ContentReader):
         await self.aclose()
         await self._database.drop()
 
-    @override
-    def hold_content(self) -> AbstractAsyncContextManager[StoreContent]:
-        return _copying.hold_content(self._database)
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Store]:
+        """Yield a store that reads this moment until the end of the block, such as for a copy.
+
+        Raises:
+            StoreError: If the server cannot be reached.
+        """
+        # A connection of its own, as a copy may take long.
+        async with self._database.hold_connection() as connection:
+            await connection.execute(BEGIN_SNAPSHOT)
+            yield Snapshot(connection, self._known, self._database.place)
 
     @classmethod
     @asynccontextmanager

@@ -1,45 +1,28 @@
 """The edges of a file in memory, kept up to date with its changes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from sys import intern
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from airw._base.slices import consume_in_slices, sort_in_slices
-from airw.protocols import NeighborColumns
-from airw.stores._indexes.adjacency import Adjacency, EdgeRow, Numbers
+from airw.protocols import EdgeLabel, EdgeRow, Edges
+from airw.stores._indexes.adjacency import Adjacency
 from airw.stores.sqlite._filter_sql import set_json
 from airw.stores.sqlite._links import EdgeGroup, read_edge_groups
 from airw.stores.sqlite._watch import FileVersion
-from airw.values import ArtifactRef, Direction, LinkFilter, NodeId
+from airw.values import ArtifactRef, Direction, NodeId
 
 if TYPE_CHECKING:
     import sqlite3
 
-_QUICK_EDGES = 5_000  # edges that are gathered in a fraction of a millisecond
+_QUICK_EDGES = 10_000  # looking at the ends of so many takes about half a millisecond
 _MAX_CHANGES = 1_000  # changed artifacts; if there are more, all rows are read again
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class EdgeRequest:
-    """What is asked about edges; see `Edges`.
-
-    Args:
-        nodes: The artifacts.
-        direction: The direction.
-        links: The links that count.
-        limit: The largest number of edges per artifact.
-    """
-
-    nodes: Sequence[str]
-    direction: Direction
-    links: LinkFilter
-    limit: int | None
-
-
 class LinkIndex:
-    """The edges of the artifacts that were asked about, and the numbers of all that were met.
+    """The edges of the artifacts that were asked about.
 
     An update takes time in proportion to the changes: rows that a write has changed are dropped, and read again when
     they are next asked for. It may be interrupted at any statement; the next call continues there.
@@ -52,9 +35,9 @@ class LinkIndex:
         self._version: FileVersion | None = None  # nothing is out of date as long as this is the file's
 
     def clear(self) -> None:
-        """Forget all edges, as the file is another one; numbers stay."""
+        """Forget all edges, as the file is another one."""
         with self._lock:
-            self._adjacency.clear_rows()
+            self._adjacency.clear()
             self._last, self._version = -1, None
 
     @property
@@ -62,39 +45,19 @@ class LinkIndex:
         """Return whether edges were read before."""
         return self._last >= 0
 
-    def find_numbers(self, nodes: Sequence[str]) -> Numbers | None:
-        """Return the numbers of these artifacts; `None` if one of them was never met."""
-        numbers = self._adjacency.nodes.find(nodes)
-        return numbers if numbers.min(initial=0) >= 0 else None
-
-    def number(self, connection: "sqlite3.Connection", nodes: Sequence[str]) -> Numbers:
-        """Return the numbers of these artifacts, -1 for an id that was never in the file."""
-        known = self._adjacency.nodes
-        unknown = [id for id in nodes if id not in known]
-        if unknown:
-            rows = connection.execute(
-                "SELECT id FROM artifact WHERE id IN (SELECT value FROM json_each(?))", [set_json(unknown)]
-            )
-            known.add([id for (id,) in rows])
-        return known.find(nodes)
-
-    def gather_at_once(self, request: EdgeRequest, version: FileVersion | None) -> NeighborColumns | None:
+    def find_at_once(self, request: Edges, version: FileVersion | None) -> list[EdgeRow] | None:
         """Return these edges if that is quick and the file has this version; else `None`."""
         if version is None or version != self._version or not self._lock.acquire(blocking=False):
             return None
         try:
-            numbers = self.find_numbers(request.nodes)
-            adjacency, direction = self._adjacency, request.direction
-            count = None if numbers is None else adjacency.count_if_present(direction, numbers)
-            if numbers is None or count is None or count > _QUICK_EDGES:
+            adjacency, ids, direction = self._adjacency, request.ids, request.direction
+            if adjacency.list_missing(ids, direction) or adjacency.count(ids, direction) > _QUICK_EDGES:
                 return None
-            return adjacency.gather(direction, numbers, request.links, request.limit)
+            return adjacency.find(ids, direction, request.links, request.limit)
         finally:
             self._lock.release()
 
-    def read(
-        self, connection: "sqlite3.Connection", request: EdgeRequest, version: FileVersion | None
-    ) -> NeighborColumns:
+    def read(self, connection: "sqlite3.Connection", request: Edges, version: FileVersion | None) -> list[EdgeRow]:
         """Return these edges in the snapshot of the connection; the caller holds the lock.
 
         Args:
@@ -104,9 +67,9 @@ class LinkIndex:
         """
         self._update(connection)
         self._version = version
-        numbers, direction = self.number(connection, request.nodes), request.direction
-        self._adjacency.read_missing(direction, numbers, partial(self._read_rows, connection, direction))
-        return self._adjacency.gather(direction, numbers, request.links, request.limit)
+        ids, direction = request.ids, request.direction
+        self._adjacency.read_missing(ids, direction, partial(self._read_rows, connection, direction))
+        return self._adjacency.find(ids, direction, request.links, request.limit)
 
     def _update(self, connection: "sqlite3.Connection") -> None:
         """Drop the rows that have changed since the last call."""
@@ -118,7 +81,7 @@ class LinkIndex:
         # The oldest changes are deleted from time to time. Whoever has missed one must start again.
         is_known = oldest - 1 <= self._last < newest
         if not is_known or not self._drop_changed(connection, self._last):
-            self._adjacency.clear_rows()
+            self._adjacency.clear()
         self._last = newest
 
     def _drop_changed(self, connection: "sqlite3.Connection", after: int) -> bool:
@@ -141,29 +104,26 @@ class LinkIndex:
         self, connection: "sqlite3.Connection", direction: Direction, ids: Sequence[str]
     ) -> Iterator[EdgeRow]:
         groups = read_edge_groups(connection, ids, direction)
-        return (self._make_row(groups.get(id, ())) for id in ids)
+        return (self._make_row(id, groups.get(id, ())) for id in ids)
 
-    def _make_row(self, groups: Sequence[EdgeGroup]) -> EdgeRow:
+    def _make_row(self, id: str, groups: Sequence[EdgeGroup]) -> EdgeRow:
         """Return the edges of one artifact, ordered by type, then by the other artifact."""
         # Most artifacts have links of one type only: a shorter path for these.
         if len(groups) == 1 and not groups[0].corpus:
             [group] = groups
-            return sort_in_slices(group.ends), [self._number_label(group)] * len(group.ends)
-        nodes, labels = list[NodeId](), list[int]()
-        for _, corpus, end, _, _, label in consume_in_slices(sort_in_slices(self._list_entries(groups))):
-            nodes.append(ArtifactRef(corpus[1:], end) if corpus else end)
-            labels.append(label)
-        return nodes, labels
+            return EdgeRow(id, tuple(map(intern, sort_in_slices(group.ends))), (self._label(group),) * len(group.ends))
+        nodes, labels = list[NodeId](), list[EdgeLabel]()
+        for _, corpus, end, *_, number in consume_in_slices(sort_in_slices(self._list_entries(groups))):
+            nodes.append(ArtifactRef(corpus[1:], end) if corpus else intern(end))
+            labels.append(self._label(groups[number]))
+        return EdgeRow(id, tuple(nodes), tuple(labels))
 
     def _list_entries(self, groups: Sequence[EdgeGroup]) -> Iterator[tuple[str, str, str, bool, str, int]]:
-        """Yield one tuple per edge, which sorts as edges do; its last item numbers the label."""
-        for group in groups:
-            label = self._number_label(group)
+        """Yield one tuple per edge, which sorts as edges do; the place of its group is last."""
+        for number, group in enumerate(groups):
             for end in group.ends:
-                yield group.type, group.corpus, end, group.is_incoming, group.origin, label
+                yield group.type, group.corpus, end, group.is_incoming, group.origin, number
 
-    def _number_label(self, group: EdgeGroup) -> int:
-        is_foreign = bool(group.corpus)
-        return self._adjacency.number_label(
-            group.type, group.origin, group.weight, is_incoming=group.is_incoming, is_foreign=is_foreign
-        )
+    def _label(self, group: EdgeGroup) -> EdgeLabel:
+        label = EdgeLabel(group.type, group.origin, group.is_incoming, bool(group.corpus), group.weight)
+        return self._adjacency.keep_label(label)

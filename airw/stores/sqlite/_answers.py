@@ -18,7 +18,8 @@ from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import read_language
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records
-from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
+from airw.stores.sqlite._adjacency import LinkIndex
+from airw.stores.sqlite._artifacts import read_artifacts
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._vector_index import VectorIndex
 from airw.stores.sqlite._watch import FileVersion
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _CACHED = 32  # fields of `Matching`, and kinds of links of `MaxFanIn`, that are kept in memory
 _QUICK = 100  # artifacts or records: comparing them takes less than a millisecond
-_QUICK_EDGES = 1_000  # edges, the same
 
 
 class FileIndexes:
@@ -39,19 +39,19 @@ class FileIndexes:
     Each is brought up to date by one reader at a time, in snapshots that only get newer: under its lock.
 
     Args:
-        segments: The folder of the segments.
+        folder: The folder of the saved vectors.
     """
 
-    def __init__(self, segments: Path) -> None:
-        self._segments = segments
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
-        self.edges = LinkIndex(self._links_lock)  # numbers stay the same in a file that replaces this one
+        self.edges = LinkIndex(self._links_lock)
         self.clear()
 
     def clear(self) -> None:
         """Forget all, as the file is closed or another one."""
         self.filters = FilterIndex()
-        self.vectors = VectorIndex(self._segments)
+        self.vectors = VectorIndex(self._folder)
         self.words = InvertedIndex()
         self.words_version: FileVersion | None = None  # of which `words` shows the texts, if known
         self.fields = LruCache[str, FieldIndex](_CACHED)
@@ -90,10 +90,9 @@ class FileIndexes:
                     return None
                 found = self.words.rank_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
                 return None if found is None else ready(found)
-            case forms.Edges(ids, direction, links, limit):
-                columns = self.edges.gather_at_once(EdgeRequest(ids, direction, links, limit), version)  # type: ignore[arg-type]
-                is_quick = columns is not None and len(columns.ends) <= _QUICK_EDGES
-                return partial(columns.to_edges, ids) if columns is not None and is_quick else None  # type: ignore[arg-type]
+            case forms.Edges():
+                rows = self.edges.find_at_once(request, version)
+                return None if rows is None else ready(rows)
             case Rank() | forms.VectorsOf() if request.needs != "lexical":
                 index = self.vectors.find_latest(version)
                 return None if index is None else _prepare_if_quick(index, request)
@@ -148,6 +147,10 @@ class FileContent(Content):
         """Return ledger entries, of some artifacts or of all."""
         ids: Any = request.ids
         return ready(_records.ledger(self._connection, ids))
+
+    def artifacts(self, request: forms.Artifacts) -> Finish:
+        """Return whole artifacts."""
+        return ready(read_artifacts(self._connection, request.ids))
 
     def artifact_ids(self, request: forms.ArtifactIds) -> Finish:
         """Return all ids, sorted."""
@@ -210,9 +213,7 @@ class FileContent(Content):
 
     def edges(self, request: forms.Edges) -> Finish:
         """Return the edges of artifacts."""
-        ids: Any = request.ids
-        wanted = EdgeRequest(ids, request.direction, request.links, request.limit)
-        return partial(self._indexes.edges.read(self._connection, wanted, self._version).to_edges, ids)
+        return ready(self._indexes.edges.read(self._connection, request, self._version))
 
     def names(self, request: forms.Names) -> Finish:
         """Return what references mean."""

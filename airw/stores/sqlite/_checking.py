@@ -8,8 +8,8 @@ from airw.errors import StoreCorrupt
 from airw.stores._indexes.word_tables import read_lengths
 from airw.stores._stored_values import parse_mappings
 from airw.stores.sqlite._links import has_weights
-from airw.stores.sqlite._segment_building import read_corpus_mark
-from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.stores.sqlite._records import decode_vectors
+from airw.stores.sqlite._saved_vectors import read_corpus_mark
 from airw.values.links import LEAST_WEIGHT
 
 if TYPE_CHECKING:

@@ -5,10 +5,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import anyio
 
@@ -16,16 +15,7 @@ from airw._base.concurrency import in_thread
 from airw._base.fairness import note_work, without_pause
 from airw._base.sharing import SharedLock
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
-from airw.stores.sqlite._schema import (
-    connect,
-    file_key,
-    log_paths,
-    read_immutable_state,
-    transaction,
-    translate_errors,
-)
-from airw.stores.sqlite.durability import Durability
-from airw.values import Language
+from airw.stores.sqlite._schema import file_key, log_paths, read_immutable_state, transaction, translate_errors
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,8 +23,8 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-P = ParamSpec("P")
 R = TypeVar("R")
+_Key: TypeAlias = tuple[int, int]  # see `file_key`
 
 _PATIENCE = 10.0  # seconds that a write waits for other writers
 _RETRY_EVERY = 0.02  # seconds
@@ -43,19 +33,11 @@ _STOP_WITHIN = 1.0  # seconds
 _INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
 _READ_BYTES = 1 << 20
 
-_descriptors: dict[tuple[int, int], int] = {}  # by `file_key`, see `_check_readable`
+_descriptors: dict[_Key, int] = {}  # see `_check_readable`
 
 
 class FileReplaced(StoreError):
     """The file at the path is no longer the one that was opened."""
-
-
-class _OpenFile(NamedTuple):
-    """A raw connection, and the keys of the file and the log that it has open."""
-
-    raw: "sqlite3.Connection"
-    key: tuple[int, int]
-    log_key: tuple[int, int] | None
 
 
 class Connection:
@@ -63,18 +45,16 @@ class Connection:
 
     Each call runs a whole function on that thread. So a transaction of many statements costs one switch of threads, and
     Python values are made from rows without blocking the event loop.
+
+    Args:
+        path: The file.
+        connect: Opens the file, as the function `connect` does.
+        thread: The thread, which is not started.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        opened: _OpenFile,
-        thread: "aiosqlite.Connection",
-        open_raw: "Callable[[], sqlite3.Connection]",
-    ) -> None:
-        self._path, self._open_raw = path, open_raw
-        self._raw, self.key, self._log_key = opened
-        self._thread = thread
+    def __init__(self, path: Path, connect: "Callable[[], sqlite3.Connection]", thread: "aiosqlite.Connection") -> None:
+        self._path, self._connect, self._thread = path, connect, thread
+        self._raw, self.key, self._log_key = _open_file(path, connect)
         self._immutable_state = read_immutable_state(path)
         self._lock = SharedLock(repr(str(path)))
         self._is_cancelled = False
@@ -82,22 +62,11 @@ class Connection:
         self.is_open = True
 
     @classmethod
-    async def open(
-        cls,
-        path: Path,
-        *,
-        create: bool = False,
-        writable: bool = False,
-        durability: Durability = "normal",
-        cache: int | None = None,
-        language: Language | None = "en",
-    ) -> Self:
-        """Open the file as `connect` does, and start the thread.
-
-        `cache` is the KiB of pages that the connection may keep; by default, as many as `connect` sets.
+    async def open(cls, path: Path, connect: "Callable[[], sqlite3.Connection]") -> Self:
+        """Open the file, and start the thread.
 
         Raises:
-            StoreError: If the event loop is not asyncio, or aiosqlite is too new. And as `connect` does.
+            StoreError: If the event loop is not asyncio. And as `connect` does.
         """
         import asyncio
 
@@ -109,7 +78,7 @@ class Connection:
             ) from None
         import aiosqlite
 
-        thread = aiosqlite.Connection(lambda: opened.raw, iter_chunk_size=64)
+        thread = aiosqlite.Connection(lambda: connection._raw, iter_chunk_size=64)  # noqa: SLF001 - its own
         if not hasattr(thread, "_tx"):  # see `_submit`
             raise StoreError(
                 f"aiosqlite {aiosqlite.__version__} is too new for this airw: "
@@ -117,24 +86,14 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-
-            def open_raw() -> "sqlite3.Connection":
-                raw = connect(path, create=create, writable=writable, durability=durability, language=language)
-                if cache is not None:
-                    raw.execute(f"PRAGMA cache_size = -{cache}")
-                return raw
-
-            opened = await in_thread(_open_file, path, open_raw)
-            # A store that is never closed must not keep the interpreter alive. Before aiosqlite 0.22, the connection
-            # is the thread itself.
-            cast("Thread", getattr(thread, "_thread", thread)).daemon = True
+            connection = await in_thread(cls, path, connect, thread)
+            # A store that is never closed must not keep the interpreter alive.
+            thread._thread.daemon = True  # noqa: SLF001 - there is no public way
             await thread
-        return cls(path, opened, thread, open_raw)
+        return connection
 
-    async def run(
-        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Return `work(connection, …)`, called on the thread of the connection.
+    async def run(self, work: "Callable[[sqlite3.Connection], R]") -> R:
+        """Return `work(connection)`, called on the thread of the connection.
 
         If the call is cancelled, its statement is interrupted and its transaction rolled back.
 
@@ -147,13 +106,13 @@ class Connection:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             await self.check_same()
             if self._is_stuck:
-                await self._replace_raw()
+                await self._submit(self._replace_raw)
             self._is_cancelled = False
             # Asked for here: a call that its loop abandons is closed where no loop runs.
             cancelled = anyio.get_cancelled_exc_class()
             try:
                 with translate_errors(self._path):
-                    result = cast("R", await self._submit(work, *args, **kwargs))
+                    result = await self._submit(work)
             except cancelled:
                 with anyio.CancelScope(shield=True):
                     await self._interrupt()
@@ -196,9 +155,7 @@ class Connection:
         finally:
             lock.release()
 
-    async def run_with_retry(
-        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def run_with_retry(self, work: "Callable[[sqlite3.Connection], R]") -> R:
         """Return the result of `run`, and try again while another writer holds the file.
 
         SQLite itself would wait inside the thread, where a wait cannot be cancelled.
@@ -209,7 +166,7 @@ class Connection:
         deadline = anyio.current_time() + _PATIENCE
         while True:
             try:
-                return await self.run(work, *args, **kwargs)
+                return await self.run(work)
             except StoreBusy:
                 if anyio.current_time() >= deadline:
                     raise
@@ -235,27 +192,26 @@ class Connection:
         if is_replaced:
             raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
 
-    async def _submit(self, work: Callable[..., object], *args: object, **kwargs: object) -> object:
+    async def _submit(self, work: "Callable[[sqlite3.Connection], R]") -> R:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        # That thread keeps the last function and what it returned until its next call. That could be a long result, or
-        # the store itself. So both are passed in lists, which are emptied here.
-        calls, results = [partial(work, self._raw, *args, **kwargs)], list[object]()
+        ended: asyncio.Future[R] = loop.create_future()
 
         def call() -> None:
-            with note_work():
-                results.append(calls[0]())
+            with suppress(RuntimeError):  # the loop of the caller has closed
+                try:
+                    with note_work():
+                        result = work(self._raw)
+                except BaseException as error:  # noqa: BLE001 - the caller raises it
+                    loop.call_soon_threadsafe(_end, ended, ended.set_exception, error)
+                else:
+                    loop.call_soon_threadsafe(_end, ended, ended.set_result, result)
 
         # aiosqlite has no public method that runs a function of several statements on its thread, and its own futures
         # would end the thread with an error if the loop of the caller has closed.
-        ended = loop.create_future()
-        self._thread._tx.put_nowait((cast("Any", _Report(loop, ended)), call))  # noqa: SLF001
-        try:
-            await ended
-        finally:
-            calls.clear()
-        return results.pop()
+        self._thread._tx.put_nowait((None, call))  # noqa: SLF001
+        return await ended
 
     async def _interrupt(self) -> None:
         """Interrupt the running call, and roll its transaction back."""
@@ -271,7 +227,7 @@ class Connection:
                 await asyncio.wait([rollback], timeout=_INTERRUPT_EVERY)
         if self._is_stuck:
             with suppress(StoreError):  # the next call says so
-                await self._replace_raw()
+                await self._submit(self._replace_raw)
 
     def _roll_back(self, raw: "sqlite3.Connection") -> None:
         """Roll back the transaction of a call that was interrupted."""
@@ -288,14 +244,14 @@ class Connection:
                     raise
                 self._is_stuck = time.monotonic() > deadline
 
-    async def _replace_raw(self) -> None:
+    def _replace_raw(self, raw: "sqlite3.Connection") -> None:
         """Close the connection, which undoes its transaction, and open the file again."""
-        await self._submit(_close_raw)
-        opened = await in_thread(_open_file, self._path, self._open_raw)
-        self._raw, self._is_stuck = opened.raw, False
-        if opened.key != self.key:  # another file, whose connections others open
+        raw.close()
+        self._raw, key, _ = _open_file(self._path, self._connect)
+        self._is_stuck = False
+        if key != self.key:  # another file, whose connections others open
             self.is_open = False
-            await self._submit(_close_raw)
+            self._raw.close()
 
     async def aclose(self) -> None:
         """Close the connection and end its thread; closing twice is harmless."""
@@ -308,7 +264,7 @@ class Connection:
                 await in_thread(self._remove_stale_log)
                 try:
                     with translate_errors(self._path):
-                        await self._submit(_close_raw)
+                        await self._submit(_close)
                 finally:
                     await in_thread(self._thread.stop)  # from a thread without a loop: no loop waits for the end
 
@@ -330,39 +286,36 @@ class Connection:
             stopping = Thread(target=self._thread.stop, daemon=True)
             stopping.start()
             stopping.join()
-            # Once its thread has ended, aiosqlite does not warn a second time.
-            cast("Thread", getattr(self._thread, "_thread", self._thread)).join(_STOP_WITHIN)
+            with suppress(RuntimeError):  # this is that thread
+                self._thread._thread.join(_STOP_WITHIN)  # noqa: SLF001 - once it has ended, aiosqlite does not warn
 
 
-class _Report:
-    """What aiosqlite takes for a future: it may report to a loop that has closed."""
-
-    def __init__(self, loop: "asyncio.AbstractEventLoop", ended: "asyncio.Future[object]") -> None:
-        self._loop, self._ended = loop, ended
-
-    def get_loop(self) -> Self:
-        return self
-
-    def call_soon_threadsafe(self, function: Callable[..., object], _: object, value: object) -> None:
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function, self._ended, value)
+def _end(ended: "asyncio.Future[Any]", report: Callable[[Any], None], outcome: object) -> None:
+    if not ended.done():  # as it was cancelled
+        report(outcome)
 
 
-def _close_raw(raw: "sqlite3.Connection") -> None:
+def _close(raw: "sqlite3.Connection") -> None:
     raw.close()
 
 
-def _open_file(path: Path, open_raw: "Callable[[], sqlite3.Connection]") -> _OpenFile:
-    """Open a file, and open it again if another one takes its place meanwhile."""
+def _open_file(
+    path: Path, connect: "Callable[[], sqlite3.Connection]"
+) -> "tuple[sqlite3.Connection, _Key, _Key | None]":
+    """Open a file, and open it again if another one takes its place meanwhile.
+
+    Returns:
+        The connection, and the keys of the file and of the log that it has open.
+    """
     while True:
-        before, raw = _read_key(path), open_raw()
+        before, raw = _read_key(path), connect()
         log_key, key = _read_key(log_paths(path)[0]), _read_key(path)
         if key is not None and before in (None, key):
-            return _OpenFile(raw, key, log_key)
+            return raw, key, log_key
         raw.close()
 
 
-def _read_key(path: Path) -> tuple[int, int] | None:
+def _read_key(path: Path) -> _Key | None:
     """Return the `file_key` of a file; `None` if there is none."""
     try:
         return file_key(path)

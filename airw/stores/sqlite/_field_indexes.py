@@ -2,61 +2,39 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import compress, groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.lru import LruCache
+from airw._base.fairness import give_way
 from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.value_index import ValueIndex
-from airw.stores.sqlite._filter_sql import compile_field, compile_filter
-from airw.stores.sqlite._record_log import RecordLog, read_records
-from airw.stores.sqlite._records import parse_value
-from airw.values.filters import Filter
+from airw.stores._stored_values import detect_damage, parse_mappings
+from airw.stores.sqlite._filter_sql import compile_field
+from airw.stores.sqlite._records import RecordLog, parse_value, read_records
+from airw.values.filters import Filter, matches
 
 if TYPE_CHECKING:
     import sqlite3
 
 _BLOCK = 4096  # rows per read
-_MAX_COLUMN_BYTES = 1 << 26  # a larger column is dropped, and filters on its field are evaluated in SQL
-_MAX_BYTES = 1 << 28  # memory of all columns; the same for all cached scans
-_CACHED_SCANS = 32  # filters whose matching records are cached
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _CachedScan:
-    """The records that matched a filter in SQL, and the state of the file at that time.
-
-    Args:
-        numbers: The rowids of these records, ascending.
-        last_record: The highest rowid at that time.
-        last_tombstone: The last row of the table `gone` at that time.
-    """
-
-    numbers: RecordNumbers = field(default_factory=lambda: np.empty(0, np.int64))
-    last_record: int = 0
-    last_tombstone: int = 0
-
-    @property
-    def size(self) -> int:
-        return self.numbers.nbytes
+_FIELDS = 500  # columns per read; SQLite returns up to 2,000
+_MAX_COLUMN_BYTES = 1 << 26  # a larger column is dropped, and filters on its field compare records one by one
+_MAX_BYTES = 1 << 28  # memory of all columns
 
 
 class FilterIndex:
     """Finds the records of a file that match a filter; one user at a time.
 
-    The first filter on a field is evaluated in SQL, and its result cached, because filling a column takes longer. The
-    next different filter on that field fills the column. An update takes time in proportion to the changes, not to the
-    corpus. It may be interrupted at any statement; the next call continues there.
+    The first filter on a field fills its column. An update takes time in proportion to the changes, not to the corpus.
+    It may be interrupted at any statement; the next call continues there.
     """
 
     def __init__(self) -> None:
-        self._scans = LruCache[str, _CachedScan](_CACHED_SCANS)
         self._table = FilterColumns()
         self._hashes: NDArray[np.int64] = np.empty(0, np.int64)  # of the record ids, in the order of the table
         self._too_large: set[str] = set()  # fields whose column would take too much memory
@@ -69,50 +47,17 @@ class FilterIndex:
             `(n,) int64`, ascending. The caller must not change it.
         """
         fields = find_fields(filter)
-        # Use columns if all fields occurred in earlier filters, unless this very filter has a cached scan.
-        use_columns = all(path in self._table.columns for path in fields) and repr(filter) not in self._scans
-        # Request the columns in any case, so that the next filter on these fields uses them.
-        for path in fields:
-            if path not in self._too_large:
-                self._table.column(path)
-        if use_columns:
-            self._update(connection, fields)
-            if self._too_large.isdisjoint(fields):
-                numbers = self._table.match(filter, self._table.columns)
-                _evict(self._table.columns)
-                return numbers
-        return self._scan(connection, filter)
-
-    def _scan(self, connection: "sqlite3.Connection", filter: Filter) -> RecordNumbers:
-        """Return the matching records by SQL, updating a cached scan if there is one."""
-        scan = self._scans.get_or_create(repr(filter), lambda _: _CachedScan())
-        last_record, last_tombstone = connection.execute(
-            "SELECT coalesce((SELECT max(rowid) FROM record), 0), coalesce((SELECT max(seq) FROM gone), 0)"
-        ).fetchone()
-        if not scan.last_record:
-            scan.last_tombstone = last_tombstone
-        # Evaluate the filter on new records.
-        if last_record > scan.last_record:
-            condition, parameters = compile_filter(filter, "metadata")
-            rows = connection.execute(
-                f"SELECT rowid FROM record WHERE rowid > ? AND {condition} ORDER BY rowid",
-                [scan.last_record, *parameters],
-            ).fetchall()
-            scan.numbers = np.concatenate([scan.numbers, np.array([number for (number,) in rows], np.int64)])
-            scan.last_record = last_record
-        # Drop removed records.
-        if last_tombstone != scan.last_tombstone:
-            if len(scan.numbers):
-                self._update(connection, [])
-                scan.numbers = scan.numbers[np.isin(scan.numbers, self._table.numbers)]
-            scan.last_tombstone = last_tombstone
-        _evict(self._scans)
-        return scan.numbers
-
-    def _update(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
-        """Update the table to the present records, and the columns of these fields."""
-        self._log.drop_removed(connection, partial(self._drop, connection), restart=self._restart)
-        self._read_new(connection, fields)
+        if self._too_large.isdisjoint(fields):
+            self._log.drop_removed(connection, partial(self._drop, connection), restart=self._restart)
+            columns = self._read_new(connection, fields)
+        if not self._too_large.isdisjoint(fields):
+            return _scan(connection, filter)
+        numbers = self._table.match(filter, columns)
+        # Remove the least recently used columns while all take too much memory; the last one stays.
+        kept = self._table.columns
+        while len(kept) > 1 and sum(column.size for column in kept.values()) > _MAX_BYTES:
+            kept.discard(next(iter(kept)))
+        return numbers
 
     def _restart(self) -> None:
         self._table.clear()
@@ -136,46 +81,42 @@ class FilterIndex:
         self._hashes = self._hashes[live]
         self._table.keep(live)
 
-    def _read_new(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> None:
-        """Append new records, and the missing rows of the columns of these fields."""
-        columns = {path: self._table.columns[path] for path in fields}
-        # Columns that were complete before need only the new records: read all of them in one pass.
-        complete = [path for path, column in columns.items() if len(column) == len(self._table.numbers)]
-        for rows in self._log.read_new(connection, *_text_columns(complete), block=_BLOCK):
-            numbers, ids, *texts = zip(*rows, strict=True)
+    def _read_new(self, connection: "sqlite3.Connection", fields: Sequence[str]) -> dict[str, Column]:
+        """Append new records, and the missing rows of these columns; return the columns."""
+        for rows in self._log.read_new(connection, "id", block=_BLOCK):
+            numbers, ids = zip(*rows, strict=True)
             self._table.append(numbers)
             self._hashes = np.concatenate([self._hashes, np.array([*map(hash, ids)], np.int64)])
-            for path, values in zip(complete, texts, strict=True):
-                if columns[path].size <= _MAX_COLUMN_BYTES:
-                    columns[path].add_texts(values)
-        # All other columns lack rows, each from another record on.
-        for path, column in columns.items():
-            if len(column) < len(self._table.numbers):
-                self._complete_column(connection, path, column)
-            if column.size > _MAX_COLUMN_BYTES:
-                self._too_large.add(path)
-                self._table.columns.discard(path)
-
-    def _complete_column(self, connection: "sqlite3.Connection", path: str, column: Column) -> None:
-        last = int(self._table.numbers[len(column) - 1]) if len(column) else 0
-        blocks = read_records(connection, *_text_columns([path]), after=last, block=_BLOCK)
-        while column.size <= _MAX_COLUMN_BYTES and (rows := next(blocks, None)):
-            column.add_texts([text for _, _, text in rows])
-
-
-def _text_columns(fields: Sequence[str]) -> tuple[str, list[Any]]:
-    """Return the SQL of the id and of the JSON texts of these fields, with its parameters."""
-    texts = [compile_field(path, "metadata") for path in fields]
-    return ", ".join(["id", *(text for text, _ in texts)]), [value for _, values in texts for value in values]
+        columns = {path: self._table.column(path) for path in fields}
+        # Columns that were used together lack the same rows: these are read in one pass.
+        lacking: dict[tuple[int, int], list[str]] = {}
+        for at, (path, column) in enumerate(columns.items()):
+            lacking.setdefault((len(column), at // _FIELDS), []).append(path)
+        for (count, _), paths in lacking.items():
+            texts = [compile_field(path, "metadata") for path in paths]
+            sql, parameters = ", ".join(text for text, _ in texts), [value for _, values in texts for value in values]
+            after = int(self._table.numbers[count - 1]) if count else 0
+            for rows in read_records(connection, sql, parameters, after=after, block=_BLOCK):
+                for path, values in zip(paths, [*zip(*rows, strict=True)][1:], strict=True):
+                    with detect_damage():
+                        columns[path].add_texts(values)
+                    if columns[path].size > _MAX_COLUMN_BYTES:
+                        self._too_large.add(path)
+                        self._table.columns.discard(path)
+                if not self._too_large.isdisjoint(paths):
+                    return columns
+        return columns
 
 
-def _evict(cache: LruCache[str, Column] | LruCache[str, _CachedScan]) -> None:
-    """Remove the least recently used items while all take too much memory; the last one stays."""
-    total = sum(item.size for item in cache.values())
-    for name in [*cache][:-1]:
-        if total > _MAX_BYTES:
-            total -= cache[name].size
-            cache.discard(name)
+def _scan(connection: "sqlite3.Connection", filter: Filter) -> RecordNumbers:
+    """Return the records that match a filter, compared one by one."""
+    found = list[int]()
+    for rows in read_records(connection, "metadata", after=0, block=_BLOCK):
+        give_way()
+        numbers, metadata = zip(*rows, strict=True)
+        matching = (matches(filter, fields) for fields in parse_mappings(metadata))
+        found += compress(numbers, matching)
+    return np.array(found, np.int64)
 
 
 class FieldIndex:

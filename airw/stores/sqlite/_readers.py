@@ -3,9 +3,10 @@
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock, RLock
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -13,12 +14,12 @@ from airw._base.concurrency import in_thread
 from airw._base.sharing import SharedLock, Signal
 from airw.errors import StoreError
 from airw.stores.sqlite._connection import Connection, FileReplaced
+from airw.stores.sqlite._schema import connect
 from airw.stores.sqlite._watch import FileVersion, FileWatch
 
 if TYPE_CHECKING:
     import sqlite3
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 _AT_ONCE = 2  # connections that short calls may use at once
@@ -44,6 +45,7 @@ class Readers:
         self._guard = RLock()  # as calls come from several event loops; reentrant, as that of `SharedLock`
         self._turn = SharedLock(repr(str(path)))  # of the calls that wait, the first one looks for a connection
         self._released: Signal | None = None  # of that one
+        self._used_at = time.monotonic()
         self._most = _MOST
         self._watch: FileWatch | None = None
         self._is_closing = False
@@ -52,6 +54,15 @@ class Readers:
     def is_open(self) -> bool:
         """Return whether the file is open."""
         return self._all[0].is_open
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Return the `file_key` of the file."""
+        return self._all[0].key
+
+    def is_idle(self, seconds: float = 0.0) -> bool:
+        """Return whether no call has used the file for some seconds."""
+        return not (self._busy_since or self._turn.is_held) and time.monotonic() - self._used_at >= seconds
 
     async def check_same(self) -> None:
         """Check that the open file is still the file at its path, as `Connection.check_same` does."""
@@ -70,13 +81,6 @@ class Readers:
         except (StoreError, OSError):
             return None
         return None if self._watch is None else self._watch.read_version()
-
-    async def run(
-        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
-    ) -> R:
-        """Return `work(connection, …)`, called on the thread of a free connection."""
-        async with self._hold_one() as connection:
-            return await connection.run(work, *args, **kwargs)
 
     async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
         """Return `prepare(connection)()`, called on a free connection.
@@ -98,6 +102,7 @@ class Readers:
         finally:
             with self._guard:
                 del self._busy_since[connection]
+                self._used_at = time.monotonic()
                 if self._released is not None:
                     self._released.set()
 
@@ -132,7 +137,7 @@ class Readers:
             FileReplaced: If another file is at the path by now.
         """
         try:
-            connection = await Connection.open(self._path, cache=_CACHE)
+            connection = await Connection.open(self._path, partial(connect, self._path, cache=_CACHE))
         except StoreError:
             await self.check_same()
             self._most = len(self._all)  # too many open files, perhaps: those that are open suffice

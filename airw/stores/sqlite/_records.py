@@ -1,16 +1,21 @@
-"""Functions that read records, ledger entries and settings from the file of a corpus."""
+"""Functions that read records, vectors, the ledger and settings from a file."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from airw._base.arrays import Floats, NDArray
 from airw._base.checks import find_text_fault
 from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
+from airw.errors import StoreCorrupt
 from airw.stores._stored_values import DamagedValue, check_types, parse_mappings
 from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
+from airw.stores.sqlite._schema import MEND
 from airw.values import LedgerEntry, Record
 from airw.values.artifacts import make_records
 
@@ -251,3 +256,113 @@ def counts(connection: "sqlite3.Connection") -> dict[str, int]:
     links = dict(connection.execute("SELECT state, count(*) FROM link GROUP BY state"))
     states = {state: links.get(state, 0) for state in ("resolved", "dangling", "ambiguous", "foreign")}
     return {"artifacts": artifacts, "records": records, **states}
+
+
+# What an index in memory has not read yet
+
+
+class RecordLog:
+    """The position of an index in the history of a file.
+
+    It yields the records that were removed or added since then. An update takes time in proportion to the changes. It
+    may be interrupted at any statement: the position then is that of the last complete step, and the next call
+    continues there.
+    """
+
+    def __init__(self, last: int = 0, last_tombstone: int = 0) -> None:
+        self.last = last  # the highest rowid that was read; rowids only grow, and none is used twice
+        self._last_tombstone = last_tombstone  # the last row of the table `gone` that was read
+
+    def drop_removed(
+        self, connection: "sqlite3.Connection", drop: Callable[[list[str]], None], *, restart: Callable[[], None]
+    ) -> None:
+        """Call `drop` with the ids of the records removed since the last call.
+
+        If these are no longer known, call `restart` instead.
+        """
+        oldest, newest = read_tombstones(connection)
+        # The oldest tombstones are deleted from time to time. An index that has missed some must start again.
+        if not self.last or oldest > self._last_tombstone + 1:
+            self.last = 0
+            restart()
+        elif newest > self._last_tombstone:
+            rows = connection.execute("SELECT record_id FROM gone WHERE seq > ?", [self._last_tombstone])
+            drop([record_id for (record_id,) in rows])
+        self._last_tombstone = newest
+
+    def read_new(
+        self,
+        connection: "sqlite3.Connection",
+        columns: str,
+        parameters: Sequence[Any] = (),
+        *,
+        tables: str = "record",
+        block: int = 512,
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the new records in blocks of rows: the rowid, then these columns."""
+        # A block counts as read only when the caller asks for the next one, and so has used it.
+        for rows in read_records(connection, columns, parameters, tables=tables, after=self.last, block=block):
+            yield rows
+            self.last = rows[-1][0]
+
+
+def read_tombstones(connection: "sqlite3.Connection") -> tuple[int, int]:
+    """Return the first and the last row of the table `gone`; 0 if it is empty."""
+    oldest, newest = connection.execute(
+        # Two subqueries read two entries; min and max in one query would read the whole table.
+        "SELECT (SELECT min(seq) FROM gone), (SELECT max(seq) FROM gone)"
+    ).fetchone()
+    return oldest or 0, newest or 0
+
+
+def read_records(
+    connection: "sqlite3.Connection",
+    columns: str,
+    parameters: Sequence[Any] = (),
+    *,
+    tables: str = "record",
+    after: int,
+    block: int,
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the records after a rowid in blocks of rows: the rowid, then these columns."""
+    cursor = connection.execute(
+        f"SELECT record.rowid, {columns} FROM {tables} WHERE record.rowid > ? ORDER BY record.rowid",
+        [*parameters, after],
+    )
+    while rows := cursor.fetchmany(block):
+        yield rows
+
+
+# Vectors are bytes with a checksum each, so that a flipped bit is an error and not a wrong score
+
+
+def encode_vectors(vectors: Floats) -> Iterator[tuple[bytes, int]]:
+    """Return each row of `(n, dim) float32` as little-endian bytes, with its checksum."""
+    rows = np.ascontiguousarray(vectors, "<f4")
+    return zip((row.tobytes() for row in rows), compute_sums(rows).tolist(), strict=True)
+
+
+def decode_vectors(data: Sequence[bytes], sums: Sequence[int]) -> Floats:
+    """Return stored vectors as `(n, dim) float32`.
+
+    Raises:
+        StoreCorrupt: If a checksum does not match.
+    """
+    if not data:
+        return np.empty((0, 0), np.float32)
+    try:
+        rows = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
+        is_intact = len({*map(len, data)}) == 1 and np.array_equal(compute_sums(rows), sums)
+    except (TypeError, ValueError):
+        is_intact = False
+    if not is_intact:
+        raise StoreCorrupt(f"a vector in the corpus's file is damaged; {MEND}")
+    return rows.astype(np.float32, copy=False)
+
+
+def compute_sums(rows: Floats) -> NDArray[np.int64]:
+    """Return the sum of the bytes of each vector, in words of four or eight."""
+    # If the width is even, add 64-bit words, which are half as many. A sum that wraps around still detects changes.
+    words = rows.view("<i8" if rows.shape[1] % 2 == 0 else "<i4")
+    sums: NDArray[np.int64] = words.sum(axis=1, dtype=np.int64)
+    return sums

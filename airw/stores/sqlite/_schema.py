@@ -3,8 +3,8 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -56,7 +56,7 @@ _TABLES = (
     ) WITHOUT ROWID""",
     # Apart from the records, whose rows stay small for statements that read no vectors.
     "CREATE TABLE vector (rowid INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL)",
-    # The number of remaining rows in each bucket of 2 ** BUCKET_BITS rowids.
+    # The number of remaining rows in each bucket of 65,536 rowids.
     "CREATE TABLE bucket (number INTEGER PRIMARY KEY, live INTEGER NOT NULL)",
     # Tombstones: records that indexes in memory must drop. New records need no such list, as their rowids only grow.
     "CREATE TABLE gone (seq INTEGER PRIMARY KEY AUTOINCREMENT, record_id TEXT NOT NULL)",
@@ -176,12 +176,6 @@ def _read_version(connection: "sqlite3.Connection") -> int:
     return int(version)
 
 
-def run_in_snapshot(connection: "sqlite3.Connection", work: "Callable[[sqlite3.Connection], R]") -> R:
-    """Return `work(connection)`, called in one snapshot of the file."""
-    with transaction(connection):
-        return work(connection)
-
-
 def connect(
     path: Path,
     *,
@@ -189,6 +183,7 @@ def connect(
     writable: bool = False,
     durability: Durability = "normal",
     language: Language | None = "en",
+    cache: int = _CACHE,
 ) -> "sqlite3.Connection":
     """Open the file of a corpus, for use in one thread at a time.
 
@@ -201,6 +196,7 @@ def connect(
         writable: Whether the connection may write to the file.
         durability: What an acknowledged write survives; see `SqliteStore`.
         language: The language of the texts in a file that is created.
+        cache: The KiB of pages that the connection may keep.
 
     Raises:
         CorpusNotFound: If there is no file or an empty one, and `create` is false.
@@ -211,11 +207,20 @@ def connect(
 
     if not create and not _has_content(path):
         raise CorpusNotFound(f"there is no corpus at {str(path)!r}; build it first")
+    pragmas = {
+        "cache_size": -cache,
+        "trusted_schema": 0,  # if the schema changes later, it calls no unsafe function
+        # Only "full" waits at each commit until the log is on the disk; "normal" does so when the log is copied.
+        "synchronous": durability.upper(),
+        "query_only": int(not writable),
+        # `run_with_retry` waits for a writer, and can be cancelled.
+        "busy_timeout": 0 if writable else int(1000 * _PATIENCE),
+    }
     deadline = time.monotonic() + _PATIENCE
     with hold_folder(path.parent, shared=True), translate_errors(path):
         while True:
             try:
-                return _open_connection(path, create, writable, durability, language)
+                return _open_connection(path, create, language, pragmas)
             except sqlite3.OperationalError as error:
                 # SQLite does not always wait by itself: not for a change to WAL, nor for the last connection to close.
                 code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -288,15 +293,15 @@ def check_removable(path: Path) -> None:
         raise StoreError(f"{str(path)!r} is not a corpus; delete it by other means if you no longer need it")
 
 
-async def remove_files(path: Path, segments: Path) -> None:
-    """Remove the file of a corpus, the files of SQLite beside it, and all segments.
+async def remove_files(path: Path, folder: Path) -> None:
+    """Remove the file of a corpus, the files of SQLite beside it, and its saved vectors.
 
     Raises:
         StoreError: If a file cannot be removed.
     """
     from shutil import rmtree
 
-    await in_thread(partial(rmtree, segments, ignore_errors=True))
+    await in_thread(partial(rmtree, folder, ignore_errors=True))
     # The log goes first: if removal stops halfway, a database without its log is only older.
     # What a killed copy leaves goes too; the lock goes last.
     beside = ("-partial", "-partial-wal", "-partial-shm")
@@ -311,9 +316,8 @@ async def remove_files(path: Path, segments: Path) -> None:
 def _open_connection(
     path: Path,
     create: bool,  # noqa: FBT001
-    writable: bool,  # noqa: FBT001
-    durability: Durability,
     language: Language | None,
+    pragmas: Mapping[str, object],
 ) -> "sqlite3.Connection":
     import sqlite3
 
@@ -324,12 +328,8 @@ def _open_connection(
     try:
         with small_limits(connection):
             _prepare(connection, path, create, language)
-        connection.execute("PRAGMA trusted_schema = 0")  # if its schema changes later, it calls no unsafe function
-        # Only "full" waits at each commit until the log is on the disk; "normal" does so when the log is copied.
-        connection.execute(f"PRAGMA synchronous = {durability.upper()}")
-        connection.execute(f"PRAGMA query_only = {not writable:d}")
-        if writable:
-            connection.execute("PRAGMA busy_timeout = 0")  # `run_with_retry` waits, and can be cancelled
+        for name, value in pragmas.items():
+            connection.execute(f"PRAGMA {name} = {value}")
     except BaseException as error:
         connection.close()
         if isinstance(error, sqlite3.DataError):  # a statement is longer than all that airw writes
@@ -350,7 +350,6 @@ def _prepare(connection: "sqlite3.Connection", path: Path, create: bool, languag
             if _is_empty(connection):  # else another process was faster
                 _create_tables(connection, language)
     _check_format(connection, path)
-    connection.execute(f"PRAGMA cache_size = -{_CACHE}")
     register_functions(connection)
     prepare_texts(connection)
 
@@ -377,7 +376,7 @@ def _create_tables(connection: "sqlite3.Connection", language: Language | None) 
     for statement in _TABLES:
         connection.execute(statement)
     create_index(connection, language)
-    # The mark distinguishes this file from any other. Segments carry it in their names.
+    # The mark distinguishes this file from any other. The files of saved vectors carry it in their names.
     connection.execute("""INSERT INTO setting VALUES ('file', 'mark', '"' || hex(randomblob(6)) || '"')""")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -426,3 +425,43 @@ def _list_statements(version: int) -> dict[str, frozenset[str]]:
     if version < VERSION:
         statements = [sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements]
     return {sql.split()[2]: frozenset([sql]) for sql in statements} | {"record_text": INDEX_STATEMENTS}
+
+
+def is_new(path: Path) -> bool:
+    """Return whether there is no file yet."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def is_state_known(path: Path) -> bool:
+    """Return whether only airw has changed a file since it was found whole.
+
+    Then a build need not read all of it again. The inode, time and size of the file are kept in its lock file. A store
+    that opened a file in a known state notes the state when it closes. If the file was changed by other means, or
+    SQLite was interrupted while it copied the log into it, the state is unknown.
+    """
+    try:
+        return _lock_path(path).read_text(encoding="ascii") == _describe_state(path)
+    except (OSError, ValueError):
+        return False
+
+
+def note_state(path: Path) -> None:
+    """Note the present state of a file as known; do nothing if it was never locked."""
+    with suppress(OSError):
+        if _lock_path(path).exists() and not is_state_known(path):
+            _lock_path(path).write_text(_describe_state(path), encoding="ascii")
+
+
+def _describe_state(path: Path) -> str:
+    status = path.stat()
+    return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}\n"
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TypeAlias
 
-from airw.stores.sqlite._schema import read_immutable_state
+from airw.stores.sqlite._schema import read_immutable_state, translate_errors
 
 
 class FileWatch:
@@ -13,13 +13,18 @@ class FileWatch:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, which another connection has open."""
+        """Open the file, which another connection has open.
+
+        Raises:
+            StoreError: If that fails, such as without free file descriptors.
+        """
         import sqlite3
 
         mode = "ro&immutable=1" if read_immutable_state(path) else "ro"
-        self._raw: sqlite3.Connection = sqlite3.connect(
-            f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=0
-        )
+        with translate_errors(path):
+            self._raw: sqlite3.Connection = sqlite3.connect(
+                f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=0
+            )
 
     def read_version(self) -> "FileVersion | None":
         """Return the present version of the file; `None` if that is unknown."""

@@ -8,16 +8,16 @@ from airw._base.arrays import Floats
 from airw.protocols import Change
 from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
 from airw.stores._indexes.texts import change_language, delete_records, insert_records
-from airw.stores.sqlite import _segments
 from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import replace_links
+from airw.stores.sqlite._records import encode_vectors
 from airw.stores.sqlite._schema import write_transaction
-from airw.stores.sqlite._vector_codec import encode_vectors
 from airw.values import ArtifactChange, Extraction, check_language
 
 if TYPE_CHECKING:
     import sqlite3
 
+_BUCKET_BITS = 16  # 65,536 numbers per row of the table `bucket`, which counts the records of each
 _MAX_TOMBSTONES = 100_000  # ids of removed records that are kept; an index that has missed more is read again
 
 
@@ -99,7 +99,7 @@ def _remove(connection: "sqlite3.Connection", artifact_ids: Sequence[str]) -> No
 def _update_buckets(connection: "sqlite3.Connection", sign: int, condition: str, parameter: str | int) -> None:
     """Add the number of matching records, times `sign`, to the row count of their buckets."""
     connection.execute(
-        f"""INSERT INTO bucket SELECT rowid >> {_segments.BUCKET_BITS}, {sign} * count(*) FROM record
+        f"""INSERT INTO bucket SELECT rowid >> {_BUCKET_BITS}, {sign} * count(*) FROM record
         WHERE {condition} GROUP BY 1 ON CONFLICT (number) DO UPDATE SET live = live + excluded.live""",
         [parameter],
     )

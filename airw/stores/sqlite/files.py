@@ -12,17 +12,17 @@ from airw._base.concurrency import first_error, in_thread
 from airw._base.file_lock import hold_folder, sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
-from airw.stores.sqlite._known_state import is_state_known, note_state
+from airw.stores.sqlite._saved_vectors import list_files, vector_folder
 from airw.stores.sqlite._schema import (
     WrongFormat,
     check_removable,
     connect,
+    is_state_known,
     log_paths,
+    note_state,
     transaction,
     translate_errors,
 )
-from airw.stores.sqlite._segments import segment_folder
-from airw.stores.sqlite._vector_file import list_saved_files
 from airw.stores.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def copy_file(source: Path, target: Path, *, replace: bool = False) -> Non
     source, target = await in_thread(_check_paths, source, target)
     async with replace_file(target, replace=replace) as partial:
         await _run_until_cancelled(_copy_pages, source, partial)
-        await in_thread(_copy_segments, source, target)
+        await in_thread(_copy_vectors, source, target)
 
 
 @asynccontextmanager
@@ -79,7 +79,7 @@ async def replace_file(target: Path, *, replace: bool = False) -> AsyncIterator[
             partial = await in_thread(_prepare_partial, target)
             try:
                 yield partial
-                await in_thread(_copy_segments, partial, target)
+                await in_thread(_copy_vectors, partial, target)
                 await in_thread(_put_in_place, partial, target)
             finally:
                 with anyio.CancelScope(shield=True):
@@ -138,7 +138,7 @@ def _remove_partial(partial: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(OSError):
             partial.with_name(partial.name + suffix).unlink()
-    shutil.rmtree(segment_folder(partial), ignore_errors=True)
+    shutil.rmtree(vector_folder(partial), ignore_errors=True)
 
 
 def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path) -> None:
@@ -155,15 +155,14 @@ def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path
         connection.backup(copy, pages=_PAGES, progress=lambda *_: check_cancelled())
 
 
-def _copy_segments(source: Path, target: Path) -> None:
-    """Copy segments and vectors; the database knows by checksums which ones are valid."""
+def _copy_vectors(source: Path, target: Path) -> None:
+    """Copy the saved vectors; the database knows by checksums which files are valid."""
     with suppress(OSError):  # the next write makes them again
-        folder = segment_folder(source)
-        for file in [*folder.glob("*.usearch"), *list_saved_files(folder)]:
-            segment_folder(target).mkdir(exist_ok=True)
-            copy = segment_folder(target) / file.name
-            # Vectors are appended to their file.
-            if not copy.exists() or copy.stat().st_size < file.stat().st_size:
+        folder = vector_folder(source)
+        for file in list_files(folder):
+            vector_folder(target).mkdir(exist_ok=True)
+            copy = vector_folder(target) / file.name
+            if not copy.exists() or copy.stat().st_size != file.stat().st_size:
                 partial = copy.with_name("partial-copy")
                 shutil.copyfile(file, partial)
                 partial.replace(copy)

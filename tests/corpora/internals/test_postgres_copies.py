@@ -8,7 +8,7 @@ import pytest
 
 from airw.corpora import build, copy_corpus, home, locate, open_corpus, register, restore_corpus
 from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreError
-from airw.protocols import ArtifactIds, Change, ask
+from airw.protocols import ArtifactIds, Artifacts, Calibrations, Change, Config, TextLanguage, ask
 from airw.sources import from_mapping
 from airw.stores import PostgresStore, SqliteStore
 from airw.testing._store_tools import artifacts_with_names, diverse_artifacts, read_all, requests_about
@@ -65,9 +65,9 @@ def assert_equal(ours, theirs, *, exactly):
 
 
 async def contents(store):
-    async with store.hold_content() as content:
-        changes = await content.read(content.artifact_ids)
-        return (content.config, content.calibrations, content.language), [
+    async with store.snapshot() as content:
+        changes = await ask(content, Artifacts(await ask(content, ArtifactIds())))
+        return await content.read(Config(), Calibrations(), TextLanguage()), [
             (c.entry, list(c.records), np.asarray(c.vectors).tobytes(), c.extraction) for c in changes
         ]
 
@@ -166,10 +166,11 @@ async def test_what_a_killed_copy_left_is_replaced_and_never_listed(name, tmp_pa
 async def test_a_copy_shows_one_moment_while_others_write(name, tmp_path):
     async with PostgresStore(server_dsn(), name) as store:
         await store.apply(Change([put(f"n{number:04}", f"text {number}") for number in range(600)]))
-        async with store.hold_content() as content:
-            first = await content.read(content.artifact_ids[:256])
-            await store.apply(Change(removals=content.artifact_ids))
-            rest = await content.read(content.artifact_ids[256:])
+        async with store.snapshot() as content:
+            ids = await ask(content, ArtifactIds())
+            first = await ask(content, Artifacts(ids[:256]))
+            await store.apply(Change(removals=ids))
+            rest = await ask(content, Artifacts(ids[256:]))
     assert len(first) + len(rest) == 600
     assert all(change.records for change in rest)
 

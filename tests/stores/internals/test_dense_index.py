@@ -11,7 +11,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from airw.errors import ArgumentError, EmbedderMismatch, StoreError
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores._indexes.fixed_rows import RowCollector
+from airw.stores._indexes.vector_rows import FirstRows
 from tests.support.drawing import examples
 from tests.support.waiting import PATIENCE
 
@@ -173,18 +173,13 @@ def rank_artifacts(index, queries):
     return to_lists(index.rank_named(queries, None, artifacts="abcd", records=None, per_artifact=True))
 
 
-def fix(rows, numbers):
-    """Return the same rows as columns that never change."""
-    columns = [(f"{n}#{s}", each, n, kind, s, row) for (n, kind, s, row), each in zip(rows, numbers, strict=True)]
-    *columns, vectors = zip(*columns, strict=True)
-    vectors = np.array(vectors, np.float32)
-    collector = RowCollector()
-    for start in range(0, len(rows), 4):
-        part = slice(start, start + 4)
-        collector.add(*(column[part] for column in columns), vectors=vectors[part])
-    fixed = collector.finish(vectors)
-    assert fixed.is_whole()
-    return fixed
+def fix(rows):
+    """Return the same rows as those that an index begins with."""
+    names, kinds = sorted({row[0] for row in rows}), ["chunk", "title"]
+    codes = [(names.index(n), kinds.index(kind), s, at) for at, (n, kind, s, _) in enumerate(rows, 1)]
+    vectors = np.array([row[3] for row in rows], np.float32)
+    longest = max(1.0, float(np.linalg.norm(vectors, axis=1).max()))
+    return FirstRows(vectors, np.array(codes, np.int64).T, [f"{n}#{s}" for n, _, s, _ in rows], names, kinds, longest)
 
 
 NO_LENGTH = ("a", "title", 0, [0, 0, 0])
@@ -199,7 +194,7 @@ NAMES = st.sets(st.sampled_from([f"{name}#{at}" for name in "abcd" for at in ran
 def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows_at_any_time(first, steps, frozen_at):
     """A frozen index stays as it was then."""
     first = sorted(first, key=lambda row: row[0])  # the records of an artifact are consecutive
-    index, left, number = DenseIndex(base=fix(first, range(1, len(first) + 1))), {}, len(first)
+    index, left, number = DenseIndex(first=fix(first)), {}, len(first)
     left = {f"{row[0]}#{row[2]}": row for row in first}
     queries, checks = np.array([[1, 2, 0], [0, 0, 0]], np.float32), []
     for at, (rows, dropped) in enumerate([([], set()), *steps]):
@@ -312,19 +307,19 @@ def test_putting_row_after_row_does_not_copy_the_matrix_each_time():
     index = DenseIndex()
     moves = 0
     for at in range(2_000):
-        before = index._added.matrix
+        before = index._table.matrices[1]
         index.put([str(at)], [at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
-        moves += index._added.matrix is not before
+        moves += index._table.matrices[1] is not before
     assert moves <= 12
     moves = 0
     for at in range(4_000):
-        before = index._added.matrix
+        before = index._table.matrices[1]
         index.drop([str(at)])
         index.put([str(at + 2_000)], [2_000 + at], ["a"], ["chunk"], [at], vectors=np.ones((1, 2), np.float32))
-        moves += index._added.matrix is not before
+        moves += index._table.matrices[1] is not before
     assert moves <= 12
     assert len(index) == 2_000
-    assert len(index._added.matrix) <= 8_000
+    assert len(index._table.matrices[1]) <= 8_000
 
 
 @pytest.mark.parametrize("dim", [1, 3, 17, 64, 384, 1000, 4096])

@@ -27,7 +27,7 @@ from airw.stores._indexes.texts import (
     prepare_texts,
     read_language,
 )
-from airw.stores.sqlite._schema import run_in_snapshot, transaction
+from airw.stores.sqlite._schema import transaction
 from airw.testing.changes import put
 from airw.values import Analyser
 from tests.support.drawing import examples
@@ -196,7 +196,8 @@ def test_rankings_are_those_of_the_formula_after_any_writes_of_another_connectio
                     add(writer, texts, name, ["title", "chunk"])
                 there = {number for (number,) in reader.execute("SELECT rowid FROM record")}
                 asked = scope | {"allowed": None if scope["allowed"] is None else scope["allowed"] & there}
-                run_in_snapshot(reader, lambda connection, asked=asked: check(postings, connection, QUERIES, **asked))
+                with transaction(reader):
+                    check(postings, reader, QUERIES, **asked)
 
 
 @pytest.mark.parametrize("count", [0, 1, 127, 128, 129, 16_383, 16_384, 20_000])
@@ -416,7 +417,8 @@ def test_threads_rank_at_the_same_time_while_texts_change(tmp_path, monkeypatch)
         with closing(open_database(path)) as connection:
             for turn in range(15):
                 query = f"one w{(number + turn) % 7}"
-                run_in_snapshot(connection, lambda connection, query=query: check(postings, connection, [query, "two"]))
+                with transaction(connection):
+                    check(postings, connection, [query, "two"])
 
     with closing(make_database(path)) as writer, ThreadPoolExecutor(4) as pool:
         writer.execute("PRAGMA journal_mode = WAL")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from airw._base.lru import LruCache
-from airw.protocols import Change
+from airw.protocols import Change, Edges
 from airw.stores._indexes.texts import prepare_texts
 from airw.stores.memory._links import LinkTable
 from airw.stores.sqlite import _links
-from airw.stores.sqlite._adjacency import EdgeRequest, LinkIndex
+from airw.stores.sqlite._adjacency import LinkIndex
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_change
@@ -110,8 +110,8 @@ def read_table(table):
 
 def neighbors(connection, ids, direction, *, index=None, limit=None, **links):
     """Return the edges from an index that has read nothing before, unless one is passed."""
-    request = EdgeRequest(ids, direction, LinkFilter(**links), limit)
-    return (index or LinkIndex(Lock())).read(connection, request, None).to_edges(ids)
+    request = Edges(ids, direction, LinkFilter(**links), limit)
+    return (index or LinkIndex(Lock())).read(connection, request, None)
 
 
 def read_file(connection):

@@ -29,7 +29,7 @@ from airw.protocols import (
 )
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores.sqlite import _connection, _links, _readers, _schema, _segments, _writing
+from airw.stores.sqlite import _connection, _links, _near_index, _readers, _schema, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
 from airw.stores.sqlite._writing import apply_change
@@ -132,9 +132,9 @@ async def test_a_dense_query_after_one_write_costs_the_file_the_same_in_a_corpus
         await ask(store, Rank(east, 1, filter=filter))
         await store.apply(Change([change("7", version="2")], removals=["8"]))
         steps.append(0)
-        await store._reader.run(watch)
+        await store._read(watch)
         await ask(store, Rank(east, 1, filter=filter))
-        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+        await store._read(lambda raw: raw.set_progress_handler(None, 1))
     assert 10 < steps[1] <= steps[0] + 20
 
 
@@ -177,9 +177,9 @@ async def test_matching_after_one_write_costs_the_file_the_same_in_a_corpus_of_a
         assert await ask(store, Matching(wanted)) == [[], ["7"]]
         await store.apply(Change([change("7", version="2", metadata={"n": 7, "tag": "rare"})], removals=["8"]))
         steps.append(0)
-        await store._reader.run(watch)
+        await store._read(watch)
         assert await ask(store, Matching(wanted)) == [["7"], ["7"]]
-        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+        await store._read(lambda raw: raw.set_progress_handler(None, 1))
     assert 10 < steps[1] <= steps[0] + 20
 
 
@@ -191,11 +191,11 @@ async def test_reading_a_field_continues_after_an_interruption(store):
         def is_due(stop=stop):
             return "n" in store._indexes.fields and store._indexes.fields["n"]._log.last >= stop
 
-        await store._reader.run(lambda raw, is_due=is_due: raw.set_progress_handler(is_due, 100))
+        await store._read(lambda raw, is_due=is_due: raw.set_progress_handler(is_due, 100))
         with pytest.raises(StoreError, match="interrupted"):
             await ask(store, Matching([("n", 0)]))
         assert stop <= store._indexes.fields["n"]._log.last < 4_000
-        await store._reader.run(lambda raw: raw.set_progress_handler(None, 1))
+        await store._read(lambda raw: raw.set_progress_handler(None, 1))
         await store.apply(Change([change("0000", metadata={"n": stop})], removals=[f"{stop // 10:04}"]))
     gone = {f"{stop // 10:04}" for stop in (500, 1_500, 3_000)} | {"0000"}
     expected = [[f"{at:04}" for at in range(value, 4_000, 5) if f"{at:04}" not in gone] for value in range(5)]
@@ -217,7 +217,7 @@ async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, m
 
 
 async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_large_for_a_matrix_too(store, monkeypatch):
-    monkeypatch.setattr(_segments, "EXACT_ROWS", 50)
+    monkeypatch.setattr(_near_index, "EXACT_ROWS", 50)
     async with MemoryStore() as memory:
         for each in (store, memory):
             await each.apply(Change([change(f"{at}", records=at % 5) for at in range(40)]))
@@ -259,10 +259,10 @@ async def test_answers_from_memory_are_of_one_state_though_another_call_updates_
     edges, words = Edges(["a"]), Rank(["word"], 5)
     for _ in range(3):
         expected = await store.read(edges, words)
-    gather = store._indexes.edges.gather_at_once
+    find = store._indexes.edges.find_at_once
 
-    def gather_before_a_write(*asked):
-        columns = gather(*asked)
+    def find_before_a_write(*asked):
+        rows = find(*asked)
 
         async def write_and_search():
             async with SqliteStore(path) as other:
@@ -270,11 +270,11 @@ async def test_answers_from_memory_are_of_one_state_though_another_call_updates_
             return await ask_all(store, words, Counts())
 
         with monkeypatch.context() as patch, ThreadPoolExecutor(1) as threads:
-            patch.setattr(store._indexes.edges, "gather_at_once", gather)
+            patch.setattr(store._indexes.edges, "find_at_once", find)
             threads.submit(asyncio.run, write_and_search()).result(PATIENCE)
-        return columns
+        return rows
 
-    monkeypatch.setattr(store._indexes.edges, "gather_at_once", gather_before_a_write)
+    monkeypatch.setattr(store._indexes.edges, "find_at_once", find_before_a_write)
     found = await store.read(edges, words)
     assert len(expected[0][0]) == 1
     assert (found[0], [sorted(ranking.artifact_ids) for ranking in found[1]]) == ([[]], [["a", "c"]])

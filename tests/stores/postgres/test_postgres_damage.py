@@ -7,6 +7,7 @@ import pytest
 from airw.errors import StoreCorrupt, StoreError
 from airw.protocols import (
     ArtifactIds,
+    Artifacts,
     Best,
     Calibrations,
     Change,
@@ -111,8 +112,9 @@ REFUSED = {f"without_{table}": f"DROP TABLE {table}" for table in TABLES} | {
 
 
 async def read_content(store):
-    async with store.hold_content() as content:
-        await content.read(content.artifact_ids)
+    async with store.snapshot() as content:
+        await ask(content, Artifacts(await ask(content, ArtifactIds())))
+        await content.read(Config(), Calibrations(), TextLanguage())
 
 
 def make_chain(ids):
@@ -154,7 +156,7 @@ def list_calls(store):
         "max_fan_in": lambda: ask(store, MaxFanIn()),
         "unresolved_links": lambda: ask(store, UnresolvedLinks()),
         "link_counts": lambda: ask(store, LinkCounts()),
-        "hold_content": lambda: read_content(store),
+        "snapshot": lambda: read_content(store),
         "describe_index": store.describe_index,
         "apply_part": lambda: store.apply_part(RUN, 1, {}, [change("c")]),
         "apply": lambda: store.apply(Change([change("a", ["c"])], removals=["b"])),

@@ -68,6 +68,18 @@ def leave(folder, artifacts):
 def leave_later(folder, artifacts):
     return nullcontext(Leaving())
 
+from airw import adapt
+from airw.testing.changes import put_document, vector_of
+
+pages = {"rota": "one two", "vault": "three"}
+adapted = adapt(get=lambda ids: [pages.get(id) for id in ids], neighbors=lambda ids: [[] for _ in ids]).store
+content = [put_document(name, text, vector_of(text, 512)) for name, text in pages.items()]
+wrong = [put_document("rota", "four", vector_of("four", 512))]
+names = [*pages]
+
+def open_adapted(folder):
+    return nullcontext(adapted)
+
 def open_dict(folder, artifacts):
     return nullcontext({})
 """
@@ -95,6 +107,24 @@ def test_what_a_store_promises_besides_its_capabilities_may_have_spaces(store, c
     assert "'secrecy'" in capsys.readouterr().err
 
 
+def test_a_store_that_has_its_own_content_is_examined_with_it(store, capsys):
+    store = store.replace("open_store", "open_adapted")
+    assert exam.main([store, "--content", "content", "--only", "records"]) == 0
+    assert re.match(r"store: [1-9]\d* passed\n", capsys.readouterr().out)
+    assert exam.main([store, "--content", "wrong", "--only", "records"]) == 1
+    output = capsys.readouterr().out
+    assert "text='four'" in output
+    assert "got Record(id='rota'" in output
+
+
+@pytest.mark.parametrize("name", ["names", "pages", "nothing"])
+def test_content_is_a_list_of_artifacts(store, name, capsys):
+    assert exam.main([store.replace("open_store", "open_adapted"), "--content", name]) == 2
+    assert f"{name} of " in (error := capsys.readouterr().err)
+    assert "must be a list of ArtifactChange, not " in error
+    assert error.count("\n") == 1
+
+
 def test_a_store_that_ends_the_program_has_failed(store, capsys):
     assert exam.main([store.replace("open_store", "leave_later"), "--read-only"]) == 1
     assert "expected no error, got SystemExit(0)" in capsys.readouterr().out
@@ -105,6 +135,7 @@ def test_a_store_that_ends_the_program_has_failed(store, capsys):
     [
         (["--only", "nosuchcase"], "no case was run"),
         (["--only", "edges"], "no case was run"),
+        (["--content", "content"], "pass one of them"),
     ],
 )
 def test_what_would_examine_nothing_or_be_ignored_is_an_error(store, options, message, capsys):

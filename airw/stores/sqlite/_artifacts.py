@@ -1,64 +1,31 @@
-"""Reads the whole content of the file of a corpus in one snapshot."""
+"""Whole artifacts in the file of a corpus, as they were written."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw.protocols.contents import StoreContent
-from airw.stores._indexes.texts import read_language
 from airw.stores._link_rows import make_extraction
-from airw.stores.sqlite._connection import Connection
 from airw.stores.sqlite._filter_sql import keys_json
 from airw.stores.sqlite._links import link_columns
-from airw.stores.sqlite._records import artifact_ids, ledger, read_settings, records_of
-from airw.stores.sqlite._vector_codec import decode_vectors
+from airw.stores.sqlite._records import decode_vectors, ledger, records_of
 from airw.values import ArtifactChange, Extraction, Link
 
 if TYPE_CHECKING:
     import sqlite3
 
-_CACHE = 4_096  # KiB of pages; each is read once
 
-
-@asynccontextmanager
-async def hold_content(path: Path) -> AsyncIterator[StoreContent]:
-    """Yield the content of a file; its snapshot ends with the block."""
-    # A connection of its own, as others could not read newer content meanwhile.
-    connection = await Connection.open(path, cache=_CACHE)
-    try:
-        config, calibrations, language, ids = await connection.run(_begin)
-
-        async def read(ids: Sequence[str]) -> list[ArtifactChange]:
-            return await connection.run(_read_artifacts, ids)
-
-        yield StoreContent(config.get("", {}), calibrations, language, ids, read)
-    finally:
-        await connection.aclose()
-
-
-def _begin(connection: "sqlite3.Connection"):  # type: ignore[no-untyped-def] # noqa: ANN202
-    """Begin the snapshot, and return what is read of it at once."""
-    connection.execute("BEGIN")
-    settings = (read_settings(connection, kind) for kind in ("config", "calibration"))
-    return *settings, read_language(connection), artifact_ids(connection)
-
-
-def _read_artifacts(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[ArtifactChange]:
-    """Return artifacts as they were written."""
+def read_artifacts(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[ArtifactChange | None]:
+    """Return artifacts as they were written, or `None`."""
     vectors, extractions = _read_vectors(connection, ids), _read_extractions(connection, ids)
     none = np.empty((0, 0), np.float32)
+    found = zip(ids, ledger(connection, ids), records_of(connection, ids, None, None), strict=True)
     return [
-        ArtifactChange(entry, records, vectors.get(id, none), extractions[id])
-        for id, entry, records in zip(
-            ids, ledger(connection, ids), records_of(connection, ids, None, None), strict=True
-        )
-        if entry is not None and records is not None
+        None if entry is None else ArtifactChange(entry, records or [], vectors.get(id, none), extractions[id])
+        for id, entry, records in found
     ]
 
 
