@@ -6,7 +6,7 @@ If it fails or runs out of time, the other sources go on.
 import math
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -221,18 +221,27 @@ class SourceRequest:
         if not self.waiting:
             self.all_counted.set()
 
-    def turn(self, corpus: CorpusLike) -> AbstractAsyncContextManager[object]:
-        """Return the turn of a source: of many files, few are read at the same time.
+    @asynccontextmanager
+    async def hold_turn(self, corpus: CorpusLike) -> AsyncIterator[None]:
+        """Hold a turn of a source: of many files, few are read at the same time.
 
-        Each file that is open needs threads.
+        Each file that is open needs threads. A source waits for its turn at most half of its time, so that files that
+        hang do not cost the answers of the others.
         """
-        if len(self.plan.members) <= _MANY:
-            return nullcontext()
         if isinstance(corpus, str | os.PathLike):
             is_file = isinstance(locate(corpus).place, Path)
         else:
             is_file = isinstance(corpus.store, SqliteStore)
-        return self.file_turns if is_file else nullcontext()
+        if not is_file or len(self.plan.members) <= _MANY:
+            yield
+            return
+        with anyio.move_on_after((self.deadline - anyio.current_time()) / 2) as scope:
+            await self.file_turns.acquire()
+        try:
+            yield
+        finally:
+            if not scope.cancelled_caught:
+                self.file_turns.release()
 
     async def open(self, corpus: CorpusLike) -> OpenCorpus:
         """Return the corpus, opened if it is a name or a path."""
@@ -334,7 +343,7 @@ class _SourceQuery:
         self.scope.deadline = self.request.deadline
         with self.scope:
             try:
-                async with self.request.turn(self.member.corpus):
+                async with self.request.hold_turn(self.member.corpus):
                     await self._find_hits(await self.request.open(self.member.corpus))
             except _OutOfTime:
                 pass

@@ -1,7 +1,7 @@
 """Many small stores of one process rank together what each of them would rank by itself."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw import FederatedCorpus
+from airw import FederatedCorpus, build, discover, from_mapping
 from airw.errors import StoreError
 from airw.protocols import Best, Change, Fed, Rank, Records, Words, ask, ask_all
 from airw.stores import MemoryStore, SqliteStore, Wrapper
@@ -219,3 +219,21 @@ async def test_walks_that_update_a_stack_at_the_same_time_miss_no_store():
         async with anyio.create_task_group() as group:
             for work in (read_often, read_often, read_often, write_often):
                 group.start_soon(work)
+
+
+@pytest.mark.asyncio_only
+async def test_files_that_hang_do_not_cost_the_answers_of_many_others(tmp_path):
+    class Hanging(SqliteStore):
+        async def read(self, *requests):
+            await anyio.sleep_forever()
+
+    path = tmp_path / "notes.airw"
+    source = from_mapping({"a": "rotate the keys"}, name="notes", embedder="light")
+    async with build(source, store=path) as corpus, Hanging(path) as hanging:
+        hung = {f"hung{at}": replace(corpus, store=hanging) for at in range(4)}
+        others = {f"c{at}": corpus for at in range(66)}
+        found = await discover({**hung, **others}, "rotate the keys", source_timeout=4.0)
+    reports = found.signals["per_source"]
+    assert {reports[name]["status"] for name in hung} == {"timeout"}
+    assert {reports[name]["status"] for name in others} == {"ok"}
+    assert found.ids == ["a", "a", "a"]
