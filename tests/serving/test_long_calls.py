@@ -24,9 +24,7 @@ async def test_short_searches_are_answered_while_a_slow_scan_runs(tmp_path, monk
     short = {"corpus": "notes", "query": "keys", "k": 5}
     short_answers, long_answers = [], []
     # The scan begins, and goes on only once others were answered.
-    monkeypatch.setattr(
-        "airw.stores.sqlite._filter_sql.hand_over", lambda: wait_until(lambda: len(short_answers) >= 10)
-    )
+    monkeypatch.setattr("airw.stores.sqlite._field_sql.hand_over", lambda: wait_until(lambda: len(short_answers) >= 10))
     with serve(app({"notes": file})) as server:
         async with httpx.AsyncClient(base_url=server.url, timeout=60) as asking:
 

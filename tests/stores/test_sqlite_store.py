@@ -431,7 +431,7 @@ async def test_cancelling_a_long_search_stops_it(store, monkeypatch):
     """Python reads a field that SQL cannot name, which takes minutes here."""
     await store.apply(Change([change("a", "word", records=1_000, metadata={'"tags"': ["x"] * 50})]))
     hard, checks = parse_filter({'"tags"': "y"}), []
-    monkeypatch.setattr("airw.stores.sqlite._filter_sql.hand_over", lambda: (checks.append(1), time.sleep(0.2)))
+    monkeypatch.setattr("airw.stores.sqlite._field_sql.hand_over", lambda: (checks.append(1), time.sleep(0.2)))
     with anyio.fail_after(PATIENCE):
         await cancel_once(lambda: checks, lambda: ask(store, Rank(["word"], 5, filter=hard)))
     assert len(checks) < 1_000

@@ -389,7 +389,7 @@ async def test_a_cancelled_query_returns_at_once_and_the_store_goes_on(path, mon
         for mode, first in (("lexical", 0), ("dense", 5)):
             assert await corpus.search("word", mode=mode, filter=slow_filter(first)) == []
             with monkeypatch.context() as patch:
-                patch.setattr("airw.stores.sqlite._filter_sql.hand_over", lambda: (checks.append(1), time.sleep(0.1)))
+                patch.setattr("airw.stores.sqlite._field_sql.hand_over", lambda: (checks.append(1), time.sleep(0.1)))
                 for number in range(first + 1, first + 5):
                     checks.clear()
                     search = partial(corpus.search, "word", mode=mode, filter=slow_filter(number))

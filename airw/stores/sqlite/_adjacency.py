@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airw._base.slices import consume_in_slices, sort_in_slices
 from airw.protocols import EdgeLabel, EdgeRow, Edges
 from airw.stores._indexes.adjacency import Adjacency
-from airw.stores.sqlite._filter_sql import set_json
+from airw.stores.sqlite._field_sql import set_json
 from airw.stores.sqlite._links import EdgeGroup, read_edge_groups
 from airw.stores.sqlite._watch import FileVersion
 from airw.values import ArtifactRef, Direction, NodeId

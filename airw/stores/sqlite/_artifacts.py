@@ -9,7 +9,7 @@ import numpy as np
 
 from airw._base.arrays import Floats
 from airw.stores._link_rows import make_extraction
-from airw.stores.sqlite._filter_sql import keys_json
+from airw.stores.sqlite._field_sql import keys_json
 from airw.stores.sqlite._links import link_columns
 from airw.stores.sqlite._records import decode_vectors, ledger, records_of
 from airw.values import ArtifactChange, Extraction, Link

@@ -14,7 +14,7 @@ from airw._base.fairness import give_way
 from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.value_index import ValueIndex
 from airw.stores._stored_values import detect_damage, parse_mappings
-from airw.stores.sqlite._filter_sql import compile_field
+from airw.stores.sqlite._field_sql import compile_field
 from airw.stores.sqlite._records import RecordLog, parse_value, read_records
 from airw.values.filters import Filter, matches
 

@@ -16,7 +16,7 @@ from airw._base.slices import split_in_slices
 from airw.errors import ArgumentError
 from airw.stores._link_rows import FOLDED_TIER, make_link_rows, make_name_rows
 from airw.stores._stored_values import DamagedValue
-from airw.stores.sqlite._filter_sql import keys_json, set_json
+from airw.stores.sqlite._field_sql import keys_json, set_json
 from airw.values import (
     Direction,
     Extraction,

@@ -14,7 +14,7 @@ from airw._base.messages import error_text
 from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
 from airw.errors import StoreCorrupt
 from airw.stores._stored_values import DamagedValue, check_types, parse_mappings
-from airw.stores.sqlite._filter_sql import compile_field, keys_json, set_json
+from airw.stores.sqlite._field_sql import compile_field, keys_json, set_json
 from airw.stores.sqlite._schema import MEND
 from airw.values import LedgerEntry, Record
 from airw.values.artifacts import make_records

@@ -18,7 +18,7 @@ from airw._base.schemas import find_foreign, read_schema, small_limits, tidy_sql
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._indexes.texts import INDEX_STATEMENTS, RECORD_TABLES, create_index, prepare_texts
 from airw.stores._stored_values import DamagedValue
-from airw.stores.sqlite._filter_sql import register_functions
+from airw.stores.sqlite._field_sql import register_functions
 from airw.stores.sqlite.durability import Durability
 from airw.values import Language
 

@@ -8,7 +8,7 @@ from airw._base.arrays import Floats
 from airw.protocols import Change
 from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
 from airw.stores._indexes.texts import change_language, delete_records, insert_records
-from airw.stores.sqlite._filter_sql import keys_json
+from airw.stores.sqlite._field_sql import keys_json
 from airw.stores.sqlite._links import replace_links
 from airw.stores.sqlite._records import encode_vectors
 from airw.stores.sqlite._schema import write_transaction

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from airw.stores._changes import metadata_json
-from airw.stores.sqlite._filter_sql import compile_field, register_functions
+from airw.stores.sqlite._field_sql import compile_field, register_functions
 from airw.values.filters import Compare, get_field, matches
 from tests.support.filters import METADATA, PATHS
 
