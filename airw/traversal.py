@@ -51,7 +51,7 @@ def traverse(
         >>> from airw.embedders import HashingEmbedder
         >>> from airw.stores import MemoryStore
         >>> async def main():
-        ...     source = from_mapping({"a": "signing keys", "b": "cake"}, name="docs", embedder=HashingEmbedder())
+        ...     source = from_mapping({"a": "signing keys", "b": "door keys"}, name="docs", embedder=HashingEmbedder())
         ...     async with build(source, store=MemoryStore()) as corpus:
         ...         async with traverse("rotate the signing keys", corpus) as walk:
         ...             async for hit in walk:

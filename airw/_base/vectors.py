@@ -1,6 +1,7 @@
 """Vectors in numpy: unit rows, cosine scores, and the stable best k."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,13 @@ def exact_scores(vectors: Floats, query: Floats) -> Floats:
     return scores
 
 
-def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | None = None) -> NDArray[np.intp]:
+def best_first(
+    scores: NDArray[Any], k: int, tie_keys: Callable[[NDArray[np.intp]], Iterable[Any]] | None = None
+) -> NDArray[np.intp]:
     """Return the positions of the `k` highest scores, best first.
 
-    Ties are ordered by `tie_key(position)`, or by position if there is no `tie_key`. The work is O(n) plus the sorting
-    of the result, however many scores are equal.
+    Ties are ordered by `tie_keys(positions)`, which yields a key for each of many positions, and by position if these
+    are equal or there are none. The work is O(n) plus the sorting of the result, however many scores are equal.
     """
     k = min(k, scores.shape[0])
     if k <= 0:
@@ -71,7 +74,7 @@ def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | Non
     if scores.shape[0] <= _FEW:  # Python sorts them faster than numpy begins; mostly, none are equal
         values = scores.tolist()
         places = sorted(range(len(values)), key=values.__getitem__, reverse=True)
-        if tie_key is None or len({values[place] for place in places[: k + 1]}) == min(k + 1, len(places)):
+        if tie_keys is None or len({values[place] for place in places[: k + 1]}) == min(k + 1, len(places)):
             return np.array(places[:k], np.intp)
     if k < scores.shape[0]:
         # The k-th highest score splits the others in O(n): scores above it are in the result, scores below are not.
@@ -79,21 +82,24 @@ def best_first(scores: NDArray[Any], k: int, tie_key: Callable[[int], Any] | Non
         above, tied = np.flatnonzero(scores > threshold), np.flatnonzero(scores == threshold)
         # Of the scores equal to it, only some have room; `np.partition` alone would choose any of them.
         room = k - above.shape[0]
-        if tie_key is not None and tied.shape[0] > room:
-            tied = np.array(sort_in_slices(tied.tolist(), key=tie_key, limit=room), np.intp)
+        if tie_keys is not None and tied.shape[0] > room:
+            keyed = sort_in_slices(zip(tie_keys(tied), tied.tolist(), strict=True), limit=room)
+            tied = np.array([position for _, position in keyed], np.intp)
         best = np.sort(np.concatenate([above, tied[:room]]))
     else:
         best = np.arange(k)
     # The positions are ascending, so a stable sort orders ties by position.
     order = best[np.argsort(-scores[best], kind="stable")]
-    if tie_key is None:
+    if tie_keys is None:
         return order
-    # Only runs of equal scores need the tie key.
+    # Only runs of equal scores need keys.
     ordered = scores[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
     lengths = np.diff(starts, append=k)
     is_run = lengths > 1
-    for start, length in zip(starts[is_run].tolist(), lengths[is_run].tolist(), strict=True):
-        run = slice(start, start + length)
-        order[run] = sort_in_slices(order[run].tolist(), key=tie_key)
+    is_tied = np.repeat(is_run, lengths)
+    tied = order[is_tied].tolist()
+    key_of, remaining = dict(zip(tied, tie_keys(order[is_tied]), strict=True)), iter(tied)
+    runs = (sort_in_slices(islice(remaining, length), key=key_of.__getitem__) for length in lengths[is_run].tolist())
+    order[is_tied] = [*chain.from_iterable(runs)]
     return order

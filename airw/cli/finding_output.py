@@ -24,23 +24,6 @@ if TYPE_CHECKING:
     from airw.walking import WalkSummary
 
 _INDENT = " " * 5
-_RULES = {
-    "abs_threshold": "each document scores at least the floor",
-    "custom": "the rule of the program",
-    "exhausted": "every document found scores close to the best one",
-    "max_k": "more documents score close to the best one, but no more are wanted; see --max-k",
-    "nonpositive_top": "the scores are negative, so only the best document is chosen",
-    "rel_threshold": "the next document scores far less than the best one; see --rel",
-    "score_gap": "the next document scores far less than the one before it",
-    "single": "it is the only document found",
-    "top_k": "the first documents of the ranking",
-    "abstain:abs_threshold": "no document scores as much as the floor",
-    "abstain:below_floor": "even the best score is below the floor",
-    "abstain:no_candidates": "nothing was found",
-    "abstain:no_evidence": "no document has a word of it or is near it in meaning",
-    "abstain:no_scores": "no document has a score",
-}
-"""What the rules of a selection mean; others are printed by their name alone."""
 
 
 def print_hits(hits: Sequence[SearchHit], query: str, form: str) -> None:
@@ -133,8 +116,7 @@ class DiscoveryPrinter:
 
     def _print_reason(self, result: DiscoveryResult) -> None:
         """Print which rule ended the list, or why there are no documents."""
-        rule = _RULES.get(result.reason)
-        reason = f"{rule} ({result.reason})" if rule else result.reason
+        reason = f"{result.explanation} ({result.reason})"
         count = len(result.results)
         start = f"chosen {count} of {result.n_retrieved}" if count else "no document answers the query"
         print_line(f"{start}: {reason}{self._floor_text()}")

@@ -199,7 +199,7 @@ class Corpus:
             ...     async with build(source, store=MemoryStore(), embedder="light") as corpus:
             ...         await corpus.upsert({"a": "rotate the signing keys", "b": "bake a loaf of bread"})
             ...         removed = await corpus.delete(["a", "c"])
-            ...         return removed, [hit.artifact_id for hit in await corpus.search("keys")]
+            ...         return removed, [hit.artifact_id for hit in await corpus.search("keys, bread")]
             >>> anyio.run(main)
             (1, ['b'])
         """

@@ -46,7 +46,8 @@ async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions
     So both numbers are shares, and a query whose words hardly match is decided by the cosines. The weights of `"ranks"`
     are in proportion to the spread of these shares in each ranking, which is their standard deviation.
 
-    A hybrid search scores this way even if one of the two rankings is empty.
+    A hybrid search scores this way even if one of the two rankings is empty. It leaves out hits without evidence, which
+    have no word of the query and a cosine of exactly 0. So it may return fewer than `k` hits, or none.
 
     A search runs in stages; each is skipped unless its option is set:
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from airw.discovery.results import DiscoveryResult as DiscoveryResult, SourceAnswered as SourceAnswered
     from airw.discovery.selection import (
+        REASONS as REASONS,
         STRATEGIES as STRATEGIES,
         Selection as Selection,
         Strategy as Strategy,

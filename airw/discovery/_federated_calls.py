@@ -59,7 +59,7 @@ class MemberCalls:
         stack: Stack | None = None,
     ) -> None:
         self.stores: dict[str, Store] = dict(stores)
-        self.stack: Stack = stack or Stack(self.stores)
+        self.stack: Stack = stack or Stack()
         # If there is one corpus only, nothing would be left.
         self._skips_errors = on_error == "skip" and len(self.stores) > 1
         self._timeout = math.inf if timeout is None else timeout
@@ -127,7 +127,7 @@ class MemberCalls:
         names: AbstractSet[str] = frozenset()
         # Part of the time of the walk must be left for the walk.
         with anyio.move_on_after(min(self._longest, self._half / 2)):
-            names = await self.stack.update()
+            names = await self.stack.update(self.stores)
         return names if names.isdisjoint(self._left_out) else frozenset()
 
     async def _read_together(self, names: AbstractSet[str], requests: Sequence[Request[Any]]) -> list[Any] | None:

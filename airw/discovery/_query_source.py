@@ -5,19 +5,18 @@ If it fails or runs out of time, the other sources go on.
 
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 
 from airw._base.arrays import Floats
-from airw._base.concurrency import first_error, map_bounded
+from airw._base.concurrency import first_error
 from airw._base.messages import error_text
-from airw._base.telemetry import record_span
+from airw._base.telemetry import OpenSpan, record_span
 from airw.corpora import CorpusLike, locate, open_corpus
 from airw.discovery._federated_calls import is_callers_fault
 from airw.discovery._floors import (
@@ -27,10 +26,11 @@ from airw.discovery._floors import (
     load_calibrated,
     load_measured,
 )
-from airw.discovery._planning import SKILLS, DiscoveryPlan, Member
+from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
 from airw.discovery._union import (
     CorpusView,
     RememberingStore,
+    SmallSources,
     UnionMember,
     UnionSearch,
     count_terms,
@@ -152,7 +152,8 @@ class SourceRequest:
 
     Corpora that are opened for it stay open until `opened` is closed: the union of the sources reads them once more.
 
-    `members` are the sources that are open and have counted their words, and `pools` contains the sums of these counts.
+    `members` are the sources that are open and have counted their words, `counts` are these counts, and `pools`
+    contains their sums. `small` are the sources that rank together, if there are such.
     `corpora` are all that are open. `waiting` are the sources that have not counted yet, and have not failed. Sources
     must answer before `deadline`, and the union of them before `last_deadline`. The union has `reserve` seconds even if
     a source that cannot be interrupted took more than its time.
@@ -172,6 +173,8 @@ class SourceRequest:
     all_counted: anyio.Event = field(default_factory=anyio.Event)
     file_turns: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(_FILES_AT_ONCE))
     members: dict[str, UnionMember] = field(default_factory=dict)
+    counts: list[TermCounts | None] = field(default_factory=list)
+    small: list[SmallSources] = field(default_factory=list)
     pools: list[Mapping[str, TermCounts]] = field(default_factory=list)
 
     @property
@@ -207,12 +210,13 @@ class SourceRequest:
             pooled=pooled,
             weights=weights,
             deadline=max(self.last_deadline, anyio.current_time() + self.reserve),
+            stack=self.small[0] if self.small else None,
         )
 
     def _pool_counts(self) -> Mapping[str, TermCounts]:
         # The same object in each call: the stores remember rankings by it.
         if not self.pools:
-            self.pools.append(pool_counts([member.counts for member in self.members.values()]))
+            self.pools.append(pool_counts(self.counts))
         return self.pools[0]
 
     def stop_waiting_for(self, source: str) -> None:
@@ -315,16 +319,21 @@ async def query_source(member: Member, request: SourceRequest) -> Answer:
     """
     text = request.plan.search.text
     with record_span("source", member.name, text, dict[str, Any]) as span:
-        answer = await _SourceQuery(member, request).run()
-        if span is not None:
-            names = ("status", "abstained", "reason", "n_retrieved", "seconds")
-            span.set({f"airw.source.{name}": answer.report[name] for name in names})
-            span.fail(answer.error)
+        answer = await SourceQuery(member, request).run()
+        describe_answer(span, answer)
         return answer
 
 
+def describe_answer(span: OpenSpan | None, answer: Answer) -> None:
+    """Describe the answer of a source in its span."""
+    if span is not None:
+        names = ("status", "abstained", "reason", "n_retrieved", "seconds")
+        span.set({f"airw.source.{name}": answer.report[name] for name in names})
+        span.fail(answer.error)
+
+
 @dataclass(slots=True)
-class _SourceQuery:
+class SourceQuery:
     """The query of one source, and its outcome so far."""
 
     member: Member
@@ -335,11 +344,13 @@ class _SourceQuery:
     floor: SourceFloor | None = None
     floor_note: str | None = None
     evidence: Evidence | None = None
+    known_evidence: Evidence | None = None  # if somebody has found it already
     embedder_id: str = ""
     is_cut: bool = False
     walk_summary: Mapping[str, Any] | None = None
 
     async def run(self) -> Answer:
+        """Ask the source, and return its answer or why it has none."""
         self.scope.deadline = self.request.deadline
         with self.scope:
             try:
@@ -352,21 +363,17 @@ class _SourceQuery:
                     raise
                 self.error = failure  # a source may fail in any way; the other sources go on
         self.request.stop_waiting_for(self.member.name)
-        return self._to_answer()
+        return self.to_answer()
 
     async def _find_hits(self, corpus: OpenCorpus) -> None:
         plan, name = self.request.plan, self.member.name
         view = self.request.embeddings.wrap(corpus, self.request.union_depth)
         self.request.corpora.append(view)
         self.embedder_id = corpus.embedder.id
-        search = partial(self._search, view) if plan.walk is None else partial(self._walk, view)
-        # The floor is only needed at the end, so load it meanwhile.
-        jobs: list[Callable[[], Awaitable[Any]]] = [search, partial(self._load_floor, corpus)]
-        hits, _ = await map_bounded(lambda job: job(), jobs, limit=2)
-        # After the search: its store has counted the words of the query already.
+        hits = await (self._search(view) if plan.walk is None else self._walk(view))
         # The scope of a walk has no deadline any more.
         with anyio.move_on_after(max(self.request.last_deadline - anyio.current_time(), 0.0)):
-            await self._find_evidence(view)
+            await self.check_floor(view)
         if isinstance(corpus.store, SqliteStore):
             await corpus.store.put_aside()
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
@@ -374,6 +381,11 @@ class _SourceQuery:
             replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
             for hit in drop_copies(hits, plan.dedup_by, name)
         ]
+
+    async def check_floor(self, corpus: OpenCorpus) -> None:
+        """Find the floor of the source, and the evidence that it is compared with."""
+        await self._load_floor(corpus)
+        await self._find_evidence(corpus)
 
     async def _load_floor(self, corpus: OpenCorpus) -> None:
         """Set the floor: the given one, or the calibrated one, or the one that the build measured."""
@@ -411,7 +423,8 @@ class _SourceQuery:
         formula = None
         if floor.weighs_evidence:
             options: dict[str, Any] = {"filter": search.filter, "surfaces": search.surfaces}
-            self.evidence = await find_evidence(corpus, search.text, search.mode, **options)
+            known = self.known_evidence
+            self.evidence = known or await find_evidence(corpus, search.text, search.mode, **options)
             formula = self.evidence.formula
         elif floor.formula is not None:
             formula = await find_formula(corpus, search)
@@ -426,16 +439,17 @@ class _SourceQuery:
             await self._find_evidence(corpus)
 
     async def _search(self, corpus: OpenCorpus) -> list[SearchHit]:
-        """Return the source's own ranking, and prepare its part of the union meanwhile."""
+        """Return the source's own ranking.
+
+        Meanwhile read what the floor needs, and prepare the source's part of the union.
+        """
         request, hits = self.request, list[SearchHit]()
         with first_error():
             async with anyio.create_task_group() as group:
                 counted = anyio.Event()
-                if request.plan.searches_union:
-                    group.start_soon(self._prepare_union, corpus, counted)
+                group.start_soon(self._prepare_union, corpus, counted)
                 hits = await run_search(corpus, request.search, request.queries)
-                if request.plan.searches_union:
-                    await counted.wait()
+                await counted.wait()
                 # Do not hold up the answer because another source is slow to count its words.
                 if not request.all_counted.is_set():
                     group.cancel_scope.cancel()
@@ -443,13 +457,18 @@ class _SourceQuery:
 
     async def _prepare_union(self, corpus: OpenCorpus, counted: anyio.Event) -> None:
         """Count the words of the queries, then rank the texts with the counts of all sources."""
-        request = self.request
-        counts = await count_terms(corpus, request.plan.search, request.queries)
-        request.members[self.member.name] = UnionMember(corpus, counts)
-        request.stop_waiting_for(self.member.name)
+        request, name = self.request, self.member.name
+        search, has_union = request.plan.search, request.plan.searches_union
+        counts = await count_terms(
+            corpus, search if has_union else None, request.queries, with_settings=request.plan.floors[name] == AUTO
+        )
         counted.set()
-        await request.all_counted.wait()
-        await request.union_search(has_later_stages=True).rank_texts(request.members[self.member.name])
+        if has_union:
+            request.members[name] = UnionMember(corpus, counts)
+            request.counts.append(counts)
+            request.stop_waiting_for(name)
+            await request.all_counted.wait()
+            await request.union_search(has_later_stages=True).rank_texts(request.members[name])
 
     async def _walk(self, corpus: OpenCorpus) -> list[SearchHit]:
         """Walk a corpus and return the best hit of each artifact; after a timeout, those so far."""
@@ -472,8 +491,9 @@ class _SourceQuery:
             best.setdefault(hit.key, hit)
         return list(best.values())[: plan.search.k]
 
-    def _to_answer(self) -> Answer:
-        request, hits, error = self.request, tuple(self.hits or ()), self.error
+    def to_answer(self) -> Answer:
+        """Return the answer, once there are hits or an error."""
+        request, hits, error = self.request, self.hits or (), self.error
         is_late = error is None and self.hits is None
         if is_late:
             error = TimeoutError(f"no answer within {max(0.0, request.deadline - request.start):.3g} s")

@@ -24,12 +24,27 @@ from airw.discovery._federated_answers import (
     to_federated_record,
 )
 from airw.embedders import first_usable
-from airw.protocols import Embedder, Fed, OpenCorpus, Rank, Records, RecordsOf, Request, Store, Words, ask, try_many
+from airw.protocols import (
+    Calibrations,
+    Config,
+    Embedder,
+    Fed,
+    OpenCorpus,
+    Rank,
+    Records,
+    RecordsOf,
+    Request,
+    Store,
+    Words,
+    ask,
+    try_many,
+)
 from airw.retrieval import Mode, SearchQuery
 from airw.retrieval.merging import ChannelRankings
 from airw.retrieval.query import PassageReader, default_alpha, rank_weights
 from airw.retrieval.searching import Channel, run_search
 from airw.stores import OwnStore, Wrapper
+from airw.stores.memory.stack import Stack
 from airw.values import ArtifactRef, Ranking, Record, SearchHit, TermCounts
 
 K = TypeVar("K")
@@ -62,7 +77,7 @@ class RememberingStore(Wrapper):
         self._depth = depth
         self._rankings: dict[tuple[object, ...], tuple[int, list[Ranking]]] = {}
         self._records: dict[str, Record | None] = {}
-        self._counts: dict[tuple[str, ...], TermCounts] = {}
+        self._others: dict[object, Any] = {}  # counts of words, by the queries, and settings, by the kind of request
 
     async def read(self, *requests: Request[Any]) -> list[Any]:
         """Return the answer of each request; the store is asked for what is not known yet."""
@@ -75,14 +90,18 @@ class RememberingStore(Wrapper):
             for request, asked in zip(requests, new, strict=True)
         ]
 
+    def learn(self, request: Request[Any], answer: Any) -> None:
+        """Remember an answer of the store that somebody else has."""
+        self._recall(request, request, answer)
+
     def _find_new(self, request: Request[Any]) -> Request[Any] | None:
         """Return what the store must be asked for an answer, or `None`."""
         match request:
             case Records():
                 ids = [id for id in request.ids if id not in self._records]
                 return Records(ids) if ids else None
-            case Words():
-                return None if tuple(request.queries) in self._counts else request
+            case Words() | Calibrations() | Config():
+                return None if _key_of_other(request) in self._others else request
             case Rank(k=int(k), among=None, records=None):
                 depth, _ = self._rankings.get(_key_of(request), (-1, []))
                 return None if depth >= k else replace(request, k=max(k, self._depth))
@@ -95,14 +114,14 @@ class RememberingStore(Wrapper):
                 if asked is not None:
                     self._records.update(zip(asked.ids, answer, strict=True))
                 return [self._records[id] for id in request.ids]
-            case Words():
-                return self._counts.setdefault(tuple(request.queries), answer)
+            case Words() | Calibrations() | Config():
+                return self._others.setdefault(_key_of_other(request), answer)
             case Rank(k=int(k), among=None, records=None):
                 if asked is not None:
                     self._rankings[_key_of(request)] = asked.k, answer
                 depth, rankings = self._rankings[_key_of(request)]
                 # A longer ranking begins with the shorter one.
-                return rankings if depth == k else [_cut(ranking, k) for ranking in rankings]
+                return rankings if depth == k else [ranking.first(k) for ranking in rankings]
         return answer
 
 
@@ -111,8 +130,16 @@ def _key_of(rank: Rank) -> tuple[object, ...]:
     return queries, rank.per_artifact, id(rank.statistics)
 
 
-def _cut(ranking: Ranking, k: int) -> Ranking:
-    return Ranking(ranking.record_ids[:k], ranking.artifact_ids[:k], ranking.scores[:k], ranking.max_score)
+def _key_of_other(request: Request[Any]) -> object:
+    return tuple(request.queries) if isinstance(request, Words) else type(request)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SmallSources:
+    """Sources that rank together, by their names, and the copies of their stores that do so."""
+
+    stack: Stack
+    names: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,14 +150,23 @@ class UnionMember:
     counts: TermCounts | None
 
 
-async def count_terms(corpus: OpenCorpus, search: SearchQuery, queries: Sequence[str]) -> TermCounts | None:
+async def count_terms(
+    corpus: OpenCorpus, search: SearchQuery | None, queries: Sequence[str], *, with_settings: bool = False
+) -> TermCounts | None:
     """Return the word counts of a corpus for these queries; `None` if its store cannot count.
 
-    They are also `None` if the search ranks no texts.
+    Args:
+        corpus: The corpus.
+        search: The search; if it ranks no texts, or is `None`, no words are counted.
+        queries: The queries.
+        with_settings: Whether to read the settings in the same call, as the floor needs them soon.
     """
-    if "lexical" not in search.channels or "words" not in corpus.store.capabilities:
-        return None
-    return await ask(corpus.store, Words(queries))
+    can = corpus.store.capabilities
+    requests: list[Request[Any]] = [Calibrations(), Config()] if with_settings and "settings" in can else []
+    if search is not None and "lexical" in search.channels and "words" in can:
+        requests.append(Words(queries))
+    answers = await corpus.store.read(*requests) if requests else [None]
+    return answers[-1] if requests and isinstance(requests[-1], Words) else None
 
 
 def pool_counts(counts: Sequence[TermCounts | None]) -> dict[str, TermCounts]:
@@ -167,6 +203,7 @@ class UnionSearch:
             the scores must not depend on who answers first. If empty, each source uses its own counts.
         weights: The factor of each source in the ranking; 1.0 if it is not named.
         deadline: The time on the clock of the event loop at which a source fails that has not answered.
+        stack: The small sources, which rank together.
     """
 
     search: SearchQuery
@@ -174,6 +211,7 @@ class UnionSearch:
     pooled: Mapping[str, TermCounts]
     weights: Mapping[str, float]
     deadline: float
+    stack: SmallSources | None = None
 
     async def run(self, members: Mapping[str, UnionMember]) -> UnionAnswer:
         """Search the union of these members; a member that fails is left out."""
@@ -181,7 +219,7 @@ class UnionSearch:
         # In the order of their names: nothing may depend on the order in which the caller lists them.
         live = dict(sorted(members.items()))
         while live:
-            store = _UnionStore(live, self.deadline, failures)
+            store = _UnionStore(live, self.deadline, failures, self.stack)
             search = self._with_alpha(live)
             hits, channels = await self._search(store, search)
             live = {name: member for name, member in live.items() if name not in failures}
@@ -288,21 +326,24 @@ class _UnionStore(OwnStore):
     """What a search needs, answered by several stores.
 
     Artifacts and records are `(source, id)`. A store that fails is noted in `failures` and answers nothing from then
-    on. `rankings` are those of the last search.
+    on. `rankings` are those of the last search, and `together` are the small sources that have answered it together.
     """
 
     capabilities = frozenset({"dense", "lexical", "records"})
     members: Mapping[str, UnionMember]
     deadline: float
     failures: dict[str, Exception]
+    stack: SmallSources | None = None
     pooled: TermCounts | None = None
     rankings: Sequence[Ranking] = ()
+    together: frozenset[str] = frozenset()
 
     async def rank(self, request: Rank) -> list[Ranking]:
         """Return the best of all stores for each query."""
         if request.needs == "lexical" and self.pooled is not None:
             request = replace(request, statistics=self.pooled)
-        answers = await self._ask(dict.fromkeys(self.members, request))
+        answers = await self._rank_small(request)
+        answers |= await self._ask({name: request for name in self.members if name not in self.together})
         rankings = []
         for place in range(len(request.queries)):
             own = [(source, ranked[place]) for source, ranked in answers.items()]
@@ -310,6 +351,21 @@ class _UnionStore(OwnStore):
             rankings.append(await offload_if(is_long, merge_by_score, own, request.k, ArtifactRef))
         self.rankings = rankings
         return rankings
+
+    async def _rank_small(self, request: Rank) -> dict[str, list[Ranking]]:
+        """Return the rankings of the small sources that have rows among the best.
+
+        All that were asked are noted in `together`.
+        """
+        self.together = frozenset()
+        small = self.stack.names & self.members.keys() - self.failures.keys() if self.stack else frozenset[str]()
+        if self.stack and small:
+            with anyio.move_on_at(self.deadline):
+                found = await self.stack.stack.read(self.stack.names, [request], without=self.stack.names - small)
+                if found is not None:
+                    self.together = small
+                    return dict(found[0])
+        return {}
 
     async def records(self, request: Records) -> list[Record | None]:
         """Return the record of each `(source, id)`."""

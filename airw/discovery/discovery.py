@@ -1,9 +1,10 @@
 """Discovery in one or several corpora: search, apply floors, fuse, select, disclose."""
 
 import warnings
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
@@ -15,6 +16,7 @@ from airw._base.telemetry import OpenSpan, record_span, start_span
 from airw.discovery._combine_answers import combine_answers, rank_so_far
 from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
 from airw.discovery._query_source import SourceRequest, prepare_request, query_source
+from airw.discovery._small_sources import ask_together, choose_members
 from airw.discovery.results import Answer, DiscoveryResult, SourceAnswered
 from airw.errors import ArgumentError
 from airw.walking import merge
@@ -136,12 +138,31 @@ def _describe_result(result: DiscoveryResult) -> Mapping[str, Any]:
 
 async def _discover(plan: DiscoveryPlan) -> DiscoveryResult:
     async with prepare_request(plan) as request:
-        answers = await map_bounded(partial(query_source, request=request), plan.members, limit=len(plan.members))
+        answers = await _ask_sources(request)
         for answer in answers:
             if answer.floor_note is not None:
                 which = "calibrated floor" if answer.report["floor"] is not None else "floor"
                 warnings.warn(f"min_score='auto': no {which} for {answer.source!r}: {answer.floor_note}", stacklevel=3)
         return await combine_answers(request, {answer.source: answer for answer in answers})
+
+
+async def _ask_sources(request: SourceRequest) -> list[Answer]:
+    """Return the answers of all sources, in any order."""
+    small = choose_members(request.plan)
+    ask_one = partial(query_source, request=request)
+
+    async def ask_small() -> list[Answer]:
+        answers = await ask_together(request, small) if small else []
+        known = {answer.source for answer in answers}
+        rest = [member for name, member in small.items() if name not in known]
+        return [*answers, *await map_bounded(ask_one, rest, limit=max(len(rest), 1))]
+
+    async def ask_other(member: Member) -> list[Answer]:
+        return [await ask_one(member)]
+
+    others = [member for member in request.plan.members if member.name not in small]
+    jobs: list[Callable[[], Awaitable[list[Answer]]]] = [ask_small, *(partial(ask_other, member) for member in others)]
+    return [*chain.from_iterable(await map_bounded(lambda job: job(), jobs, limit=len(jobs)))]
 
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
@@ -281,7 +302,7 @@ class DiscoveryStream:
         self._answers[answer.source] = answer
         pending = tuple(member.name for member in self._plan.members if member.name not in self._answers)
         ranking = tuple(await rank_so_far(request, self._answers))
-        return SourceAnswered(answer.source, answer.report, answer.hits, ranking, pending)
+        return SourceAnswered(answer.source, answer.report, tuple(answer.hits), ranking, pending)
 
     async def _stream_answer(self, member: Member) -> AsyncGenerator[Answer, None]:
         yield await query_source(member, cast("SourceRequest", self._request))

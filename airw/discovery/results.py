@@ -6,6 +6,7 @@ from typing import Any
 
 from airw._base.json import json_clean
 from airw.discovery.disclosure import Disclosure
+from airw.discovery.selection import REASONS
 from airw.values import SearchHit
 from airw.values.hits import get_fact
 
@@ -24,14 +25,14 @@ class Answer:
     """
 
     source: str
-    hits: tuple[SearchHit, ...]
+    hits: Sequence[SearchHit]
     report: Mapping[str, Any]
     error: Exception | None = None
     embedder_id: str = ""
     floor_note: str | None = None
 
     @property
-    def survivors(self) -> tuple[SearchHit, ...]:
+    def survivors(self) -> Sequence[SearchHit]:
         """Return the hits that take part in the fusion; a source that abstains has none."""
         return () if self.report["abstained"] else self.hits
 
@@ -104,8 +105,22 @@ class DiscoveryResult:
         """Return the ids of the selected artifacts, best first."""
         return [result.artifact_id for result in self.results]
 
+    @property
+    def explanation(self) -> str:
+        """Return what the reason means, in words; the reason itself if it is not one of `REASONS`."""
+        return REASONS.get(self.reason, self.reason)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Return the sources that failed or were late, by name, each with the error.
+
+        A walk that was cut by its deadline is late, though its hits so far take part.
+        """
+        reports = self.signals.get("per_source", {})
+        return {name: report["error"] for name, report in reports.items() if report["status"] != "ok"}
+
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields and `n_selected` as JSON values."""
+        """Return all fields, `n_selected`, `explanation` and `missing` as JSON values."""
         return {
             "query": self.query,
             "mode": self.mode,
@@ -116,5 +131,7 @@ class DiscoveryResult:
             "reason": self.reason,
             "n_retrieved": self.n_retrieved,
             "n_selected": len(self.results),
+            "explanation": self.explanation,
+            "missing": [{"source": name, "error": error} for name, error in self.missing.items()],
             "signals": json_clean(self.signals),
         }

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from airw._base.checks import check_choice, check_count, check_number
 from airw._base.json import json_clean
@@ -21,6 +21,30 @@ Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_thr
 
 STRATEGIES: tuple[Strategy, ...] = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")
 """The names of the strategies of `select`."""
+
+REASONS: Final[Mapping[str, str]] = {
+    "abs_threshold": "each document scores at least the floor",
+    "custom": "the rule of the program",
+    "exhausted": "every document found scores close to the best one",
+    "max_k": "more documents score close to the best one, but max_k of them are enough",
+    "nonpositive_top": "the scores are negative, so only the best document is chosen",
+    "rel_threshold": "the next document scores less than rel times the best one",
+    "score_gap": "the next document scores far less than the one before it",
+    "single": "it is the only document found",
+    "top_k": "the first documents of the ranking",
+    "abstain:abs_threshold": "no document scores as much as the floor",
+    "abstain:all_sources_below_floor": "in each corpus, even the best score is below the floor",
+    "abstain:below_floor": "even the best score is below the floor",
+    "abstain:custom": "the rule of the program chose nothing",
+    "abstain:no_candidates": "nothing was found",
+    "abstain:no_evidence": "no document has a word of the query or is near it in meaning",
+    "abstain:no_scores": "no document has a score",
+    "abstain:no_surviving_sources": "each corpus found nothing, or only what is below its floor",
+    "abstain:rel_threshold": "nothing was found",
+    "abstain:score_gap": "nothing was found",
+    "abstain:top_k": "nothing was found",
+}
+"""What each reason of a selection means, in a sentence for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,11 @@ class Selection:
         If not, an agent may try another query.
         """
         return not self.abstained and bool(self.selected)
+
+    @property
+    def explanation(self) -> str:
+        """Return what the reason means, in words; the reason itself if it is not one of `REASONS`."""
+        return REASONS.get(self.reason, self.reason)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values; of the candidates only their number."""

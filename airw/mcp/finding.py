@@ -44,9 +44,8 @@ async def find_documents(call: ToolCall) -> dict[str, Any]:
         )
         for each in result.results
     ]
-    reports = result.signals.get("per_source", {})
-    missing = [name for name in names if reports.get(name, {}).get("status", "ok") != "ok"]
-    return {"hits": found, "reason": one_line(result.reason), "missing": missing, "note": NOTE}
+    explained = {"reason": one_line(result.reason), "explanation": one_line(result.explanation)}
+    return {"hits": found, **explained, "missing": [*result.missing], "note": NOTE}
 
 
 async def read_document(call: ToolCall) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _NODE = {"corpus": _TEXT, "id": _TEXT}
 _HIT = {**_NODE, "title": _TEXT_OR_NULL, "passage": _TEXT, "score": {"type": ["number", "null"]}}
 _NOTE = {"note": _TEXT}
 
-_DISCOVERED = _object({"hits": _list_of(_HIT), "reason": _TEXT, "missing": _NAMES, **_NOTE})
+_DISCOVERED = _object({"hits": _list_of(_HIT), "reason": _TEXT, "explanation": _TEXT, "missing": _NAMES, **_NOTE})
 _WALKED = _object(
     {
         "hits": _list_of({**_HIT, "path": _list_of(_NODE)}),

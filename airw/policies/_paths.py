@@ -8,9 +8,8 @@ from typing import Optional, TypeAlias
 
 import numpy as np
 
-from airw._base.concurrency import offload_if
 from airw.policies._corpora import Id
-from airw.protocols import EdgeRow, OpenCorpus, Words, ask
+from airw.protocols import EdgeRow
 from airw.values import Analyser, Edge, TermCounts
 
 READ_PER_LEAD = 7  # texts read behind one lead; with five leads and 15 hits, that makes 50
@@ -188,18 +187,8 @@ class QueryWords:
         return list(dict.fromkeys(spelling for term, spelling in self.spellings.items() if term in held))
 
 
-async def read_query_words(query: str, corpus: OpenCorpus) -> QueryWords:
-    """Return the words of a query with their weights; one store call.
-
-    There are none if the store does not count words.
-    """
-    if "words" not in corpus.store.capabilities:
-        return QueryWords()
-    counts = await ask(corpus.store, Words([query]))
-    return await offload_if(len(query) > OFFLOAD_ABOVE, _weigh_words, query, counts)
-
-
-def _weigh_words(query: str, counts: TermCounts) -> QueryWords:
+def weigh_words(query: str, counts: TermCounts) -> QueryWords:
+    """Return the words of a query with their weights."""
     terms = [term for term, frequency in counts.frequencies.items() if frequency]
     if not terms:
         return QueryWords()

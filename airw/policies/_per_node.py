@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -89,10 +88,6 @@ class PerNode(Policy):
             )
         # As many triples as were passed are read at most, so an endless selection ends.
         chosen = list(islice(selected, len(triples)))
-        # Most policies return triples that they were passed.
-        position_of = dict(zip(map(id, triples), live, strict=True))
-        with suppress(KeyError):
-            return [position_of[id(triple)] for triple in chosen]
         return list(self._find_positions(chosen, dict(zip(live, triples, strict=True)), state))
 
     def _find_positions(self, selected: Iterable[Any], offered: dict[int, Any], state: WalkState) -> Iterator[int]:

@@ -121,16 +121,19 @@ async def _find_by_search(
     vector, depth = partial(memory.embed_query, corpus), query.ranking_depth(len(channels))
     rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
     ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]
-    merged = merge_rankings(ranked, query, None)
+    merged = merge_rankings(ranked, query, None, needs_evidence=True)
     # A search shows these surfaces, also of artifacts that the walk reaches later.
     memory.passages.update((candidate.artifact_id, candidate.record_id) for candidate in merged)
     ids: list[Id] = [candidate.artifact_id for candidate in merged[:k]]
     if channels[0] == "dense":
         dense = rankings[0]
-        rows = zip(dense.artifact_ids, dense.record_ids, dense.scores.tolist(), strict=True)
         # With a filter, these are the best surfaces among those that satisfy it. They score the start only: an
         # artifact that the walk reaches later scores by its best surface of all.
-        memory.best_surfaces.update((id, (best, cosine)) for id, best, cosine in rows if filter is None or id in ids)
+        start = set(dense.artifact_ids if filter is None else ids)
+        rows = zip(dense.artifact_ids, dense.record_ids, dense.scores.tolist(), strict=True)
+        for id, best, cosine in rows:
+            if id in start:
+                memory.best_surfaces[id], memory.cosine_of[id] = best, cosine
     return ids
 
 

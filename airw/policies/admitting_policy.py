@@ -1,9 +1,10 @@
 """The base class of policies that admit only some neighbours in each step."""
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -12,14 +13,14 @@ from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.policies._corpora import Id, Walkable, require
-from airw.policies._shared_fields import FieldEdges, FieldValue
-from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory, Part
+from airw.policies._shared_fields import FieldValue
+from airw.policies.artifact_memory import MAX_ENDS, ArtifactMemory
 from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
-from airw.protocols import EdgeRow, Edges, Ends, OpenCorpus
+from airw.protocols import EdgeRow
 from airw.values import Edge, Record, SearchHit
 from airw.walking import CommittedNode, Frontier, WalkState
 
-_MANY = 2_000  # new artifacts; ordering so many takes about two milliseconds
+_MANY = 5_000  # new artifacts; ordering so many takes about a millisecond
 
 B = TypeVar("B", bound="AdmittingMemory")
 
@@ -100,7 +101,8 @@ class NodeTracker:
         Nodes at the depth cap, and nodes that were added before in this walk, are left out.
         """
         candidates = {node.id: node for node in nodes if node.id not in self._visited}
-        new = {id: node for id, node in candidates.items() if self._is_above_cap(node)}
+        cap = math.inf if self._max_depth is None else self._max_depth
+        new = {id: node for id, node in candidates.items() if node.depth < cap}
         self.at_cap |= candidates.keys() - new.keys()
         self.to_traverse.update(new)
         self._visited.update(new)
@@ -111,9 +113,6 @@ class NodeTracker:
         node_list = list(nodes)
         self.select(node_list)
         return self.traverse(node_list)
-
-    def _is_above_cap(self, node: Node) -> bool:
-        return self._max_depth is None or node.depth < self._max_depth
 
 
 class StepAdmission(NamedTuple):
@@ -141,7 +140,6 @@ class AdmittingMemory(ArtifactMemory):
         not_admitted: The positions of artifacts that were discovered and not admitted.
         traverse_count: The number of artifacts whose neighbours were read.
         hits_due: The number of hits that the walk will have yielded at the end of this step.
-        vector_of: The vector of each artifact's best surface, `(dim,) float32`, if they are compared.
         corpus: The walked corpus; `select` needs it and does not receive it.
     """
 
@@ -151,7 +149,6 @@ class AdmittingMemory(ArtifactMemory):
     not_admitted: dict[Id, int] = field(default_factory=dict)
     traverse_count: int = 0
     hits_due: int = 0
-    vector_of: dict[Id, Floats] = field(default_factory=dict)
     corpus: Walkable = field(init=False)
 
     def keep_admission(self, admission: StepAdmission) -> None:
@@ -166,7 +163,8 @@ class AdmittingMemory(ArtifactMemory):
 
     def to_node(self, id: Id, record: Record, depth: int) -> Node:
         """Return an artifact that was scored as a `Node`."""
-        return Node(id, record.text, depth, self.best_surfaces[id][1], self.vector_of[id], dict(record.metadata))
+        vector = cast("dict[Id, Floats]", self.vector_of)[id]
+        return Node(id, record.text, depth, self.cosine_of[id], vector, dict(record.metadata))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +199,7 @@ class AdmittingPolicy(SearchingPolicy[B]):
     start_k: int
     adjacent_k: int | None
     max_traverse: int | None
+    _memory = AdmittingMemory
 
     @property
     def _vector_setting(self) -> str | None:
@@ -220,39 +219,19 @@ class AdmittingPolicy(SearchingPolicy[B]):
             if value is not None or name == "start_k":
                 check_count(name, value, most=MAX_HITS)
 
+    @override
+    def begin(self, state: WalkState[B]) -> B:
+        memory = super().begin(state)
+        memory.keeps_records = self._reads_fields or self._needs_records
+        memory.vector_of = None if self._vector_setting is None else {}
+        return memory
+
     async def seed(self, state: WalkState[B], store: Walkable) -> list[ArtifactNode]:
         """Return the start: the artifacts of one search, and the roots."""
         state.memory.corpus = store
         if self._vector_setting is not None:
             require(store, "vectors", self._name, self._vector_setting)
         return await self._find_start(state, store, self.start_k)
-
-    @override
-    def _ask_surfaces(self, state: WalkState[B], of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
-        if self._vector_setting is None:
-            return super()._ask_surfaces(state, of, limit)
-        return [state.memory.ask_vectors(of), *(super()._ask_surfaces(state, of, limit) if limit != 0 else ())]
-
-    @override
-    def _find_new(self, memory: B, ids: Sequence[Id]) -> list[Id]:
-        if self._vector_setting is None:
-            return super()._find_new(memory, ids)
-        return [id for id in ids if id not in memory.vector_of and id not in memory.vectors]
-
-    @override
-    def _ask_ends(self, state: WalkState[B], edges: Edges) -> Ends:
-        ends = super()._ask_ends(state, edges)
-        if self._vector_setting is None:
-            return ends
-        return replace(ends, without=[id for id in ends.without if id in state.memory.vector_of])
-
-    @override
-    async def _read_scores(self, state: WalkState[B], ids: Sequence[Id], store: Walkable) -> None:
-        await super()._read_scores(state, ids, store)
-        memory = state.memory
-        new_ids = [id for id in ids if id in memory.vectors]
-        if new_ids:
-            memory.vector_of.update(zip(new_ids, await memory.take_vectors(new_ids), strict=True))
 
     @override
     def _count_ahead(self, state: WalkState[B]) -> int | None:
@@ -279,7 +258,9 @@ class AdmittingPolicy(SearchingPolicy[B]):
     async def _find_edges(
         self, state: WalkState[B], committed: Sequence[CommittedNode], store: Walkable
     ) -> Sequence[EdgeRow]:
-        rows, memory = await super()._find_edges(state, committed, store), state.memory
+        memory = state.memory
+        memory.new_values = set()
+        rows = await super()._find_edges(state, committed, store)
         memory.traverse_count += len(committed)
         if self.edges is not None:
             memory.followed_values |= memory.new_values
@@ -288,18 +269,12 @@ class AdmittingPolicy(SearchingPolicy[B]):
         return rows
 
     @override
-    async def _field_values(
-        self, state: WalkState[B], committed: Sequence[CommittedNode], store: OpenCorpus, edges: FieldEdges
-    ) -> dict[Id, list[FieldValue]]:
-        # Each field value is followed once per walk. If artifacts of one step share it, the shallowest one follows it.
-        memory, new = state.memory, set[Any]()
-        by_depth = sorted(committed, key=lambda entry: entry.depth)
-        values_of = await super()._field_values(state, by_depth, store, edges)
-        for id, values in values_of.items():
-            values_of[id] = [each for each in values if each.key not in new and each.key not in memory.followed_values]
-            new.update(each.key for each in values_of[id])
-        memory.new_values = new
-        return values_of
+    def _choose_values(self, memory: B, values: list[FieldValue]) -> list[FieldValue]:
+        # Each field value is followed once per walk.
+        new, followed = memory.new_values, memory.followed_values
+        chosen = [value for value in values if value.key not in new and value.key not in followed]
+        new.update(value.key for value in chosen)
+        return chosen
 
     def select(self, state: WalkState[B], frontier: Frontier) -> Sequence[int] | Awaitable[Sequence[int]]:
         """Commit all admitted artifacts."""
@@ -330,22 +305,23 @@ class AdmittingPolicy(SearchingPolicy[B]):
         reached_again = [id for id in memory.last_neighbors if id in memory.not_admitted]
         again, new_ids = sorted(memory.not_admitted[id] for id in reached_again), frontier.ids[first:]
         positions = [*again, *fresh]
-        ids = [*(frontier.ids[at] for at in again), *(new_ids[at - first] for at in fresh)]
+        ids: list[Id] = [*map(frontier.ids.__getitem__, again), *[new_ids[at - first] for at in fresh]]
         # 3. The nearest are admitted, ties in order of discovery. All paths to an artifact are admitted with it, also
         #    those that lead to one that waits.
-        order = np.argsort(-memory.cosines(ids), kind="stable").tolist()
-        limit = self._admission_limit(state, set(ids))
-        waiting = {frontier.ids[at] for at in live[live < first].tolist()} if self.scores_paths else set()
-        nearest = list(dict.fromkeys(ids[row] for row in order if ids[row] not in waiting))[:limit]
-        admitted = waiting.union(nearest)
-        rest = {ids[row]: positions[row] for row in order if ids[row] not in admitted}
+        order: list[int] = np.argsort(-memory.cosines(ids), kind="stable").tolist()
+        limit = self._admission_limit(state, ids)
+        nearest, others = (order, []) if limit is None else (order[:limit], order[limit:])
+        if self.scores_paths:
+            waiting = {frontier.ids[at] for at in live[live < first].tolist()}
+            new = list(dict.fromkeys(ids[row] for row in order if ids[row] not in waiting))
+            admitted = waiting.union(new[:limit])
+            nearest, others = ([row for row in order if (ids[row] in admitted) is is_in] for is_in in (True, False))
         # 4. The rest waits for another field value to lead to it, or leaves the frontier, so that it can be discovered
         #    once more.
-        if self.edges is None:
-            if self.keeps_frontier:
-                frontier.drop([positions[row] for row in order if ids[row] not in admitted])
-            rest = {}
-        return StepAdmission([positions[row] for row in order if ids[row] in admitted], reached_again, rest)
+        rest = {} if self.edges is None else {ids[row]: positions[row] for row in others}
+        if self.edges is None and self.keeps_frontier:
+            frontier.drop([positions[row] for row in others])
+        return StepAdmission([positions[row] for row in nearest], reached_again, rest)
 
     def _admission_limit(self, state: WalkState[B], candidates: Collection[Id]) -> int | None:
         """Return how many candidates `adjacent_k` admits; `None` for all.

@@ -1,11 +1,10 @@
 """The base classes of policies whose nodes are artifacts."""
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress, repeat
-from operator import attrgetter
-from typing import Any, NamedTuple
+from itertools import compress, islice, repeat
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -17,14 +16,15 @@ from airw.errors import ArgumentError
 from airw.policies._corpora import Id, Walkable, check_nodes, require
 from airw.policies._shared_fields import FieldEdges, FieldValue, check_edges, edges_from, field_values, find_artifacts
 from airw.policies._start import Seeding, check_roots, check_seeding, find_start
-from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, Part
+from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, ArtifactMemory, Part
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
-from airw.protocols import EdgeRow, Edges, Ends, OpenCorpus
+from airw.protocols import EdgeRow, Edges, Ends
 from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
+from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, Neighbors, Policy, WalkState
+from airw.walking.policy import NeighborValues, NewNodes
 
-_OFFLOAD_ABOVE = 4_000  # nodes; scoring so many takes one or two milliseconds
-_get_id = attrgetter("id")
+_OFFLOAD_ABOVE = 10_000  # nodes; scoring so many takes about a millisecond
 
 
 class ArtifactNode(NamedTuple):
@@ -43,6 +43,18 @@ class ArtifactNode(NamedTuple):
 _new_node = partial(tuple.__new__, ArtifactNode)  # takes half the time of `ArtifactNode(...)`
 
 
+def ids_of(nodes: Sequence[Any]) -> Sequence[Id]:
+    """Return the ids of nodes; those that the walk has not made yet are not made for that."""
+    return nodes.ids if isinstance(nodes, NewNodes) else [node.id for node in nodes]
+
+
+def parents_of(nodes: Sequence[Any]) -> Sequence[Id | None]:
+    """Return the artifacts from which nodes were reached; `None` for the start."""
+    if isinstance(nodes, NewNodes):
+        return nodes.parents
+    return [None if node.row is None else node.row.id for node in nodes]
+
+
 class ArtifactPolicy(Policy[A]):
     """A policy whose nodes are artifacts; nodes have the fields `id` and `edge`.
 
@@ -56,15 +68,15 @@ class ArtifactPolicy(Policy[A]):
     """
 
     scope: Scope
+    _memory: type[ArtifactMemory] = ArtifactMemory
+    """What one walk remembers."""
+
     _compares: bool = True
     """False if the first surface of an artifact counts, and not the best one."""
 
-    _reads_passages: bool = True
-    """Whether to read with links what the search for the start has found: a hit may show it, or a scope need it."""
-
     def value(self, state: WalkState[A], nodes: Sequence[Any]) -> Sequence[float] | NDArray[np.float64]:
         """Return the score of each node, by default its cosine; the surfaces have been read."""
-        return state.memory.cosines(map(_get_id, nodes))
+        return state.memory.cosines(ids_of(nodes))
 
     async def follow(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
@@ -84,11 +96,15 @@ class ArtifactPolicy(Policy[A]):
 
     # What the operator calls.
 
+    @override
+    def begin(self, state: WalkState[A]) -> A:
+        return cast("A", self._memory(state.query, self.scope, self._reads_fields))
+
     async def score(
         self, state: WalkState[A], nodes: Sequence[Any], store: Walkable
     ) -> Sequence[float] | NDArray[np.float64]:
         """Return the value of each node; one store call if an artifact is new."""
-        await self._read_surfaces(state, list(dict.fromkeys(map(_get_id, nodes))), store)
+        await self._read_surfaces(state, list(dict.fromkeys(ids_of(nodes))), store)
         return await offload_if(len(nodes) > _OFFLOAD_ABOVE, self.value, state, nodes)
 
     async def _read_surfaces(self, state: WalkState[A], ids: Sequence[Id], store: Walkable) -> None:
@@ -99,15 +115,11 @@ class ArtifactPolicy(Policy[A]):
 
     async def _read_scores(self, state: WalkState[A], ids: Sequence[Id], store: Walkable) -> None:
         """Remember the best surface of each artifact; one store call for those that are new."""
-        if self._compares:
-            await state.memory.embed_query(store)
-        new_ids = self._find_new(state.memory, ids)
-        if new_ids:
-            parts = self._ask_surfaces(state, new_ids, self._count_ahead(state))
-            if missing := state.memory.find_missing(ids if state.memory.keeps_records else new_ids):
-                parts.append(state.memory.ask_records(missing))
-            await state.memory.read(store, parts)
-            self._find_new(state.memory, ids)
+        memory = state.memory
+        if new_ids := memory.find_new(ids):
+            # Without fields, only what the search for the start has found is known to be needed.
+            needed = ids if memory.keeps_records else [id for id in new_ids if id in memory.passages]
+            await self._read(state, store, new_ids, needed, self._count_ahead(state))
 
     def select(self, state: WalkState[A], frontier: Frontier) -> Iterable[int] | Awaitable[Iterable[int]]:
         """Commit all artifacts that are not excluded, best first; ties in order of discovery."""
@@ -172,7 +184,18 @@ class ArtifactPolicy(Policy[A]):
     ) -> list[SearchHit | None]:
         """Return each artifact's best surface as its hit; one store call."""
         await self._read_hits(state, committed, store)
-        return await state.memory.make_hits(committed, [entry.score for entry in committed], store)
+        hits = await state.memory.make_hits(committed, self._hit_scores(state, committed), store)
+        for entry, hit in zip(committed, hits, strict=True):
+            if hit is not None and (facts := self._facts(state, entry)):
+                add_facts(hit.metadata, facts)
+        return hits
+
+    def _hit_scores(self, state: WalkState[A], committed: Sequence[CommittedNode]) -> Sequence[float]:
+        return [entry.score for entry in committed]
+
+    def _facts(self, state: WalkState[A], entry: CommittedNode) -> Mapping[str, Any]:
+        """Return what the metadata of a hit tell about the policy's choice."""
+        return {}
 
     # Reading.
 
@@ -180,17 +203,9 @@ class ArtifactPolicy(Policy[A]):
         """Return the request for the links of artifacts."""
         raise NotImplementedError
 
-    def _ask_ends(self, state: WalkState[A], edges: Edges) -> Ends:
-        """Return the other ends of links about which to ask."""
-        return state.memory.ends_of(edges, state.visited, MAX_ENDS)
-
     def _ask_surfaces(self, state: WalkState[A], of: Sequence[Id] | Ends, limit: int | None) -> list[Part]:
         """Return what to ask about artifacts or ends of links: scores, and the nearest records."""
         return state.memory.ask_best(of, limit)
-
-    def _find_new(self, memory: A, ids: Sequence[Id]) -> list[Id]:
-        """Return the artifacts about which this must be asked."""
-        return memory.take_surfaces(ids)
 
     def _count_ahead(self, state: WalkState[A]) -> int | None:
         """Return how many artifacts of a step need records, the nearest first; `None` for all."""
@@ -204,34 +219,44 @@ class ArtifactPolicy(Policy[A]):
         self,
         state: WalkState[A],
         store: Walkable,
+        ids: Sequence[Id] = (),
+        needed: Sequence[Id] = (),
+        limit: int | None = None,
         *,
-        hits: Sequence[Id] = (),
         followed: Sequence[Id] = (),
         looks_ahead: bool = True,
+        parts: Sequence[Part] = (),
     ) -> None:
-        """Read what hits need, and the links of artifacts with what lies at their ends.
+        """Read about artifacts, and the links of others with what lies at their ends.
 
-        One store call at most.
+        That is one store call at most.
+
+        Args:
+            state: The state of the walk.
+            store: The corpus.
+            ids: The artifacts to score.
+            needed: The artifacts whose records are needed.
+            limit: How many of those that are scored need records, the nearest first; `None` for all.
+            followed: The artifacts whose links are needed.
+            looks_ahead: Whether to score what lies at the ends of these links.
+            parts: What else to read.
         """
-        memory = state.memory
+        memory, parts = state.memory, [*parts]
         if self._compares:
             await memory.embed_query(store)
         if followed and looks_ahead:
             expected = [id for id in self._list_expected(memory) if id not in memory.edges and id not in followed]
-            hits, followed = [*hits, *expected], [*followed, *expected]
-        new_ids, parts = self._find_new(memory, hits), list[Part]()
-        if new_ids:
-            parts += self._ask_surfaces(state, new_ids, None)
-        missing = memory.find_missing(hits)
-        if followed and looks_ahead and memory.keeps_records and self._reads_passages:
-            missing = list(dict.fromkeys([*missing, *memory.find_passages()]))
+            ids, needed, followed = [*ids, *expected], [*needed, *expected], [*followed, *expected]
+        if new_ids := memory.find_new(ids):
+            parts += self._ask_surfaces(state, new_ids, limit)
+        missing = memory.find_missing(needed)
         if missing:
             parts.append(memory.ask_records(missing))
         if followed:
             edges = self._ask_edges(followed)
             parts.append(memory.ask_edges(edges))
             if looks_ahead:
-                parts += self._ask_surfaces(state, self._ask_ends(state, edges), self._count_ahead(state))
+                parts += self._ask_surfaces(state, memory.ends_of(edges, state.visited), self._count_ahead(state))
         await memory.read(store, parts)
 
     def _list_expected(self, memory: A) -> Sequence[Id]:
@@ -246,18 +271,19 @@ class ArtifactPolicy(Policy[A]):
         if self.scope.cross is None:  # else it is not known yet which links may be followed
             entries = [CommittedNode(ArtifactNode(id), id, 0, 0.0, None) for id in ids]
             followed = [entry.id for entry in self._filter_followed(state, entries)]
-        await self._read(state, corpus, hits=ids, followed=followed)
+        # Links may lead to what the search has found: a hit may show it, or a scope need it.
+        passages = state.memory.passages if state.memory.keeps_records else ()
+        await self._read(state, corpus, ids, [*ids, *islice(passages, MAX_START)], followed=followed)
 
     async def _read_hits(self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable) -> None:
         """Read the records that hits lack and, if there are any, what follows these hits."""
         memory = state.memory
         kept = memory.list_kept(committed)
-        if memory.take_surfaces(kept) or memory.find_missing(kept):
+        if memory.find_new(kept) or memory.find_missing(kept):
             # Many artifacts are worth a call of their own, and may be the last that the budget allows.
             followers = self._filter_followed(state, committed) if len(committed) <= MAX_START else ()
             followed = [entry.node.id for entry in followers]
-            await self._read(state, store, hits=kept, followed=[id for id in followed if id not in memory.edges])
-            memory.take_surfaces(kept)
+            await self._read(state, store, kept, kept, followed=[id for id in followed if id not in memory.edges])
 
     async def _read_edges(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
@@ -376,7 +402,7 @@ class SearchingPolicy(ArtifactPolicy[A]):
     ) -> Sequence[LazyNeighbors]:
         """Return the neighbours along links or shared fields; two store calls at most."""
         rows = await self._find_edges(state, committed, store)
-        return [LazyNeighbors(row.ends, partial(_make_nodes, row)) for row in rows]
+        return [NeighborValues(row.ends, partial(_make_nodes, row)) for row in rows]
 
     async def _find_edges(
         self, state: WalkState[A], committed: Sequence[CommittedNode], store: Walkable
@@ -387,23 +413,24 @@ class SearchingPolicy(ArtifactPolicy[A]):
         """
         if self.edges is None:
             return await self._read_edges(state, committed, store)
-        # The store is asked about each field value once per walk.
-        values_of = await self._field_values(state, committed, store, self.edges)
-        artifacts = state.memory.artifacts_by_value
+        memory, edges = state.memory, self.edges
+        # 1. Read the field values, without a call unless routers are among the artifacts. If artifacts of one step
+        #    share a value, the shallowest one comes first.
+        ids = [entry.id for entry in sorted(committed, key=lambda entry: entry.depth)]
+        records = zip(ids, await memory.best_records(ids, store), strict=True)
+        values_of = {
+            id: self._choose_values(memory, [] if record is None else field_values(id, record, edges, store))
+            for id, record in records
+        }
+        # 2. The store is asked about each of them once per walk.
+        artifacts = memory.artifacts_by_value
         new_values = {value.key: value for own in values_of.values() for value in own if value.key not in artifacts}
         artifacts.update(await find_artifacts(list(new_values.values()), store.store))
         return [edges_from(entry.id, values_of[entry.id], artifacts) for entry in committed]
 
-    async def _field_values(
-        self, state: WalkState[A], committed: Sequence[CommittedNode], store: OpenCorpus, edges: FieldEdges
-    ) -> dict[Id, list[FieldValue]]:
-        """Return the field values that lead on from each artifact.
-
-        The store is called only for routers: the records of hits were read before.
-        """
-        ids = [entry.id for entry in committed]
-        records = zip(ids, await state.memory.best_records(ids, store), strict=True)
-        return {id: [] if record is None else field_values(id, record, edges, store) for id, record in records}
+    def _choose_values(self, memory: A, values: list[FieldValue]) -> list[FieldValue]:
+        """Return the field values of an artifact that are followed."""
+        return values
 
     @override
     def _are_excluded(self, state: WalkState[A], ids: Sequence[Id]) -> list[bool]:

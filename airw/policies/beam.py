@@ -1,10 +1,8 @@
 """The policy `Beam`: the best few paths of each step."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,48 +10,35 @@ from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_count
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
-from airw.policies._corpora import Walkable
+from airw.policies._corpora import Id, Walkable
 from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.artifact_policy import SearchingPolicy, SearchParameters
-from airw.protocols import EdgeRow
-from airw.values import Edge
+from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters, ids_of, parents_of
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
 
 _AHEAD = 4  # artifacts whose records are read ahead, for each that a step commits
-_OFFLOAD_ABOVE = 2_000  # paths; comparing this many takes about a millisecond
+_OFFLOAD_ABOVE = 5_000  # paths; comparing this many takes about a millisecond
 
 
-class PathNode(NamedTuple):
-    """An artifact at the end of a path.
+@dataclass(slots=True, eq=False)
+class BeamMemory(ArtifactMemory):
+    """The memory of a walk of `Beam`: the path to each committed artifact, as two numbers.
 
-    The path is represented by a sum and not by a mean, so that rounding errors do not add up.
+    A path is represented by a sum and not by a mean, so that rounding errors do not add up.
 
     Args:
-        id: The artifact.
-        row: The row in which the last edge of the path stands; `None` at the start.
-        place: Its place there.
-        before: The number of artifacts before this one.
-        total: The sum of their cosines.
+        lengths: The number of artifacts on it. `None` stands for the path before the start.
+        totals: The sum of their cosines.
     """
 
-    id: str
-    row: EdgeRow | None = None
-    place: int = 0
-    before: int = 0
-    total: float = 0.0
-
-    @property
-    def edge(self) -> Edge | None:
-        """The last edge of the path, made now."""
-        return None if self.row is None else self.row[self.place]
+    lengths: dict[Id | None, int] = field(default_factory=lambda: {None: 0})
+    totals: dict[Id | None, float] = field(default_factory=lambda: {None: 0.0})
 
 
-State: TypeAlias = WalkState[ArtifactMemory]
-_new_path = partial(tuple.__new__, PathNode)  # takes half the time of `PathNode(...)`
+State: TypeAlias = WalkState[BeamMemory]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
+class Beam(SearchParameters, SearchingPolicy[BeamMemory]):
     """Start from a search and keep in each step the `width` artifacts with the best paths.
 
     A path scores by the mean cosine of its artifacts to the query. An artifact scores by the best path to it that goes
@@ -98,6 +83,7 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
     width: int = 4
     seed_k: int = 4
     max_depth: int | None = 3
+    _memory = BeamMemory
     scores_paths = True  # with Beam's scores the first path is the best one; a subclass may score differently
 
     def __post_init__(self) -> None:
@@ -106,13 +92,9 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
         check_count("width", self.width, least=1)
         check_count("seed_k", self.seed_k, most=MAX_HITS)
 
-    @override
-    def begin(self, state: State) -> ArtifactMemory:
-        return ArtifactMemory(state.query, self.scope, self._reads_fields)
-
-    async def seed(self, state: State, store: Walkable) -> list[PathNode]:
+    async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
         """Return the start: the artifacts of one search, and the roots."""
-        return [PathNode(node.id) for node in await self._find_start(state, store, self.seed_k)]
+        return await self._find_start(state, store, self.seed_k)
 
     @override
     def _count_ahead(self, state: State) -> int | None:
@@ -120,10 +102,13 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
         most = super()._count_ahead(state)
         return most if most is None or self.edges is not None else min(most, _AHEAD * self.width)
 
-    def value(self, state: State, nodes: Sequence[PathNode]) -> NDArray[np.float64]:
+    def value(self, state: State, nodes: Sequence[Any]) -> NDArray[np.float64]:
         """Return the mean cosine of each path."""
-        best = state.memory.best_surfaces
-        return np.array([(best[id][1] + total) / (before + 1) for id, _, _, before, total in nodes], np.float64)
+        memory, parents = state.memory, parents_of(nodes)
+        totals = np.fromiter(map(memory.totals.__getitem__, parents), np.float64)
+        lengths = np.fromiter(map(memory.lengths.__getitem__, parents), np.intp)
+        means: NDArray[np.float64] = (memory.cosines(ids_of(nodes)) + totals) / (lengths + 1)
+        return means
 
     async def select(self, state: State, frontier: Frontier) -> list[int]:
         """Commit the best path to each of the `width` best artifacts."""
@@ -146,13 +131,8 @@ class Beam(SearchParameters, SearchingPolicy[ArtifactMemory]):
         self, state: State, committed: Sequence[CommittedNode], store: Walkable
     ) -> Sequence[LazyNeighbors]:
         """Return the paths that lead on from each artifact; two store calls at most."""
-        paths = []
-        for (node, *_), row in zip(committed, await self._find_edges(state, committed, store), strict=True):
-            total = node.total + state.memory.best_surfaces[node.id][1]
-            paths.append(LazyNeighbors(row.ends, partial(_make_paths, row, node.before + 1, total)))
-        return paths
-
-
-def _make_paths(row: EdgeRow, before: int, total: float, part: slice) -> list[PathNode]:
-    places = range(len(row))[part]
-    return list(map(_new_path, zip(row.ends[part], repeat(row), places, repeat(before), repeat(total))))
+        memory = state.memory
+        for entry in committed:
+            memory.lengths[entry.id] = memory.lengths[entry.parent] + 1
+            memory.totals[entry.id] = memory.totals[entry.parent] + memory.cosine_of[entry.id]
+        return await super().follow(state, committed, store)

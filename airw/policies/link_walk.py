@@ -33,6 +33,7 @@ from airw.protocols import EdgeRow, Edges, Ends
 from airw.retrieval import check_corpus
 from airw.values import Direction, Edge, LinkFilter, NodeIdLike
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, WalkState
+from airw.walking.policy import NeighborValues
 
 _START_K = 4
 _OFFLOAD_ABOVE = 2_000  # link steps; handling this many takes about a millisecond
@@ -174,10 +175,6 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
             of = replace(of, limit=limit)
         return [state.memory.ask_first(of)]
 
-    @override
-    def begin(self, state: State) -> ArtifactMemory:
-        return ArtifactMemory(state.query, self.scope, keeps_records=self._reads_fields)
-
     async def seed(self, state: State, store: Walkable) -> list[LinkStep]:
         """Return the roots and the artifacts that the search finds.
 
@@ -186,12 +183,15 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         memory, corpus = state.memory, check_corpus(store)
         default_k = 0 if self.roots else _START_K
         k = default_k if self.start_k is None else self.start_k
+        # A hit is the first surface, and not one that the search has found, so this has a memory of its own.
         found_ids = await find_start(
-            memory, corpus, "LinkWalk", k=k, seeding=self.seeding, filter=self.scope.start_filter
+            ArtifactMemory(state.query),
+            corpus,
+            "LinkWalk",
+            k=k,
+            seeding=self.seeding,
+            filter=self.scope.start_filter,
         )
-        # A hit is the first surface, and not one that the search has found.
-        memory.best_surfaces.clear()
-        memory.passages.clear()
         roots = root_ids(self.roots, corpus)
         ids = list(dict.fromkeys([*roots, *found_ids]))
         await self._read_start(state, ids, corpus)
@@ -237,8 +237,23 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         return await offload_if(len(frontier.live) > _OFFLOAD_ABOVE, self._positions_to_commit, state, frontier)
 
     def _positions_to_commit(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
+        """Return the positions that are not excluded.
+
+        If links are weighted, these are those whose costs are final, cheapest first.
+
+        Ties are ordered by hops, then by discovery.
+
+        Any further path goes on from a waiting artifact. So it costs at least the least waiting cost plus the cheapest
+        link. All positions below this sum are final; `COST_EPSILON` is just below the cheapest link. This is why one
+        step can commit many artifacts, where Dijkstra's algorithm takes them one by one.
+        """
         live = self._selectable(state, frontier)
-        return _select_cheapest(frontier, live) if self.weighted and len(live) else live
+        if self.weighted and len(live):
+            costs = -frontier.scores[live]
+            is_final = costs < costs.min() + COST_EPSILON / COST_SCALE
+            live, costs = live[is_final], costs[is_final]
+            live = live[np.lexsort(([frontier.depths[position] for position in live.tolist()], costs))]
+        return live
 
     async def follow(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> list[LinkSteps]:
         """Return the steps that lead on from each artifact; one store call."""
@@ -248,25 +263,9 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
             is_long = sum(map(len, rows)) > _OFFLOAD_ABOVE
             rows = await offload_if(is_long, lambda: [choice.arrange(row, key) for row in rows])
         return [
-            LazyNeighbors(row.ends, partial(_make_steps, row, self._cost(memory, entry.node)))
+            NeighborValues(row.ends, partial(_make_steps, row, self._cost(memory, entry.node)))
             for row, entry in zip(rows, committed, strict=True)
         ]
-
-
-def _select_cheapest(frontier: Frontier, live: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the positions whose costs are final, cheapest first.
-
-    Ties are ordered by hops, then by discovery.
-
-    Any further path goes on from a waiting artifact. So it costs at least the least waiting cost plus the cheapest
-    link. All positions below this sum are final; `COST_EPSILON` is just below the cheapest link. This is why one step
-    can commit many artifacts, where Dijkstra's algorithm takes them one by one.
-    """
-    costs = -frontier.scores[live]
-    is_final = costs < costs.min() + COST_EPSILON / COST_SCALE
-    live, costs = live[is_final], costs[is_final]
-    depths = [frontier.depths[position] for position in live.tolist()]
-    return live[np.lexsort((depths, costs))]
 
 
 def _make_steps(row: EdgeRow, cost: float, part: slice) -> list[LinkStep]:

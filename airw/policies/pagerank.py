@@ -21,7 +21,7 @@ from airw.policies._forward_push import ROUNDING, Bounds, ForwardPush, has_final
 from airw.policies._shared_fields import ID
 from airw.policies._start import artifacts_in_query, find_roots, find_start
 from airw.policies.artifact_memory import ArtifactMemory, Part, node_of_hit
-from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters
+from airw.policies.artifact_policy import ArtifactNode, SearchingPolicy, SearchParameters, ids_of
 from airw.policies.scope import ALLOW_ALL
 from airw.protocols import EdgeRow, Ends, Referrers, ask
 from airw.values import Direction, SearchHit
@@ -124,6 +124,7 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
     title_weight: float = 0.0
     direction: Direction = "both"
     keeps_frontier = True
+    _memory = PushMemory
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -136,10 +137,6 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
             check_weight(name, getattr(self, name))
         if not 0 < self.restart < 1:
             raise ArgumentError(f"restart must be a number between 0 and 1, not {short_repr(self.restart)}")
-
-    @override
-    def begin(self, state: State) -> PushMemory:
-        return PushMemory(state.query, self.scope, self._reads_fields)
 
     async def seed(self, state: State, store: Walkable) -> list[ArtifactNode]:
         """Return the artifacts with mass: from the search, the roots and the query's names."""
@@ -196,13 +193,13 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
     async def score(self, state: State, nodes: Sequence[ArtifactNode], store: Walkable) -> NDArray[np.float64]:
         """Score by the lower bound at discovery; no store call without a scope."""
         if self.scope != ALLOW_ALL:
-            await self._read_surfaces(state, list(dict.fromkeys(node.id for node in nodes)), store)
+            await self._read_surfaces(state, list(dict.fromkeys(ids_of(nodes))), store)
         return self.value(state, nodes)
 
     def value(self, state: State, nodes: Sequence[ArtifactNode]) -> NDArray[np.float64]:
         """Return the lower bound of each node; none is explored, so none has an estimate yet."""
         memory = state.memory
-        return self.restart * memory.push.residual[memory.numbers_of(node.id for node in nodes)]
+        return self.restart * memory.push.residual[memory.numbers_of(ids_of(nodes))]
 
     def select(self, state: State, frontier: Frontier) -> NDArray[np.intp]:
         """Commit the `width` artifacts with the largest residuals; ties in order of discovery."""
@@ -226,17 +223,16 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
             memory.push = await offload_if(is_long, _explore, memory, ids, [row.ends for row in rows])
         return rows
 
-    async def to_hits(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, with the lower bound as score.
-
-        At most two store calls.
-        """
-        await self._read_hits(state, committed, store)
+    @override
+    async def _read_hits(self, state: State, committed: Sequence[CommittedNode], store: Walkable) -> None:
+        # Without a scope, only hits are compared with the query.
+        await super()._read_hits(state, committed, store)
         await self._read_surfaces(state, [entry.id for entry in committed], store)
-        bounds = self.value(state, [entry.node for entry in committed])
-        return await state.memory.make_hits(committed, bounds.tolist(), store)
+
+    @override
+    def _hit_scores(self, state: State, committed: Sequence[CommittedNode]) -> list[float]:
+        bounds: list[float] = self.value(state, [entry.node for entry in committed]).tolist()
+        return bounds
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits by their last estimate, with bounds and proven ranks in their metadata."""
@@ -245,7 +241,9 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
         # 1. Push what is left at explored nodes: this makes the bounds as narrow as the exploration allows.
         memory = state.memory
         push = memory.push.push_fully()
-        bounds = push.bounds(may_loop=self._may_loop)
+        # An artifact may be its own neighbour only if `edges` name ids.
+        edges = self.edges or ()
+        bounds = push.bounds(may_loop=callable(edges) or any(to_field == ID for _, to_field in edges))
         # 2. Score. The number of neighbours of an unexplored node is unknown. With `degree_exponent`, its lower bound
         #    is therefore 0, and its upper bound is that of a node with one neighbour.
         divisors = np.maximum(push.degrees, 1.0) ** self.degree_exponent
@@ -266,12 +264,6 @@ class PersonalizedPageRank(SearchParameters, SearchingPolicy[PushMemory]):
             facts = {"ppr_lower": lower, "ppr_upper": upper, "rank_final": final}
             ranking.append(replace(hits[index], score=score, metadata=with_facts(hits[index].metadata, facts)))
         return ranking
-
-    @property
-    def _may_loop(self) -> bool:
-        """True if an artifact may be its own neighbour, which only `edges` that name ids allow."""
-        edges = self.edges
-        return edges is not None and (callable(edges) or any(to_field == ID for _, to_field in edges))
 
 
 def _explore(memory: PushMemory, ids: Sequence[Id], neighbors: Sequence[Sequence[Id]]) -> ForwardPush:

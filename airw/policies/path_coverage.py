@@ -1,7 +1,7 @@
 """The policy `PathCoverage`: passages that answer a query together; it is the default."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeAlias, cast
@@ -10,7 +10,7 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.checks import MAX_HITS, check_count, check_weight
-from airw._base.concurrency import map_bounded, offload_if
+from airw._base.concurrency import offload_if
 from airw._base.messages import short_repr
 from airw._base.overriding import override
 from airw.errors import ArgumentError
@@ -24,17 +24,17 @@ from airw.policies._paths import (
     find_links,
     find_order,
     leave_out,
-    read_query_words,
+    weigh_words,
 )
 from airw.policies._start import find_roots, find_start
-from airw.policies.artifact_memory import MAX_START, ArtifactMemory, node_of_hit
+from airw.policies.artifact_memory import MAX_START, ArtifactMemory, Part, node_of_hit
 from airw.policies.artifact_policy import SearchingPolicy, SearchParameters
 from airw.policies.scope import ALLOW_ALL
-from airw.protocols import Capability, EdgeRow, OpenCorpus
+from airw.protocols import Capability, EdgeRow, OpenCorpus, Words
 from airw.retrieval import describe_mistaken_corpus
 from airw.stores import OwnStore
-from airw.values import SearchHit
-from airw.values.hits import add_facts, with_facts
+from airw.values import SearchHit, TermCounts
+from airw.values.hits import with_facts
 from airw.walking import CommittedNode, Frontier, WalkPolicy, WalkState
 
 _SEARCH_K = 50  # hits of the search, of which the first compete: a search for more fuses deeper rankings
@@ -53,7 +53,8 @@ class PathMemory(ArtifactMemory):
         paths: The paths that compete: first those of one artifact, in the order of the start.
         leads: Those of one artifact that lead on.
         ways: The paths that lead on from each artifact whose links were read, the best first.
-        compared: How many artifacts were compared with the query, besides those that the search has compared.
+        compared: The artifacts that were compared with the query.
+        searched: How many of them the search has compared.
         best: The best path to each artifact that competes, in the final order as far as it is known.
         committed: The path by which each artifact was committed.
     """
@@ -63,7 +64,8 @@ class PathMemory(ArtifactMemory):
     paths: list[Path] = field(default_factory=list)
     leads: dict[Id, Path] = field(default_factory=dict)
     ways: dict[Id, list[Path]] = field(default_factory=dict)
-    compared: int = 0
+    compared: set[Id] = field(default_factory=set)
+    searched: int = 0
     best: dict[Id, Path] = field(default_factory=dict)
     committed: dict[Id, Path] = field(default_factory=dict)
 
@@ -186,7 +188,7 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
     max_depth: int | None = 1
     keeps_frontier = True
     scores_paths = True
-    _reads_passages = False  # few texts are read
+    _memory = PathMemory
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -196,22 +198,31 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         check_weight("coverage", self.coverage)
         check_weight("names", self.names)
 
-    @override
-    def begin(self, state: State) -> PathMemory:
-        # Records are kept: their texts are read for the words, and again for the hits.
-        return PathMemory(state.query, self.scope, keeps_records=True)
-
     async def seed(self, state: State, store: Walkable) -> list[Path]:
         """Return the hits of the search and the roots, as paths of one artifact."""
         memory = state.memory
+        memory.keeps_records = True  # their texts are read for the words, and again for the hits
         if self.edges is not None:
             require(store, "matching", self._name, "edges=...")
-        # 1. Search, and count the words of the query meanwhile.
-        hits = await self._search(memory, store)
+        # 1. Search.
+        k = max(self.seed_k, _SEARCH_K) if self.seed_k else 0
+        filter = self.scope.start_filter
+        found_ids = await find_start(memory, store, self._name, k=k, seeding=self.seeding, filter=filter)
+        hits = found_ids[: self.seed_k]
+        if not memory.compared:  # this call may be repeated
+            memory.compared.update(memory.best_surfaces)
+            memory.searched = len(memory.compared)
         roots = find_roots(memory, self.roots, store)
-        # 2. Compare and read them. An artifact without a cosine cannot be part of a path.
+        # 2. Compare and read them, and count the words of the query.
         start = [Path((id,)) for id in dict.fromkeys([*hits, *roots])]
-        await self._read(state, store, hits=[path.id for path in start[:MAX_START]])
+        first = [path.id for path in start[:MAX_START]]
+        answers = list[TermCounts]()
+        parts: list[Part] = [(Words([memory.query]), answers.append)] if "words" in store.store.capabilities else []
+        await self._read(state, store, first, first, parts=parts)
+        for counts in answers:
+            is_long = len(memory.query) > OFFLOAD_ABOVE
+            memory.words = await offload_if(is_long, weigh_words, memory.query, counts)
+        #    An artifact without a cosine cannot be part of a path.
         paths = memory.paths = await self._compare(state, start, store)
         await memory.read_values(paths, self.coverage, store)
         # 3. The hits keep the order of the search. A root may be a hit, too.
@@ -229,34 +240,18 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
     def _count_ahead(self, state: State) -> int | None:
         return None if self.scope != ALLOW_ALL else max(_MAX_TEXTS - len(state.memory.held), 0)
 
-    async def _search(self, memory: PathMemory, corpus: Walkable) -> list[Id]:
-        """Return the first hits of the search; count the query's words meanwhile."""
-
-        async def find() -> list[Id]:
-            k = max(self.seed_k, _SEARCH_K) if self.seed_k else 0
-            filter = self.scope.start_filter
-            return await find_start(memory, corpus, self._name, k=k, seeding=self.seeding, filter=filter)
-
-        async def count() -> list[Id]:
-            memory.words = await read_query_words(memory.query, corpus)
-            return []
-
-        calls: list[Callable[[], Awaitable[list[Id]]]] = [find, count]
-        hits, _ = await map_bounded(lambda call: call(), calls, limit=2)
-        return hits[: self.seed_k]
-
     async def _compare(self, state: State, paths: Sequence[Path], corpus: Walkable) -> list[Path]:
         """Compare the ends of paths with the query; return the paths that may compete.
 
         Two store calls at most.
         """
         memory, ids = state.memory, list(dict.fromkeys(path.id for path in paths))
-        memory.compared += sum(id not in memory.best_surfaces for id in ids)
+        memory.compared.update(ids)
         await self._read_surfaces(state, ids, corpus)
         excluded = self._are_excluded(state, [path.id for path in paths])
         usable = [path for path, out in zip(paths, excluded, strict=True) if not out and memory.has_surface(path.id)]
         for path in usable:
-            path.cosines = memory.best_surfaces[path.id][1] + (path.before.cosines if path.before else 0.0)
+            path.cosines = memory.cosine_of[path.id] + (path.before.cosines if path.before else 0.0)
         return usable
 
     async def score(self, state: State, nodes: Sequence[Any], store: Walkable) -> NDArray[np.float64]:
@@ -324,8 +319,8 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
         is_long = sum(map(len, rows)) > _OFFLOAD_LINKS_ABOVE
         links = await offload_if(is_long, lambda: list(map(find_links, paths, rows)))
         # 2. Compare their ends with the query, and read the texts of the nearest.
-        most = _MAX_COSINES - memory.compared
-        compared = await offload_if(is_long, leave_out, links, memory.best_surfaces, most)
+        most = _MAX_COSINES - (len(memory.compared) - memory.searched)
+        compared = await offload_if(is_long, leave_out, links, memory.compared, most)
         usable = await self._compare(state, compared, corpus)
         near = memory.find_nearest(usable)
         await memory.read_values(near, self.coverage, corpus)
@@ -340,17 +335,10 @@ class PathCoverage(SearchParameters, SearchingPolicy[PathMemory]):
             order = find_order(memory.paths, memory.held, memory.words, self.names)
             memory.best = {id: memory.best[id] for id in order}
 
-    async def to_hits(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each best surface, with the parts of its score; no store call."""
-        memory = state.memory
-        hits = await super().to_hits(state, committed, store)
-        for entry, hit in zip(committed, hits, strict=True):
-            memory.committed[entry.id] = entry.node
-            if hit is not None:
-                add_facts(hit.metadata, memory.explain(entry.node))
-        return hits
+    @override
+    def _facts(self, state: State, entry: CommittedNode) -> dict[str, Any]:
+        state.memory.committed[entry.id] = entry.node
+        return state.memory.explain(entry.node)
 
     def rank(self, state: State, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits in the final order, each with its best path."""

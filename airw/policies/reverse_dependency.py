@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
 from airw.policies._corpora import Id, Walkable, check_nodes, member_names, member_ranks, order_key
 from airw.policies.artifact_memory import ArtifactMemory
-from airw.policies.artifact_policy import ArtifactPolicy
+from airw.policies.artifact_policy import ArtifactPolicy, ids_of
 from airw.policies.scope import ALLOW_ALL, Scope
 from airw.protocols import MaxFanIn, Names, Referrers, ask
 from airw.retrieval import check_corpus
-from airw.values import ArtifactRef, Edge, NodeIdLike, SearchHit, canonical_node_id
-from airw.values.hits import add_facts
+from airw.values import ArtifactRef, Edge, NodeIdLike, canonical_node_id
 from airw.walking import CommittedNode, LazyNeighbors, WalkState
+from airw.walking.policy import NeighborValues
 
 REF = "REF"
 
@@ -108,6 +108,7 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
     proximity_weight: float = 0.0
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
+    _memory = DependencyMemory
 
     def __post_init__(self) -> None:
         """Check the parameters, and sort the seeds, so that policies with equal seeds are equal."""
@@ -117,10 +118,6 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
         check_weight("fan_in_weight", self.fan_in_weight)
         check_weight("proximity_weight", self.proximity_weight)
         self._check_shared()
-
-    @override
-    def begin(self, state: State) -> DependencyMemory:
-        return DependencyMemory(state.query, self.scope, keeps_records=self.scope != ALLOW_ALL)
 
     async def seed(self, state: State, store: Walkable) -> list[_Node]:
         """Return the nodes that the seeds mean, in order; two store calls at most."""
@@ -148,7 +145,8 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
             else:
                 id = requirement_name(seed) if isinstance(seed, str) and self.edge_type == REF else seed
                 memory.outside[id] = list(dict.fromkeys([*memory.outside.get(id, []), *spellings]))
-        memory.best_surfaces.update(dict.fromkeys(memory.outside, (None, -math.inf)))
+        memory.best_surfaces.update(dict.fromkeys(memory.outside))
+        memory.cosine_of.update(dict.fromkeys(memory.outside, -math.inf))
         seeds = sorted([*inside, *memory.outside], key=order_key(member_ranks(store)))
         return [_Node(seed, seed) for seed in seeds]
 
@@ -170,7 +168,7 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
         memory = state.memory
         await memory.embed_query(store)
         artifacts = [id for id in ids if id not in memory.outside]
-        new_ids = memory.take_surfaces(artifacts)
+        new_ids = memory.find_new(artifacts)
         parts = memory.ask_best(new_ids, self._count_ahead(state)) if new_ids else []
         spellings_of = {id: memory.outside.get(id, [id]) for id in ids if id not in memory.referrers}
         references = list(chain.from_iterable(spellings_of.values()))
@@ -189,9 +187,10 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
     def value(self, state: State, nodes: Sequence[_Node]) -> NDArray[np.float64]:
         """Return the cosine plus what links add; all nodes of a step have the same depth."""
         memory = state.memory
-        cosines = memory.cosines(node.id for node in nodes)
-        fan_ins = np.array([len(memory.referrers[node.id]) for node in nodes])
-        depth = state.depth_of(nodes[0].id) or 0
+        ids = ids_of(nodes)
+        cosines = memory.cosines(ids)
+        fan_ins = np.array([len(memory.referrers[id]) for id in ids])
+        depth = state.depth_of(ids[0]) or 0
         bonus = self.fan_in_weight * fan_ins / max(memory.max_fan_in, 1) + self.proximity_weight / (1 + depth)
         return np.where(np.isneginf(cosines), 0.0, cosines + bonus)
 
@@ -201,23 +200,18 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
         return [self._dependents(entry.node, state.memory.referrers[entry.id]) for entry in committed]
 
     def _dependents(self, library: _Node, ids: Sequence[Id]) -> LazyNeighbors:
-        return LazyNeighbors(ids, lambda part: [_Node(id, library.seed, library.id) for id in ids[part]])
+        return NeighborValues(ids, lambda part: [_Node(id, library.seed, library.id) for id in ids[part]])
 
     @override
     def edge_of(self, node: _Node) -> Edge | None:
         """Return the edge from a dependent to its dependency."""
         return None if node.library is None else Edge(node.id, node.library, self.edge_type, "derived")
 
-    async def to_hits(
-        self, state: State, committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each artifact's best surface; `None` for a seed outside the corpus.
+    @override
+    def _filter_followed(self, state: State, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
+        return []  # `score` reads dependents
 
-        One store call.
-        """
-        hits = await state.memory.make_hits(committed, [entry.score for entry in committed], store)
-        for hit, entry in zip(hits, committed, strict=True):
-            if hit is not None:
-                seed = {"seed": entry.node.seed} if entry.depth else {}
-                add_facts(hit.metadata, {"fan_in": len(state.memory.referrers[entry.id]), **seed})
-        return hits
+    @override
+    def _facts(self, state: State, entry: CommittedNode) -> dict[str, Any]:
+        seed = {"seed": entry.node.seed} if entry.depth else {}
+        return {"fan_in": len(state.memory.referrers[entry.id]), **seed}

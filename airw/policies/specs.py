@@ -28,7 +28,7 @@ def list_policies() -> dict[str, type[WalkPolicy]]:
         'beam, collapsed-tree, eager, link-walk, mmr, path-coverage, personalized-page-rank, reverse-dependency, scored'
     """
     kinds = {name: getattr(policies, name) for name in dir(policies) if name not in ("PerNode", "Strategy")}
-    return {_name_of(kind): kind for kind in kinds.values() if hasattr(kind, "to_hits")}
+    return {_name(kind): kind for kind in kinds.values() if hasattr(kind, "to_hits")}
 
 
 def name_of(policy: WalkPolicy) -> str:
@@ -38,10 +38,10 @@ def name_of(policy: WalkPolicy) -> str:
         >>> name_of(policies.CollapsedTree())
         'collapsed-tree'
     """
-    return _name_of(type(policy))
+    return _name(type(policy))
 
 
-def _name_of(kind: type) -> str:
+def _name(kind: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", kind.__name__).lower()
 
 

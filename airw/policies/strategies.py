@@ -35,7 +35,6 @@ from airw.policies.artifact_policy import ArtifactNode
 from airw.policies.scope import ALLOW_ALL, Scope
 from airw.protocols import EdgeRow
 from airw.values import Direction, NodeIdLike, SearchHit
-from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, WalkState
 
 _OFFLOAD_ABOVE = 5_000  # artifacts; sorting this many takes about a millisecond
@@ -71,10 +70,6 @@ class Eager(AdmittingParameters, AdmittingPolicy[AdmittingMemory]):
     def keeps_frontier(self) -> bool:  # type: ignore[override] # it depends on a parameter
         """True with `edges`: artifacts that were not admitted wait for another field value."""
         return self.edges is not None
-
-    @override
-    def begin(self, state: WalkState[AdmittingMemory]) -> AdmittingMemory:
-        return AdmittingMemory(state.query, self.scope, self._reads_fields)
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +150,7 @@ class Scored(AdmittingParameters, AdmittingPolicy[ScoredMemory]):
     per_iteration_limit: int | None = None
     path_scorer: Callable[[Sequence[NodePath]], Sequence[float] | Awaitable[Sequence[float]]] | None = None
     keeps_frontier = True
+    _memory = ScoredMemory
 
     def __post_init__(self) -> None:
         """Check the parameters."""
@@ -185,10 +181,6 @@ class Scored(AdmittingParameters, AdmittingPolicy[ScoredMemory]):
     @override
     def _needs_records(self) -> bool:
         return self._vector_setting is not None
-
-    @override
-    def begin(self, state: WalkState[ScoredMemory]) -> ScoredMemory:
-        return ScoredMemory(state.query, self.scope, self._reads_fields or self._needs_records)
 
     async def select(self, state: WalkState[ScoredMemory], frontier: Frontier) -> Sequence[int]:
         """Commit the best of all admitted artifacts; one store call.
@@ -276,13 +268,9 @@ class Scored(AdmittingParameters, AdmittingPolicy[ScoredMemory]):
                 room -= state.max_depth is None or frontier.depths[position] < state.max_depth
         return list(selected.values())
 
-    async def to_hits(
-        self, state: WalkState[ScoredMemory], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, with its score; at most one store call."""
-        await self._read_hits(state, committed, store)
-        scores = state.memory.selected_scores
-        return await state.memory.make_hits(committed, [scores[entry.id] for entry in committed], store)
+    @override
+    def _hit_scores(self, state: WalkState[ScoredMemory], committed: Sequence[CommittedNode]) -> list[float]:
+        return [state.memory.selected_scores[entry.id] for entry in committed]
 
     def rank(self, state: WalkState[ScoredMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         """Return the `select_k` hits with the highest scores, best first."""
@@ -313,25 +301,26 @@ class Pick(NamedTuple):
 
 
 class Pool:
-    """The candidates of `Mmr` in columns, a row for each, and which of them were chosen."""
+    """The candidates of `Mmr` in columns, a row for each, and which of them wait."""
 
     def __init__(self, weight: float) -> None:
         """Start an empty pool; `weight` is `lambda_mult`."""
         self._weight = weight
-        self._count = 0  # rows in use; further ones have room for more candidates
-        self._columns = np.empty((3, 0))  # position, weighted relevance, redundancy
-        self._vectors: Floats = np.empty((0, 0), np.float32)
-        self._chosen: list[int] = []
+        self._positions = np.empty(0, np.intp)
+        self._weighted = np.empty(0)  # relevance
+        self._redundancy = np.empty(0)
+        self._waits = np.empty(0, np.bool_)
+        self._vectors: Floats = np.empty((0, 0), np.float32)  # with room for more
 
     @property
     def waiting(self) -> int:
         """The number of candidates that were not chosen."""
-        return self._count - len(self._chosen)
+        return int(self._waits.sum())
 
     @property
     def size(self) -> int:
         """The number of numbers that each choice is compared with."""
-        return self._count * int(self._vectors.shape[1])
+        return len(self._waits) * int(self._vectors.shape[1])
 
     def admit(self, positions: Sequence[int], relevance: NDArray[np.float64], vectors: Floats) -> None:
         """Add candidates.
@@ -342,24 +331,24 @@ class Pool:
             vectors: Their vectors, `(n, dim) float32`.
         """
         # They are compared with all choices once; `pick` compares them with each later choice.
-        redundancy = np.zeros(len(vectors))
-        if self._chosen:
-            redundancy[:] = np.einsum("ij,kj->ik", vectors, self._vectors[self._chosen]).max(axis=1)
-        start, self._count = self._count, self._count + len(vectors)
-        self._vectors = reserve(self._vectors if start else vectors[:0], self._count)
-        self._columns = reserve(self._columns, self._count, axis=1)
-        self._vectors[start : self._count] = vectors
+        start, redundancy = len(self._waits), np.zeros(len(vectors))
+        chosen = self._vectors[:start][~self._waits]
+        if len(chosen):
+            redundancy[:] = np.einsum("ij,kj->ik", vectors, chosen).max(axis=1)
+        self._vectors = reserve(self._vectors if start else vectors[:0], start + len(vectors))
+        self._vectors[start : start + len(vectors)] = vectors
         with np.errstate(invalid="ignore"):  # 0 times -inf, of an artifact without surfaces
             weighted = np.where(np.isneginf(relevance), -np.inf, self._weight * relevance)
-        self._columns[:, start : self._count] = positions, weighted, redundancy
+        self._positions = np.append(self._positions, positions)
+        self._weighted = np.append(self._weighted, weighted)
+        self._redundancy = np.append(self._redundancy, redundancy)
+        self._waits = np.append(self._waits, np.ones(len(vectors), np.bool_))
 
     def _scores(self) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Return the rows of candidates that wait, and their scores."""
-        waits = np.ones(self._count, np.bool_)
-        waits[self._chosen] = False
-        rows = np.flatnonzero(waits)
-        _, weighted, redundancy = self._columns[:, rows]
-        scores = weighted - (1 - self._weight) * redundancy
+        rows = np.flatnonzero(self._waits)
+        weighted = self._weighted[rows]
+        scores = weighted - (1 - self._weight) * self._redundancy[rows]
         scores[np.isneginf(weighted)] = -np.inf  # the redundancy may be NaN, if a file has a vector of NaN
         return rows, scores
 
@@ -372,26 +361,26 @@ class Pool:
         if not len(rows) or (best := scores.max()) < least:
             return None
         ties = rows[scores == best]
-        row = int(ties[self._columns[0, ties].argmin()])
-        choice = Pick(int(self._columns[0, row]), float(best), float(self._columns[2, row]))
-        self._chosen.append(row)
+        row = ties[self._positions[ties].argmin()]
+        choice = Pick(int(self._positions[row]), float(best), float(self._redundancy[row]))
+        self._waits[row] = False
         # Redundancy is a maximum over all choices, so only the new one has to be compared.
-        redundancy = self._columns[2, : self._count]
-        np.maximum(redundancy, exact_scores(self._vectors[: self._count], self._vectors[row]), out=redundancy)
+        similarities = exact_scores(self._vectors[: len(self._waits)], self._vectors[row])
+        self._redundancy = np.maximum(self._redundancy, similarities)
         return choice
 
     def find_best(self, count: int) -> list[int]:
         """Return the positions of the candidates with the highest scores now, in any order."""
         rows, scores = self._scores()
-        best = rows[np.argsort(-scores)[: max(count, 0)]]
-        return [int(position) for position in self._columns[0, best]]
+        best: list[int] = self._positions[rows[np.argsort(-scores)[: max(count, 0)]]].tolist()
+        return best
 
 
 @dataclass(slots=True, eq=False)
 class MmrMemory(AdmittingMemory):
     """The memory of one walk of `Mmr`: candidates, the choice for each, and likely next ones."""
 
-    pool: Pool = field(kw_only=True)
+    pool: Pool = field(init=False)
     picks: dict[Id, Pick] = field(default_factory=dict)
     likely: Sequence[Id] = ()
 
@@ -426,6 +415,7 @@ class Mmr(AdmittingParameters, AdmittingPolicy[MmrMemory]):
     lambda_mult: float = 0.5
     min_mmr_score: float = -np.inf
     keeps_frontier = True
+    _memory = MmrMemory
     _vector_setting = ""
 
     def __post_init__(self) -> None:
@@ -438,7 +428,9 @@ class Mmr(AdmittingParameters, AdmittingPolicy[MmrMemory]):
 
     @override
     def begin(self, state: WalkState[MmrMemory]) -> MmrMemory:
-        return MmrMemory(state.query, self.scope, self._reads_fields, pool=Pool(self.lambda_mult))
+        memory = super().begin(state)
+        memory.pool = Pool(self.lambda_mult)
+        return memory
 
     async def select(self, state: WalkState[MmrMemory], frontier: Frontier) -> list[int]:
         """Choose artifacts up to and including the first one above the depth cap.
@@ -454,7 +446,8 @@ class Mmr(AdmittingParameters, AdmittingPolicy[MmrMemory]):
         memory.keep_admission(admission)
         admitted = admission.positions
         if admitted:
-            vectors = np.array([memory.vector_of[frontier.ids[position]] for position in admitted])
+            vector_of = cast("dict[Id, Floats]", memory.vector_of)
+            vectors = np.array([vector_of[frontier.ids[position]] for position in admitted])
             pool.admit(admitted, frontier.scores[admitted], vectors)
         room = pool.waiting if self.select_k is None else self.select_k - len(state.results)
         chosen: list[int] = []
@@ -482,20 +475,37 @@ class Mmr(AdmittingParameters, AdmittingPolicy[MmrMemory]):
         # With fields, a choice is known to lead on only by its record. With links, its record is read with them.
         return super()._count_ahead(state) if self._reads_fields else 0
 
-    async def to_hits(
-        self, state: WalkState[MmrMemory], committed: Sequence[CommittedNode], store: Walkable
-    ) -> list[SearchHit | None]:
-        """Return each artifact's best surface, with the numbers of its choice; one store call."""
-        hits = await super().to_hits(state, committed, store)
-        for entry, hit in zip(committed, hits, strict=True):
-            if hit is not None:
-                _, score, redundancy = state.memory.picks[entry.id]
-                add_facts(hit.metadata, {"mmr_score": score, "redundancy": redundancy})
-        return hits
+    @override
+    def _facts(self, state: WalkState[MmrMemory], entry: CommittedNode) -> dict[str, Any]:
+        _, score, redundancy = state.memory.picks[entry.id]
+        return {"mmr_score": score, "redundancy": redundancy}
+
+
+@dataclass(slots=True, eq=False)
+class StrategyMemory(AdmittingMemory):
+    """The memory of one walk of a strategy.
+
+    Args:
+        strategy: The copy of the strategy that this walk works with.
+        tracker: The nodes that it selects and traverses.
+        waiting: The positions of nodes that were passed to `iteration` and wait.
+        nodes: The nodes that were passed to `iteration`, by id.
+        selected: The nodes that were selected in this step, by id.
+        is_over: Whether enough nodes are selected, or no node is to be traversed.
+        is_iterating: Whether `iteration` was called and has not returned.
+    """
+
+    strategy: "Strategy" = field(init=False)
+    tracker: NodeTracker = field(init=False)
+    waiting: dict[Id, int] = field(default_factory=dict)
+    nodes: dict[Id, Node] = field(default_factory=dict)
+    selected: dict[Id, Node] = field(default_factory=dict)
+    is_over: bool = False
+    is_iterating: bool = False
 
 
 @dataclass(kw_only=True)
-class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
+class Strategy(AdmittingPolicy[StrategyMemory], ABC):
     """A policy that decides in one method, `iteration`.
 
     `iteration` receives the new nodes of a step and a tracker. In each step, the walk commits the nodes that
@@ -534,6 +544,7 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
     types: Sequence[str] | None = None
     scope: Scope = ALLOW_ALL
     keeps_frontier = True
+    _memory = StrategyMemory
     _vector_setting = ""
     _needs_records = True
     query_embedding: Floats | None = field(default=None, init=False, repr=False, compare=False)
@@ -579,15 +590,15 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
         return cast("S", replace(cast("Any", base), **options))
 
     @override
-    def begin(self, state: "WalkState[StrategyMemory]") -> "StrategyMemory":
-        memory = StrategyMemory(state.query, self.scope, keeps_records=True)
+    def begin(self, state: WalkState[StrategyMemory]) -> StrategyMemory:
+        memory = super().begin(state)
         memory.strategy = copy.deepcopy(self)
         memory.tracker = NodeTracker(
             self.select_k, state.max_depth, lambda node_id: memory.permissions_of(node_id).keep
         )
         return memory
 
-    async def select(self, state: "WalkState[StrategyMemory]", frontier: Frontier) -> list[int]:
+    async def select(self, state: WalkState[StrategyMemory], frontier: Frontier) -> list[int]:
         """Call `iteration`, and return the positions of the nodes that it selects, then traverses."""
         memory = state.memory
         if memory.is_over or self.select_k == 0:
@@ -629,16 +640,14 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
         return positions or self._select_nothing(state, frontier)
 
     @override
-    def _filter_crossable(
-        self, memory: "StrategyMemory", committed: Sequence[CommittedNode]
-    ) -> Sequence[CommittedNode]:
+    def _filter_crossable(self, memory: StrategyMemory, committed: Sequence[CommittedNode]) -> Sequence[CommittedNode]:
         tracker = memory.tracker
         chosen = [entry for entry in committed if entry.id in tracker.to_traverse or entry.id in tracker.at_cap]
         return super()._filter_crossable(memory, chosen)
 
     @override
     async def _find_edges(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
+        self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> Sequence[EdgeRow]:
         rows = await super()._find_edges(state, committed, store)
         state.memory.tracker.to_traverse.clear()
@@ -646,7 +655,7 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
 
     @override
     async def to_hits(
-        self, state: "WalkState[StrategyMemory]", committed: Sequence[CommittedNode], store: Walkable
+        self, state: WalkState[StrategyMemory], committed: Sequence[CommittedNode], store: Walkable
     ) -> list[SearchHit | None]:
         hits = await super().to_hits(state, committed, store)
         for index, (entry, hit) in enumerate(zip(committed, hits, strict=True)):
@@ -656,7 +665,7 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
         return hits
 
     @override
-    def rank(self, state: "WalkState[StrategyMemory]", hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    def rank(self, state: WalkState[StrategyMemory], hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
         if not hits:
             return hits  # the walk may have no memory yet
         memory = state.memory
@@ -669,30 +678,7 @@ class Strategy(AdmittingPolicy["StrategyMemory"], ABC):
         ]
 
     @override
-    def find_obstacle(self, state: "WalkState[StrategyMemory]") -> str | None:
+    def find_obstacle(self, state: WalkState[StrategyMemory]) -> str | None:
         # The cancelled call may have changed fields, so it cannot be repeated. Before `seed` the memory is None.
         is_cut = getattr(state.memory, "is_iterating", False)
         return f"a deadline has cancelled {type(self).__name__}.iteration" if is_cut else None
-
-
-@dataclass(slots=True, eq=False)
-class StrategyMemory(AdmittingMemory):
-    """The memory of one walk of a strategy.
-
-    Args:
-        strategy: The copy of the strategy that this walk works with.
-        tracker: The nodes that it selects and traverses.
-        waiting: The positions of nodes that were passed to `iteration` and wait.
-        nodes: The nodes that were passed to `iteration`, by id.
-        selected: The nodes that were selected in this step, by id.
-        is_over: Whether enough nodes are selected, or no node is to be traversed.
-        is_iterating: Whether `iteration` was called and has not returned.
-    """
-
-    strategy: Strategy = field(init=False)
-    tracker: NodeTracker = field(init=False)
-    waiting: dict[Id, int] = field(default_factory=dict)
-    nodes: dict[Id, Node] = field(default_factory=dict)
-    selected: dict[Id, Node] = field(default_factory=dict)
-    is_over: bool = False
-    is_iterating: bool = False

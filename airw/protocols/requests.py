@@ -9,7 +9,7 @@ is a unit vector or zero. Query vectors must be unit vectors, too, or scores are
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import numpy as np
@@ -70,18 +70,30 @@ SNAPSHOT_CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capabil
 """What a snapshot of a whole store can do."""
 
 ALL_LINKS: Final = LinkFilter()
+_LISTS = {"among", "artifact_ids", "ids", "kinds", "nodes", "paths", "records", "refs", "surfaces", "wanted"}
 
 
 class Request(Generic[A_co]):
     """A question to a store; the type parameter is that of the answer."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
     _needs: ClassVar[Capability]
 
     @property
     def needs(self) -> Capability:
         """Return what a store must be able to do to answer."""
         return self._needs
+
+    def __post_init__(self) -> None:
+        """Check lists and limits, by the names of their fields."""
+        for name in self.__slots__:
+            if name in _LISTS:
+                value = getattr(self, name)
+                # `None` is for fields of which it is the default.
+                if value is not None or self.__dataclass_fields__[name].default is not None:  # type: ignore[attr-defined]
+                    _check_list(name, value)
+            elif name == "limit":
+                check_limit(getattr(self, name))
 
 
 # Records
@@ -99,9 +111,6 @@ class Records(Request[list[Record | None]]):
 
     _needs: ClassVar[Capability] = "records"
     ids: Sequence[str]
-
-    def __post_init__(self) -> None:
-        _check_list("ids", self.ids)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,12 +133,6 @@ class RecordsOf(Request[list[list[Record] | None]]):
     kinds: Sequence[str] | None = None
     limit: int | None = None
 
-    def __post_init__(self) -> None:
-        _check_list("artifact_ids", self.artifact_ids)
-        if self.kinds is not None:
-            _check_list("kinds", self.kinds)
-        check_limit(self.limit)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors(Request[Floats]):
@@ -143,9 +146,6 @@ class Vectors(Request[Floats]):
 
     _needs: ClassVar[Capability] = "vectors"
     ids: Sequence[str]
-
-    def __post_init__(self) -> None:
-        _check_list("ids", self.ids)
 
 
 class ArtifactVectors(NamedTuple):
@@ -173,9 +173,6 @@ class VectorsOf(Request[ArtifactVectors]):
 
     _needs: ClassVar[Capability] = "vectors"
     artifact_ids: Sequence[NodeIdLike]
-
-    def __post_init__(self) -> None:
-        _check_list("artifact_ids", self.artifact_ids)
 
 
 # Rankings
@@ -227,9 +224,7 @@ class Rank(Request[list[Ranking]]):
         if self.k is not None:
             check_count("k", self.k)
         object.__setattr__(self, "filter", parse_filter(self.filter))
-        for name, ids in (("among", self.among), ("records", self.records), ("surfaces", self.surfaces)):
-            if ids is not None:
-                _check_list(name, ids)
+        Request.__post_init__(self)
         if self.statistics is not None and not isinstance(self.statistics, TermCounts):
             raise ArgumentError(f"statistics must be a TermCounts object, not {short_repr(self.statistics)}")
 
@@ -289,9 +284,8 @@ class Edges(Request[Sequence[Sequence[Edge]]]):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        _check_list("ids", self.ids)
+        Request.__post_init__(self)
         check_choice("direction", self.direction, DIRECTIONS)
-        check_limit(self.limit)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,9 +305,6 @@ class Referrers(Request[list[list[str]]]):
     nodes: Sequence[NodeIdLike]
     types: Sequence[str] | None = None
 
-    def __post_init__(self) -> None:
-        _check_list("nodes", self.nodes)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names(Request[list[list[str]]]):
@@ -329,9 +320,6 @@ class Names(Request[list[list[str]]]):
 
     _needs: ClassVar[Capability] = "names"
     refs: Sequence[str]
-
-    def __post_init__(self) -> None:
-        _check_list("refs", self.refs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -369,11 +357,6 @@ class UnresolvedLinks(Request[list[UnresolvedLink]]):
     artifact_ids: Sequence[NodeIdLike] | None = None
     limit: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.artifact_ids is not None:
-            _check_list("artifact_ids", self.artifact_ids)
-        check_limit(self.limit)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matching(Request[list[list[str]]]):
@@ -394,10 +377,6 @@ class Matching(Request[list[list[str]]]):
     _needs: ClassVar[Capability] = "matching"
     wanted: Sequence[tuple[str, Any]]
     limit: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_list("wanted", self.wanted)
-        check_limit(self.limit)
 
 
 # The ledger and the corpus as a whole
@@ -421,10 +400,6 @@ class Ledger(Request[list[LedgerEntry | None]]):
     _needs: ClassVar[Capability] = "ledger"
     ids: Sequence[NodeIdLike] | None = None
 
-    def __post_init__(self) -> None:
-        if self.ids is not None:
-            _check_list("ids", self.ids)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Artifacts(Request[list[ArtifactChange | None]]):
@@ -438,9 +413,6 @@ class Artifacts(Request[list[ArtifactChange | None]]):
 
     _needs: ClassVar[Capability] = "artifacts"
     ids: Sequence[str]
-
-    def __post_init__(self) -> None:
-        _check_list("ids", self.ids)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -525,7 +497,7 @@ class Schema(Request[Columns]):
     limit: int = 10_000
 
     def __post_init__(self) -> None:
-        _check_list("paths", self.paths)
+        Request.__post_init__(self)
         check_count("limit", self.limit)
 
 
@@ -556,10 +528,10 @@ class Ends:
         own, known = {*self.of.ids}, self.without if isinstance(self.without, dict | set) else {*self.without}
         rows = (EdgeRow.of(id, row).inside.ends for id, row in zip(self.of.ids, answer, strict=True))
         ends: dict[NodeIdLike, None] = {}
-        for end in chain.from_iterable(rows):
+        for end in filterfalse(known.__contains__, chain.from_iterable(rows)):
             if len(ends) == self.limit:
                 break
-            if end not in known and end not in own:
+            if end not in own:
                 ends[end] = None
         return list(ends)
 

@@ -245,16 +245,14 @@ def reader_of(kind: Any) -> Reader:
         return optional(reader_of(Union[tuple(arg for arg in args if arg is not NoneType)]))  # noqa: UP007 - built here
     if origin is Literal:
         return TEXT
-    if origin is Mapping or origin is dict:
+    if origin in (Mapping, dict):
         return map_of(reader_of(args[1]))
-    if origin is tuple and args[1:] == (...,):
-        every = list_of(reader_of(args[0]))
-        return lambda value: tuple(every(value))
-    if origin is tuple:
+    if origin is None:
+        return _row_of(kind, [*get_type_hints(kind).values()])
+    if origin is tuple and args[1:] != (...,):
         return _row_of(lambda *items: items, args)
-    if origin is not None:
-        return list_of(reader_of(args[0]))
-    return _row_of(kind, [*get_type_hints(kind).values()])
+    every = list_of(reader_of(args[0]))
+    return (lambda value: tuple(every(value))) if origin is tuple else every
 
 
 def _row_of(make: Callable[..., Any], kinds: Sequence[Any]) -> Reader:
@@ -278,15 +276,10 @@ def _row_of(make: Callable[..., Any], kinds: Sequence[Any]) -> Reader:
     return read
 
 
-def _object_of(make: Any, **own: Reader) -> Reader:
-    """Return the reader of requests and their parts: JSON objects without defaults.
-
-    Args:
-        make: The class, a dataclass.
-        own: The readers of fields that are not those of their types.
-    """
+def _object_of(make: Any) -> Reader:
+    """Return the reader of requests and their parts: JSON objects without defaults."""
     kind, hints = make.__name__, get_type_hints(make)
-    readers = {item.name: own.get(item.name) or _reader_of_field(item.name, hints[item.name]) for item in fields(make)}
+    readers = {item.name: _reader_of_field(item.name, hints[item.name]) for item in fields(make)}
     needed = [item.name for item in fields(make) if item.default is MISSING]
 
     def read(value: Any) -> Any:
@@ -311,18 +304,18 @@ def _reader_of_field(name: str, hint: Any) -> Reader:
 
     Ids are sent once each: an id that is there many times would multiply the answer.
     """
-    if name not in _IDS and name not in _NODES:
-        return reader_of(hint)
-    every = list_of(NODE if name in _NODES else TEXT)
+    if name == "of":  # `unpack_requests` puts the request that feeds another one in the place of its number
+        return _keep
+    read_items = list_of(NODE) if name in _NODES else reader_of(hint)
 
-    def read(value: Any) -> list[Any]:
-        items: list[Any] = every(value)
-        if name in _IDS and len({*items}) < len(items):
+    def read(value: Any) -> Any:
+        items: list[Any] | None = read_items(value)
+        if items and len({*items}) < len(items):
             [(double, _)] = Counter(items).most_common(1)
             raise WireFault(f"{short_repr(double)} is there twice; send it once")
         return items
 
-    return optional(read) if NoneType in get_args(hint) else read
+    return read if name in _IDS else read_items
 
 
 def _one_of(tag: str, readers: Mapping[str, Reader]) -> Reader:
@@ -351,9 +344,10 @@ _KINDS: Final[Mapping[str, type]] = {
 }
 _ANSWERS = {name: reader_of(kind.__orig_bases__[0].__args__[0]) for name, kind in _KINDS.items()}  # type: ignore[attr-defined]
 _REQUESTS = {name: _object_of(kind) for name, kind in _KINDS.items()}
-# `unpack_requests` puts the request that feeds another one in the place of its number.
-_FEEDER = _one_of("take", {kind.__name__: _object_of(kind, of=_keep) for kind in (Ends, Best)})
-_read_request = _one_of("ask", _REQUESTS | {"Fed": _object_of(Fed, request=_one_of("ask", _REQUESTS), by=_FEEDER)})
+_fed = get_type_hints(Fed)
+_READERS[_fed["request"]] = _one_of("ask", _REQUESTS)
+_READERS[_fed["by"]] = _one_of("take", {kind.__name__: _object_of(kind) for kind in (Ends, Best)})
+_read_request = _one_of("ask", _REQUESTS | {"Fed": _object_of(Fed)})
 REQUEST_NAMES: Final = (*_KINDS, "Fed")
 """The names of all kinds of requests."""
 _EACH: Final = {
@@ -452,13 +446,15 @@ def measure_requests(requests: Sequence[Request[Any]], *, all_rows: int) -> Mess
     feeders = [request.by for request in requests if isinstance(request, Fed)]
     rows, paths = 0, set[str]()
     for request in plain:
-        if isinstance(request, Rank):
-            is_bounded = request.k is not None or request.among is not None or request.records is not None
-            rows += len(request.queries) * ((request.k or 0) if is_bounded else all_rows)
-        elif isinstance(request, forms.Matching):
-            paths.update(field for field, _ in request.wanted)
-        elif isinstance(request, forms.Schema):
-            paths.update(request.paths)
+        match request:
+            case Rank(k=None, among=None, records=None):
+                rows += len(request.queries) * all_rows
+            case Rank():
+                rows += len(request.queries) * (request.k or 0)
+            case forms.Matching():
+                paths.update(field for field, _ in request.wanted)
+            case forms.Schema():
+                paths.update(request.paths)
     return MessageSize(len(plain), sum(map(_count_items, [*plain, *feeders])), rows, len(paths))
 
 

@@ -3,12 +3,10 @@
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import partial
-from itertools import count
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -30,8 +28,6 @@ T = TypeVar("T")
 _RETRIES: Final = 2
 _FIRST_PAUSE = 0.1  # seconds
 _LONGEST_PAUSE = 10.0
-_TOO_MUCH = 413
-_GONE = 410
 _RETRY_STATUSES = frozenset({429, 502, 503})
 # A lost connection is tried again; a server that hangs would hang again.
 _LOST = (httpx.NetworkError, httpx.RemoteProtocolError, httpx.ConnectTimeout)
@@ -44,6 +40,7 @@ _MOST_PIECES = 1_000  # that have arrived already when a stream is left
 _MAX_CONNECTIONS = 32
 
 _CLIENT_PARTS = ("send", "build_request", "aclose")
+_VERSIONS = dict.fromkeys(map(str, API_VERSIONS)).keys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +102,10 @@ class RefusedFilter(RemoteError, FilterError):
     """A server refused a filter, perhaps because of a limit of its own."""
 
 
+_KINDS: Mapping[int, type[AirwError]] = {410: WalkGone, 413: TooMuchAtOnce}
+"""What statuses mean, whatever the server calls it."""
+
+
 class CorpusServer:
     """A server of corpora, and the connections to it.
 
@@ -119,8 +120,12 @@ class CorpusServer:
     """
 
     def __init__(self, url: str, *, token: str | None, client: httpx.AsyncClient | None, timeouts: Timeouts) -> None:
-        self.url: str = _check_url(url)
-        self._headers = _headers_with(token)
+        if isinstance(url, str) and "@" in url.partition("://")[2].partition("/")[0]:
+            raise ArgumentError("url must not contain a user or password; pass the token as token=...")
+        self.url: str = base_url(url, path="/search")
+        self._headers = {"Accept": JSON_TYPE, "Accept-Encoding": "identity"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {check_token('token', token)}"
         self._token = token
         if client is not None and not all(hasattr(client, part) for part in _CLIENT_PARTS):
             raise ArgumentError(f"client must be an httpx.AsyncClient, not {type(client).__name__}")
@@ -172,9 +177,7 @@ class CorpusServer:
         """
         label = self.label(of)
         request = await self._request(method, path, body, params, label)
-        with self._limit_time(label):
-            send = partial(self._send_once, request, label)
-            content = await (self._repeat(send) if may_repeat else _send_without_repeating(send))
+        _, content = await self._repeat(request, label, retries=_RETRIES * may_repeat)
         return await offload_if(len(content) > _LONG_TEXT, _read_answer, content, read, label)
 
     async def start_stream(self, path: str, *, of: str, body: bytes) -> httpx.Response:
@@ -187,26 +190,34 @@ class CorpusServer:
         label = self.label(of)
         request = await self._request("POST", path, body, None, label)
         request.headers["Accept"] = EVENT_STREAM
-        with self._limit_time(label):
-            return await self._repeat(lambda: self._start_once(request, label))
+        response, _ = await self._repeat(request, label, retries=_RETRIES, is_stream=True)
+        return response
 
-    async def _repeat(self, send: Callable[[], Awaitable[T]]) -> T:
-        """Send until there is an answer, at most three times."""
-        for failures in count(1):
-            try:
-                return await send()
-            except RemoteError as error:
-                if not isinstance(error.__cause__, _LOST) or failures > _RETRIES:
-                    raise
-                pause = 0.0
-            except _ServerBusy as refusal:
-                if failures > _RETRIES:
-                    raise refusal.error from None
-                pause = refusal.pause
-            # Many clients that lost the same server do not come back at the same moment.
-            backoff = random.uniform(0, _FIRST_PAUSE * 2**failures)  # noqa: S311 - no secret
-            await anyio.sleep(min(_LONGEST_PAUSE, pause + backoff))
-        raise AssertionError  # never reached: `count` is infinite
+    async def _repeat(
+        self, request: httpx.Request, label: str, *, retries: int, is_stream: bool = False
+    ) -> tuple[httpx.Response, bytes]:
+        """Send until there is an answer, within the time of a call."""
+        try:
+            with anyio.fail_after(self.timeouts.total):
+                for failures in range(1, retries + 1):
+                    try:
+                        return await self._send(request, label, is_stream=is_stream)
+                    except RemoteError as error:
+                        if not isinstance(error.__cause__, _LOST):
+                            raise
+                        pause = 0.0
+                    except _ServerBusy as refusal:
+                        pause = refusal.pause
+                    # Many clients that lost the same server do not come back at the same moment.
+                    backoff = random.uniform(0, _FIRST_PAUSE * 2**failures)  # noqa: S311 - no secret
+                    await anyio.sleep(min(_LONGEST_PAUSE, pause + backoff))
+                return await self._send(request, label, is_stream=is_stream)
+        except _ServerBusy as refusal:
+            raise refusal.error from None
+        except TimeoutError as error:
+            if isinstance(error, AirwError):  # the server's own: `StoreBusy`
+                raise
+            raise RemoteError(f"{label} did not answer within total={self.timeouts.total:g} s") from error
 
     def label(self, corpus: str) -> str:
         """Return the name of a corpus and its server, for messages."""
@@ -239,78 +250,51 @@ class CorpusServer:
             raise RemoteError(f"{label} is closed; use it inside `async with`")
         return client
 
-    @contextmanager
-    def _limit_time(self, label: str) -> Iterator[None]:
-        try:
-            with anyio.fail_after(self.timeouts.total):
-                yield
-        except TimeoutError as error:
-            if isinstance(error, AirwError):  # the server's own: `StoreBusy`
-                raise
-            raise RemoteError(f"{label} did not answer within total={self.timeouts.total:g} s") from error
+    async def _send(self, request: httpx.Request, label: str, *, is_stream: bool) -> tuple[httpx.Response, bytes]:
+        """Send a request once; return an answer that succeeded, and its content.
 
-    async def _send_once(self, request: httpx.Request, label: str) -> bytes:
+        A stream is returned open, without content.
+        """
         with self.translate_errors(label):
-            response = await self._send(request, label)
+            # Redirects would take the query, and perhaps the token, to another server.
+            response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
+            encoding, kind = encoding_of(response), response.headers.get("Content-Type", "").partition(";")[0]
+            # A server may be upgraded while its corpus is open. What stands between may answer without a version.
+            theirs = response.headers.get(VERSION_HEADER)
+            is_ours = theirs is None or not _VERSIONS.isdisjoint(re.split(r"[,\s]+", theirs))
+            if is_stream and is_ours and response.status_code == 200 and kind == EVENT_STREAM and not encoding:
+                return response, b""
+            largest = _LARGEST_ANSWER if response.is_success and not is_stream else _LARGEST_ERROR
             try:
-                largest = _LARGEST_ANSWER if response.is_success else _LARGEST_ERROR
-                encoding = encoding_of(response)
                 # A compressed body is never read: a small one may unpack to gigabytes.
-                content = b"" if encoding else await read_body(response, largest)
+                content = await read_body(response, largest) if is_ours and not encoding else b""
             finally:
                 await close_response(response)
+        if not is_ours:
+            ours, told = ", ".join(_VERSIONS), one_line(str(theirs), longest=40)
+            raise RemoteError(f"{label} speaks version {told} of the API, and this library {ours}")
         if not response.is_success:
             raise self._refusal(response, content, label)
+        if is_stream:
+            raise RemoteError(f"{label} answered {one_line(kind)!r}, not a stream of events; is it a server of airw?")
         if encoding:
             raise RemoteError(f"{label} answered in the encoding {encoding!r}, although the request asked for none")
         if len(content) > largest:
             raise RemoteError(f"{label} answered with more than {largest:,} bytes; ask for less at once")
-        return content
-
-    async def _start_once(self, request: httpx.Request, label: str) -> httpx.Response:
-        with self.translate_errors(label):
-            response = await self._send(request, label)
-            kind = response.headers.get("Content-Type", "").partition(";")[0]
-            if response.status_code == 200 and kind == EVENT_STREAM and not encoding_of(response):
-                return response
-            try:
-                content = await read_body(response, _LARGEST_ERROR)
-            finally:
-                await close_response(response)
-        if response.is_success:
-            raise RemoteError(f"{label} answered {one_line(kind)!r}, not a stream of events; is it a server of airw?")
-        raise self._refusal(response, content, label)
-
-    async def _send(self, request: httpx.Request, label: str) -> httpx.Response:
-        # Redirects would take the query, and perhaps the token, to another server.
-        response = await self._open_client(label).send(request, stream=True, follow_redirects=False)
-        # A server may be upgraded while its corpus is open. What stands between may answer without a version.
-        theirs = response.headers.get(VERSION_HEADER)
-        if theirs is None or {*map(str, API_VERSIONS)}.intersection(re.split(r"[,\s]+", theirs)):
-            return response
-        await close_response(response)
-        ours = ", ".join(map(str, API_VERSIONS))
-        raise RemoteError(f"{label} speaks version {one_line(theirs, longest=40)} of the API, and this library {ours}")
+        return response, content
 
     def _refusal(self, response: httpx.Response, content: bytes, label: str) -> Exception:
-        error, pause = self._error_of(response, content, label)
-        return error if pause is None else _ServerBusy(error, pause)
-
-    def _error_of(self, response: httpx.Response, content: bytes, label: str) -> tuple[AirwError, float | None]:
         """Return the error that an answer other than success means.
 
-        With it come the seconds to wait before another attempt, or `None` if none would help.
+        It is `_ServerBusy` if another attempt may help.
         """
-        status, (kind, message) = response.status_code, _read_problem(_load_quietly(content))
+        status, (kind, message) = response.status_code, _read_problem(content)
+        kind = _KINDS.get(status, kind)
         detail = one_line(self.redact(message or message_of(content)), longest=_LONGEST_DETAIL)
         if response.has_redirect_location:
             place = one_line(self.redact(response.headers["Location"]))
             answered = f"{label} answered {status} and points to {place!r}"
-            return RemoteError(f"{answered}; use the URL of the server itself"), None
-        if status == _TOO_MUCH:
-            kind = TooMuchAtOnce
-        if status == _GONE:
-            kind = WalkGone
+            return RemoteError(f"{answered}; use the URL of the server itself")
         if kind is None:
             advice = "; pass a token that it accepts as token=..." if status == 401 else ""
             error: AirwError = RemoteError(f"{label} answered {status}: {detail}{advice}")
@@ -319,7 +303,7 @@ class CorpusServer:
         pause = retry_after(response.headers.get("Retry-After"), datetime.now(UTC))
         # Of a missing package or a damaged file, another attempt would hear the same.
         may_pass = status in _RETRY_STATUSES and (kind is None or pause is not None or kind is StoreBusy)
-        return error, (pause or 0.0) if may_pass else None
+        return _ServerBusy(error, pause or 0.0) if may_pass else error
 
     def redact(self, text: str) -> str:
         """Return a text of the server without the token."""
@@ -357,13 +341,8 @@ async def leave_stream(pieces: AsyncIterator[bytes]) -> None:
 
 async def encode_json(value: Any) -> bytes:
     """Return a JSON value as bytes; ids that no text can contain travel as escapes."""
-    return await offload_if(_is_long(value), dump_body, value)
-
-
-def _is_long(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(
-        len(each) > 1_000 for each in value.values() if isinstance(each, list | str)
-    )
+    parts = value.values() if isinstance(value, Mapping) else ()
+    return await offload_if(any(len(part) > 1_000 for part in parts if isinstance(part, list | str)), dump_body, value)
 
 
 def dump_body(value: Any) -> bytes:
@@ -399,7 +378,15 @@ def error_of_problem(problem: object, label: str, redact: Callable[[str], str]) 
 
 
 def _read_problem(problem: object) -> tuple[type[AirwError] | None, str]:
-    """Return the class that a problem names, or `None`, and its message, or `""`."""
+    """Return the class that a problem names, or `None`, and its message, or `""`.
+
+    The problem is a value of JSON, or the bytes of one.
+    """
+    if isinstance(problem, bytes):
+        try:
+            problem = json.loads(problem)
+        except (ValueError, RecursionError):
+            problem = None
     name, detail = (problem.get("error"), problem.get("detail")) if isinstance(problem, dict) else (None, None)
     if not isinstance(name, str) or not isinstance(detail, str):
         return None, ""
@@ -409,30 +396,3 @@ def _read_problem(problem: object) -> tuple[type[AirwError] | None, str]:
     # Still errors of a server: those of one must not end a discovery in many as a wrong argument does.
     refused = RefusedArgument if issubclass(kind, ArgumentError) else RefusedFilter if kind is FilterError else kind
     return refused, detail
-
-
-def _load_quietly(content: bytes) -> object:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
-
-
-async def _send_without_repeating(send: Callable[[], Awaitable[T]]) -> T:
-    try:
-        return await send()
-    except _ServerBusy as refusal:
-        raise refusal.error from None
-
-
-def _check_url(url: str) -> str:
-    if isinstance(url, str) and "@" in url.partition("://")[2].partition("/")[0]:
-        raise ArgumentError("url must not contain a user or password; pass the token as token=...")
-    return base_url(url, path="/search")
-
-
-def _headers_with(token: str | None) -> dict[str, str]:
-    headers = {"Accept": JSON_TYPE, "Accept-Encoding": "identity"}
-    if token is None:
-        return headers
-    return {**headers, "Authorization": f"Bearer {check_token('token', token)}"}

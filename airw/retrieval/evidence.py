@@ -23,7 +23,7 @@ from airw.retrieval.query import Mode, channels_of, default_alpha
 from airw.retrieval.searching import QueryVectors, embed_text, query_rankings
 from airw.values import Ranking, TermCounts
 
-_CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
+CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
 
 FIRST_FORMULA = "bm25 of fts5/unicode61, unspaced letters in pairs"
 """The formula of floors in files that name none."""
@@ -76,7 +76,7 @@ class Evidence:
         """Fill in the candidates: a lone match must lead by all its strength, not by none."""
         known = self.candidates or ((self.dense or 0.0, self.lexical or 0.0),)
         least = min(cosine for cosine, _ in known)
-        object.__setattr__(self, "candidates", known + ((least, 0.0),) * (_CANDIDATES - len(known)))
+        object.__setattr__(self, "candidates", known + ((least, 0.0),) * (CANDIDATES - len(known)))
 
     @property
     def channels(self) -> dict[str, float]:
@@ -119,7 +119,7 @@ class Evidence:
         """Return the strength of the best artifact, and its lead."""
         dense, lexical = weights.get("dense", 0.0), weights.get("lexical", 0.0)
         strengths = sorted((dense * cosine + lexical * match for cosine, match in self.candidates), reverse=True)
-        return strengths[0], strengths[0] - fmean(strengths[1:_CANDIDATES])
+        return strengths[0], strengths[0] - fmean(strengths[1:CANDIDATES])
 
 
 def match_strength(score: float, counts: TermCounts, *, own: Mapping[str, int] | None = None) -> float:
@@ -179,9 +179,7 @@ def _best_scores(ranking: Ranking | None) -> dict[str, float]:
     if ranking is None:
         return {}
     best: dict[str, float] = {}
-    for artifact_id, score in zip(
-        ranking.artifact_ids[:_CANDIDATES], ranking.scores[:_CANDIDATES].tolist(), strict=True
-    ):
+    for artifact_id, score in zip(ranking.artifact_ids[:CANDIDATES], ranking.scores[:CANDIDATES].tolist(), strict=True):
         best.setdefault(artifact_id, score)  # of an artifact with several records, the best one counts
     return best
 
@@ -224,7 +222,7 @@ async def find_evidence(
 
     channels: Sequence[Mode] = channels_of(mode)
     options = {"per_artifact": True, **store_options}
-    found = await query_rankings(corpus, channels, [text], vector or embed, _CANDIDATES, **options)
+    found = await query_rankings(corpus, channels, [text], vector or embed, CANDIDATES, **options)
     rankings = dict(zip(channels, (ranking for (ranking,) in found), strict=True))
     counts = None
     if "lexical" in rankings and "words" in corpus.store.capabilities:

@@ -81,7 +81,12 @@ class _KeyedRanking(NamedTuple):
 
 
 def merge_rankings(
-    channels: Sequence[ChannelRankings], query: SearchQuery, limit: int | None, weigh: ArtifactWeight | None = None
+    channels: Sequence[ChannelRankings],
+    query: SearchQuery,
+    limit: int | None,
+    weigh: ArtifactWeight | None = None,
+    *,
+    needs_evidence: bool = False,
 ) -> list[Candidate]:
     """Merge the rankings of all channels and queries.
 
@@ -94,6 +99,7 @@ def merge_rankings(
         limit: Return at most this many candidates; `None` returns all.
         weigh: Returns the factor of the score of each artifact. The scores are then fused even if there is only one
             ranking, because a factor means something else for a negative cosine.
+        needs_evidence: Whether a hybrid search leaves out what has no word of the query and a cosine of 0.
 
     Returns:
         Candidates, best first. Equal scores are in the order of first appearance: dense rankings come before lexical
@@ -123,11 +129,15 @@ def merge_rankings(
     if weigh is not None or len({ranking.slot for ranking in every}) < len(every):
         first_places = _find_first_places(every)
         fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores, pair[0]), pair[0]))
+    words, cosines = channel_scores.get("lexical_score", {}), channel_scores.get("dense_score", {})
+    ranked = consume_in_slices(fused)
+    if needs_evidence and query.mode == "hybrid":
+        ranked = (pair for pair in ranked if pair[0] in words or cosines.get(pair[0]))
     candidates = [
         Candidate(
             *find_best(key), score, {name: each[key] for name, each in channel_scores.items() if key in each} | weights
         )
-        for key, score in islice(consume_in_slices(fused), limit)
+        for key, score in islice(ranked, limit)
     ]
     empty_in_slices(best_places, *channel_scores.values())
     return candidates

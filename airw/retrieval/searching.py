@@ -99,7 +99,7 @@ async def answer_query(corpus: OpenCorpus, query: SearchQuery) -> list[SearchHit
     Raises:
         ArgumentError: If the store cannot answer what the search asks, or no record is of the surface kinds.
     """
-    hits = await run_search(corpus, query)
+    hits = await run_search(corpus, query, needs_evidence=True)
     if not hits:
         await explain_no_hits(query, [corpus])
     return hits
@@ -145,6 +145,7 @@ async def run_search(
     *,
     channels: Sequence[Channel] | None = None,
     weigh: ArtifactWeight | None = None,
+    needs_evidence: bool = False,
 ) -> list[SearchHit]:
     """Search an open corpus as `retrieve` does, with options that are checked already.
 
@@ -157,6 +158,7 @@ async def run_search(
             corpora. By default the formulator runs here.
         channels: The rankings to fuse; by default those of the corpus itself. Records are read from the corpus.
         weigh: The factor of the score of each artifact; by default none.
+        needs_evidence: Whether a hybrid search leaves out hits that have no word of the query and a cosine of 0.
 
     Raises:
         ArgumentError: If the store cannot answer what the search asks.
@@ -164,7 +166,7 @@ async def run_search(
     if not query.k:
         return []
     with record_span("search", corpus.name, query.text, _describe_search, query) as span:
-        hits = await _rank(corpus, query, queries, channels, weigh)
+        hits = await _rank(corpus, query, queries, channels, weigh, needs_evidence=needs_evidence)
         if span is not None:
             span.set({"airw.search.hits": len(hits)})
         return hits
@@ -184,12 +186,14 @@ async def _rank(
     queries: Sequence[str] | None,
     channels: Sequence[Channel] | None,
     weigh: ArtifactWeight | None,
+    *,
+    needs_evidence: bool,
 ) -> list[SearchHit]:
     if queries is None:
         queries = await formulate_queries(query)
     query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
     channels = channels_in(corpus, query) if channels is None else channels
-    candidates = await _FirstStage(corpus, query, queries, channels, weigh).run()
+    candidates = await _FirstStage(corpus, query, queries, channels, weigh, needs_evidence).run()
     if query.rerank is not None:
         candidates = await _rerank(corpus, query, candidates, query.rerank)
     if query.boost is not None:
@@ -227,6 +231,7 @@ class _FirstStage:
     queries: Sequence[str]
     channels: Sequence[Channel]
     weigh: ArtifactWeight | None
+    needs_evidence: bool
     vectors: dict[str, Floats] = field(default_factory=dict)
 
     async def run(self) -> list[RankedRecord]:
@@ -259,7 +264,8 @@ class _FirstStage:
         ]
         # Weights need the records, which are read later: until then every ranked record stays a candidate.
         cut = None if self.query.surface_weights else limit
-        return await offload_if(count > _OFFLOAD_ABOVE, merge_rankings, channels, self.query, cut, self.weigh)
+        merge = partial(merge_rankings, channels, self.query, cut, self.weigh, needs_evidence=self.needs_evidence)
+        return await offload_if(count > _OFFLOAD_ABOVE, merge)
 
     async def _rank_in_channels(self) -> list[list[Ranking]]:
         """Rank artifacts, or surfaces if these are weighted or requested, in each channel."""

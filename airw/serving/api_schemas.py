@@ -249,6 +249,11 @@ _ANSWERS: Mapping[str, ApiSchema] = {
             "reason": {"description": "The rule that ended the selection.", **_TEXT},
             "n_retrieved": _COUNT,
             "n_selected": _COUNT,
+            "explanation": {"description": "What the reason means.", **_TEXT},
+            "missing": {
+                "description": "The corpora that failed or were late, with why.",
+                **_list(_object({"source": _TEXT, "error": _TEXT})),
+            },
             "signals": {"description": "The numbers behind the decision.", **_ANY_OBJECT},
         }
     ),

@@ -1,7 +1,7 @@
 """The endpoints of `RemoteCorpus`: messages of requests to a store, and embeddings."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -54,7 +54,6 @@ from airw.serving.limits import ServingLimits
 from airw.serving.problems import AnswerTooLarge
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
 from airw.serving.service import ApiCall
-from airw.values import Record, UnresolvedLink
 from airw.values.filters import to_mapping
 
 DESCRIBE_FIELDS: FieldKinds = {"corpus": str}
@@ -123,15 +122,14 @@ async def embed(call: ApiCall) -> Response:
     name, query, texts = take_text(fields, "corpus"), fields.get("query"), fields.get("texts")
     if (query is None) == (texts is None):
         raise ArgumentError("send either a query or texts to embed")
-    if query is not None:
-        check_query_length(call, check_query(query))
     check_length("texts", texts, most=_MOST_TEXTS)
-    for text in texts or ():
+    given: list[Any] = [query] if texts is None else texts
+    for text in given:
         check_query_length(call, check_query(text))
     embedder = (await call.open(name)).embedder
-    vectors = await (embedder.embed_query(query) if query is not None else embedder.embed_documents(texts or []))
+    vectors = await (embedder.embed_query(given[0]) if texts is None else embedder.embed_documents(texts))
     value = {"embedder_id": embedder.id, "vectors": pack_array(np.asarray(vectors, np.float32))}
-    return call.answer_pieces(await offload_if(len(texts or ()) > _FEW, call.encode, value, _dump))
+    return call.answer_pieces(await offload_if(len(given) > _FEW, call.encode, value, _dump))
 
 
 def _read_requests(call: ApiCall, items: list[Any]) -> list[Request[Any]]:
@@ -163,19 +161,13 @@ def _guard(call: ApiCall, request: Request[Any]) -> Request[Any]:
             return replace(request, request=_guard(call, request.request), by=replace(request.by, limit=limit))
         case Ledger(ids=None):
             raise ArgumentError("Ledger needs ids")
-        case Words():
-            _check_queries(call, request.queries)
-        case Rank():
-            _check_queries(call, request.queries)
-            if request.filter is not None:
+        case Words() | Rank():
+            for query in request.queries if isinstance(request.queries, list) else ():
+                check_query_length(call, query)
+            if isinstance(request, Rank) and request.filter is not None:
                 check_filter_size(to_mapping(request.filter), most=call.service.limits.max_conditions)
                 return replace(request, filter=guard_filter(request.filter, call.service.roots))
     return request
-
-
-def _check_queries(call: ApiCall, queries: Any) -> None:
-    for query in queries if isinstance(queries, list) else ():
-        check_query_length(call, query)
 
 
 async def _ask_in_slices(corpus: OpenCorpus, requests: Sequence[Request[Any]], *, most: int) -> list[Any]:
@@ -240,27 +232,20 @@ def _hide_paths(call: ApiCall, request: Request[Any], answer: Any) -> Any:
     hide = call.hide_paths
     match request:
         case Records():
-            return [_hide_in_record(record, hide) for record in answer]
+            return [record and replace(record, metadata=hide(record.metadata)) for record in answer]
         case RecordsOf():
-            return [own and [_hide_in_record(record, hide) for record in own] for own in answer]
+            return [own and [replace(record, metadata=hide(record.metadata)) for record in own] for own in answer]
         case Config():
             return hide({name: value for name, value in answer.items() if name != PROBLEMS_SETTING})
         case Calibrations():
             return hide(answer)
         case UnresolvedLinks():
-            return [_hide_in_link(link, hide) for link in answer]
+            links = [(each, replace(each.link, **hide({"file": each.link.file}))) for each in answer]
+            return [replace(each, link=link) for each, link in links]
         case Matching():  # a value that no answer shows matches nothing
             shown = [is_shown(field, value, call.service.roots) for field, value in request.wanted]
             return [ids if is_one else () for ids, is_one in zip(answer, shown, strict=True)]
     return answer
-
-
-def _hide_in_record(record: Record | None, hide: Callable[[Any], Any]) -> Record | None:
-    return None if record is None else replace(record, metadata=hide(record.metadata))
-
-
-def _hide_in_link(unresolved: UnresolvedLink, hide: Callable[[Any], Any]) -> UnresolvedLink:
-    return replace(unresolved, link=replace(unresolved.link, **hide({"file": unresolved.link.file})))
 
 
 def _measure(answer: Any) -> int:

@@ -3,18 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import Floats
 from airw._base.checks import find_text_fault
-from airw._base.json import dump_flat, json_clean, list_flat_texts
+from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import StoreError
-from airw.values import ArtifactChange, Record
+from airw.values import ArtifactChange
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -42,7 +40,7 @@ def settings_json(value: Mapping[str, Any]) -> str:
 def check_changes(puts: Sequence[ArtifactChange]) -> Floats | None:
     """Check the ids, keys and vectors of changes, and return all vectors in one array.
 
-    Texts and metadata are checked by `check_record`.
+    Texts and metadata are checked by `encode_metadata`.
 
     Returns:
         `(n, dim) float32`, the vectors of all records in order; `None` if there are no records.
@@ -54,61 +52,71 @@ def check_changes(puts: Sequence[ArtifactChange]) -> Floats | None:
     if len({*ids}) < len(ids):
         artifact_id, count = Counter(ids).most_common(1)[0]
         raise StoreError(f"puts contains {artifact_id!r} {count} times; pass one change per artifact")
-    _check_keys(puts)
-    return _stack_vectors(puts)
+    # Nearly always, no key is at fault: then one check of all keys together is enough.
+    if find_text_fault("".join([text for change in puts for text in _list_keys(change)]), allow_nul=False):
+        for change in puts:
+            for text in _list_keys(change):
+                # UTF-8 cannot encode an unpaired surrogate, and SQLite reads NUL as the end of a text.
+                if fault := find_text_fault(text, allow_nul=False):
+                    owner = short_repr(change.entry.artifact_id)
+                    raise StoreError(f"{short_repr(text)} of {owner} contains {fault} and cannot be stored; remove it")
+    blocks = list[Floats]()
+    for change in puts:
+        if change.records:
+            blocks.append(np.asarray(change.vectors, np.float32))
+            _check_shape(change, blocks)
+    if not blocks:
+        return None
+    vectors = np.concatenate(blocks)
+    are_finite = np.isfinite(vectors).all(axis=1)
+    if not are_finite.all():
+        record = [record for change in puts for record in change.records][int(are_finite.argmin())]
+        raise StoreError(
+            f"the vector of record {record.id!r} of {record.artifact_id!r} contains NaN or infinity; "
+            "pass finite numbers"
+        )
+    return vectors
+
+
+def _check_shape(change: ArtifactChange, blocks: Sequence[Floats]) -> None:
+    """Check that a change has one vector per record, as wide as those of the changes before."""
+    shape = blocks[-1].shape
+    if len(shape) != 2 or shape[0] != len(change.records):
+        raise StoreError(
+            f"the vectors of {change.entry.artifact_id!r} must have one row per record, "
+            f"shape ({len(change.records)}, dim), not {shape}"
+        )
+    if shape[1] != blocks[0].shape[1]:
+        raise StoreError(
+            f"the vectors of {change.entry.artifact_id!r} are {shape[1]} wide, but others in puts "
+            f"{blocks[0].shape[1]}; use one embedder for all"
+        )
 
 
 def encode_metadata(puts: Sequence[ArtifactChange]) -> list[str]:
     """Check all records of changes, and return their metadata as JSON texts, in order.
 
     Raises:
-        StoreError: As `check_record`.
+        StoreError: If a record belongs to another artifact, or its text or metadata cannot be stored.
     """
-    records = [record for change in puts for record in change.records]
-    metadata = [record.metadata for record in records]
-    are_owned = all(record.artifact_id == change.entry.artifact_id for change in puts for record in change.records)
-    # Nearly always, all are sound and flat: then one check and one encoding of all together is enough.
-    if are_owned and (fields := list_flat_texts(metadata)) is not None:
-        # A number with too many digits, or a text that is none: the checks below find out which.
-        with suppress(ValueError, TypeError):
-            if not find_text_fault("".join([*fields, *(record.text for record in records)])):
-                return dump_flat(metadata)
-    return [check_record(record, change.entry.artifact_id) for change in puts for record in change.records]
-
-
-def check_record(record: Record, artifact_id: str) -> str:
-    """Check one record of an artifact, and return its metadata as JSON text.
-
-    Raises:
-        StoreError: If the record belongs to another artifact, or its text or metadata cannot be stored.
-    """
-    if record.artifact_id != artifact_id:
-        raise StoreError(
-            f"puts contains record {record.id!r} of {record.artifact_id!r} in the change of {artifact_id!r}; "
-            "pass it with its own artifact"
-        )
-    try:
-        metadata = metadata_json(record.metadata)
-    except ValueError as error:  # an int with more digits than Python converts
-        raise StoreError(
-            f"the metadata of record {record.id!r} of {artifact_id!r} cannot be stored: {error}"
-        ) from error
-    for name, text in (("text", record.text), ("metadata", metadata)):
-        if fault := find_text_fault(text):
-            raise StoreError(f"the {name} of record {record.id!r} of {artifact_id!r} contains {fault}; remove it")
-    return metadata
-
-
-def copy_change(change: ArtifactChange) -> ArtifactChange:
-    """Return a deep copy of a change, so that the caller cannot modify stored content.
-
-    Raises:
-        StoreError: If a record cannot be stored.
-    """
-    artifact_id = change.entry.artifact_id
-    records = [replace(record, metadata=json.loads(check_record(record, artifact_id))) for record in change.records]
-    entry = replace(change.entry, record_ids=tuple(record.id for record in records))
-    return replace(change, entry=entry, records=records)
+    texts = list[str]()
+    for record, artifact_id in ((record, change.entry.artifact_id) for change in puts for record in change.records):
+        if record.artifact_id != artifact_id:
+            raise StoreError(
+                f"puts contains record {record.id!r} of {record.artifact_id!r} in the change of {artifact_id!r}; "
+                "pass it with its own artifact"
+            )
+        try:
+            metadata = metadata_json(record.metadata)
+        except ValueError as error:  # an int with more digits than Python converts
+            raise StoreError(
+                f"the metadata of record {record.id!r} of {artifact_id!r} cannot be stored: {error}"
+            ) from error
+        for name, text in (("text", record.text), ("metadata", metadata)):
+            if fault := find_text_fault(text):
+                raise StoreError(f"the {name} of record {record.id!r} of {artifact_id!r} contains {fault}; remove it")
+        texts.append(metadata)
+    return texts
 
 
 def check_width(puts: Sequence[ArtifactChange], vectors: Floats, stored: int) -> None:
@@ -143,50 +151,3 @@ def _list_keys(change: ArtifactChange) -> list[str]:
     for names in extraction.names:
         keys += names
     return keys
-
-
-def _check_keys(puts: Sequence[ArtifactChange]) -> None:
-    """Raise an error if a key contains an unpaired surrogate or NUL.
-
-    UTF-8 cannot encode the former, and SQLite reads the latter as the end of a text.
-    """
-    # Nearly always, no key is at fault: then one check of all keys together is enough.
-    if not find_text_fault("".join([text for change in puts for text in _list_keys(change)]), allow_nul=False):
-        return
-    for change in puts:
-        for text in _list_keys(change):
-            if fault := find_text_fault(text, allow_nul=False):
-                owner = short_repr(change.entry.artifact_id)
-                raise StoreError(f"{short_repr(text)} of {owner} contains {fault} and cannot be stored; remove it")
-
-
-def _stack_vectors(puts: Sequence[ArtifactChange]) -> Floats | None:
-    changes = [change for change in puts if change.records]
-    blocks = [_check_block(change) for change in changes]
-    for change, block in zip(changes, blocks, strict=True):
-        if block.shape[1] != blocks[0].shape[1]:
-            raise StoreError(
-                f"the vectors of {change.entry.artifact_id!r} are {block.shape[1]} wide, but others in puts "
-                f"{blocks[0].shape[1]}; use one embedder for all"
-            )
-    if not blocks:
-        return None
-    vectors = np.concatenate(blocks)
-    are_finite = np.isfinite(vectors).all(axis=1)
-    if not are_finite.all():
-        record = [record for change in puts for record in change.records][int(are_finite.argmin())]
-        raise StoreError(
-            f"the vector of record {record.id!r} of {record.artifact_id!r} contains NaN or infinity; "
-            "pass finite numbers"
-        )
-    return vectors
-
-
-def _check_block(change: ArtifactChange) -> Floats:
-    vectors = np.asarray(change.vectors, np.float32)
-    if vectors.ndim != 2 or vectors.shape[0] != len(change.records):
-        raise StoreError(
-            f"the vectors of {change.entry.artifact_id!r} must have one row per record, "
-            f"shape ({len(change.records)}, dim), not {vectors.shape}"
-        )
-    return vectors

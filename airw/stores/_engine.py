@@ -8,16 +8,32 @@ may write again.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw.protocols import CAPABILITIES, Capability, Change, Fed, Rank, Request, Vectors, VectorsOf, check_able, fill
+from airw._base.coalescing import Coalescer
+from airw.protocols import (
+    CAPABILITIES,
+    Capability,
+    Change,
+    Fed,
+    Rank,
+    Records,
+    Request,
+    Vectors,
+    VectorsOf,
+    check_able,
+    fill,
+)
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores._waiting import WaitingRequests
 from airw.stores.own_store import METHODS
 from airw.values.filters import Filter
+
+_FEW_QUERIES, _FEW_RECORDS = 8, 16  # a request with more is not held up by others, nor holds them up
 
 Finish: TypeAlias = Callable[[], Any]
 """The last step of an answer: it returns the answer, and may run while others write."""
@@ -54,20 +70,11 @@ class Content(ABC):
     def rank(self, request: Rank) -> Finish:
         """Rank by vectors or by words, after all conditions."""
         allowed = None if request.filter is None else self.match(request.filter)
-        if request.needs == "dense":
-            index = self.dense()
-            return lambda: index.search(
-                request.queries,  # type: ignore[arg-type]
-                len(index) if request.k is None else request.k,
-                allowed=allowed,
-                surfaces=request.surfaces,
-                per_artifact=request.per_artifact,
-            )
-        if request.needs == "lexical":
-            if request.among is not None or request.records is not None:
-                allowed = self.dense().number(request.among, request.records, allowed)
-            return self.rank_texts(request, allowed)
-        return rank_named(self.dense(), request, allowed)
+        if request.needs != "lexical":
+            return rank_vectors(self.dense(), request, allowed)
+        if request.among is not None or request.records is not None:
+            allowed = self.dense().number(request.among, request.records, allowed)
+        return self.rank_texts(request, allowed)
 
     def vectors(self, request: Vectors) -> Finish:
         """Return the vectors of records."""
@@ -80,37 +87,33 @@ class Content(ABC):
         return lambda: index.vectors_of(request.artifact_ids)  # type: ignore[arg-type]
 
 
-def rank_named(index: DenseIndex, request: Rank, allowed: NDArray[np.int64] | None = None) -> Finish:
-    """Rank artifacts or records that a request names by their vectors."""
-    return lambda: index.rank_named(
-        request.queries,  # type: ignore[arg-type]
-        request.k,
-        artifacts=request.among,
-        records=request.records,
-        allowed=allowed,
-        surfaces=request.surfaces,
-        per_artifact=request.per_artifact,
-    )
+def rank_vectors(index: DenseIndex, request: Rank, allowed: NDArray[np.int64] | None = None) -> Finish:
+    """Rank by vectors: all records, or what a request names."""
+    options: Any = {"allowed": allowed, "surfaces": request.surfaces, "per_artifact": request.per_artifact}
+    queries: Any = request.queries
+    if request.needs == "dense":
+        return lambda: index.search(queries, len(index) if request.k is None else request.k, **options)
+    return lambda: index.rank_named(queries, request.k, artifacts=request.among, records=request.records, **options)
 
 
 def rank_named_if_quick(index: DenseIndex, request: Rank, most: int) -> Finish | None:
     """Rank what a request names, if that is little and compared with one vector; else `None`."""
     ids: Any = request.among or ()
     is_few = len(request.records or ()) <= most and index.has_few(ids, most)
-    return rank_named(index, request) if is_few and request.filter is None and len(request.queries) == 1 else None
+    return rank_vectors(index, request) if is_few and request.filter is None and len(request.queries) == 1 else None
 
 
 def prepare_all(prepare: Callable[[Request[Any]], Finish], requests: Sequence[Request[Any]]) -> Finish:
     """Prepare the answers to the requests of a call; those that feed others come at once."""
     feeding = {id(request.by.of) for request in requests if isinstance(request, Fed)}
-    answers, finishes = dict[int, Any](), dict[int, Finish]()
+    answers, finishes = dict[int, Any](), list[Finish]()
     for request in requests:
         finish = prepare(fill(request, answers))
         if id(request) in feeding:
             answers[id(request)] = finish()
             finish = ready(answers[id(request)])
-        finishes[id(request)] = finish
-    return lambda: [finishes[id(request)]() for request in requests]
+        finishes.append(finish)
+    return lambda: [finish() for finish in finishes]
 
 
 def answer_quickly(
@@ -126,11 +129,29 @@ def answer_quickly(
     return [answers[id(request)] for request in requests]
 
 
+def _find_kind(request: Request[Any]) -> Hashable:
+    """Return what requests that can be answered together have in common; else `None`.
+
+    Searches with few queries and look-ups of few records are answered together, if they differ in these alone.
+    """
+    if isinstance(request, Records):
+        return "records" if len(request.ids) <= _FEW_RECORDS else None
+    if not isinstance(request, Rank) or len(request.queries) > _FEW_QUERIES:
+        return None
+    if request.statistics is not None or request.among is not None or request.records is not None:
+        return None
+    is_vectors = isinstance(request.queries, np.ndarray)
+    form: Hashable = (request.queries.shape[1:], request.queries.dtype) if is_vectors else None  # type: ignore[union-attr]
+    options = (request.k, request.filter, request.surfaces, request.per_artifact, form)
+    return options if request.filter is None and request.surfaces is None else repr(options)
+
+
 class EngineStore(ABC):
     """The base of the stores that answer requests from a `Content`."""
 
     def __init__(self) -> None:
-        self._waiting = WaitingRequests()
+        # Requests that wait for their turn become one call; each capability has a line of its own.
+        self._lines = {"dense": Coalescer[Any, Any](lanes=2), "lexical": Coalescer(), "records": Coalescer()}
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -140,13 +161,21 @@ class EngineStore(ABC):
     async def read(self, *requests: Request[Any]) -> list[Any]:
         """Return the answer of each request, all of one state; see `airw.protocols.Store.read`."""
         check_able(self, *requests)
-        if len(requests) == 1:
-            return [await self._waiting.ask(requests[0], self._answer_one)]
-        return await self._answer(requests)
+        kind = _find_kind(requests[0]) if len(requests) == 1 else None
+        if kind is None:
+            return await self._answer(requests)
+        return [await self._lines[requests[0].needs].ask(kind, requests[0], self._answer_together)]
 
-    async def _answer_one(self, request: Request[Any]) -> Any:
-        [answer] = await self._answer([request])
-        return answer
+    async def _answer_together(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        """Return the answers to requests that differ in their queries or ids alone."""
+        if len(requests) == 1:
+            return await self._answer(requests)
+        name = "ids" if isinstance(requests[0], Records) else "queries"
+        parts = [getattr(request, name) for request in requests]
+        together = np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [*chain.from_iterable(parts)]
+        [answers] = await self._answer([replace(requests[0], **{name: together})])  # type: ignore[type-var]
+        remaining = iter(answers)
+        return [[*islice(remaining, len(part))] for part in parts]
 
     @abstractmethod
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:

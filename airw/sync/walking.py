@@ -37,7 +37,7 @@ class SyncWalk(Iterator[SearchHit]):
     Example:
         >>> from airw import from_mapping, sync
         >>> from airw.stores import MemoryStore
-        >>> source = from_mapping({"a": "signing keys", "b": "cake"}, name="docs", embedder="light")
+        >>> source = from_mapping({"a": "signing keys", "b": "door keys"}, name="docs", embedder="light")
         >>> with sync.build(source, store=MemoryStore()) as corpus:
         ...     walk = sync.traverse("rotate the signing keys", corpus)
         ...     for hit in walk:

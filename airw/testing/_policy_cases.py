@@ -4,7 +4,7 @@ import copy
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from inspect import isfunction
@@ -50,10 +50,9 @@ async def _every_attribute_and_method_is_there(fixture: PolicyFixture) -> None:
     parts = {name: part for name, part in vars(WalkPolicy).items() if not name.startswith("_")}
     missing = [name for name in parts if not hasattr(fixture.policy, name)]
     expect(not missing, f"expected all attributes of airw.Policy, got none named {', '.join(missing)}")
-    for name in (name for name, part in parts.items() if isfunction(part)):
-        expect(
-            callable(getattr(fixture.policy, name)), f"expected a method {name}, got {getattr(fixture.policy, name)!r}"
-        )
+    for name, part in parts.items():
+        own = getattr(fixture.policy, name)
+        expect(callable(own) or not isfunction(part), f"expected a method {name}, got {own!r}")
     depth = fixture.policy.max_depth
     is_depth = depth is None or (isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0)
     expect(is_depth, f"expected max_depth to be None or a whole number of at least 0, got {depth!r}")
@@ -72,14 +71,8 @@ async def _the_query_yields_hits_for_the_other_cases_to_look_at(fixture: PolicyF
 async def _a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy(fixture: PolicyFixture) -> None:
     policy = fixture.policy
     twin = copy.copy(policy)
-    expect(
-        twin == policy,
-        f"expected a copy to be equal, got {short_repr(twin)} != {short_repr(policy)}; use a frozen dataclass",
-    )
-    expect(
-        repr(twin) == repr(policy),
-        f"expected a copy to print the same, got {short_repr(twin)} and {short_repr(policy)}",
-    )
+    expect_equal(twin, policy, "a copy (use a frozen dataclass)")
+    expect_equal(repr(twin), repr(policy), "what a copy prints")
     for name in [*_attributes(policy)] or ["max_depth"]:
         try:
             setattr(twin, name, getattr(policy, name))
@@ -91,11 +84,15 @@ async def _a_policy_is_a_frozen_value_that_equals_and_prints_like_its_copy(fixtu
 @case(CASES, "factory", promise="A second policy made by the same function is equal and walks the same.")
 async def _another_policy_made_the_same_way_is_equal_and_walks_the_same(fixture: PolicyFixture) -> None:
     other = cast("Callable[[], WalkPolicy]", fixture.make_another)()
-    expect(
-        other == fixture.policy, f"expected equal policies, got {short_repr(other)} and {short_repr(fixture.policy)}"
-    )
-    expected = await fixture.run_walk()
-    expect_equal((await fixture.run_walk(policy=other)).hit_dicts, expected.hit_dicts, "the walk of another policy")
+    expect_equal(other, fixture.policy, "another policy")
+    await _walk_alike(fixture, {"of another policy": {"policy": other}})
+
+
+async def _walk_alike(fixture: PolicyFixture, walks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that walks with options, by what they are called, have the hits of one without."""
+    expected = (await fixture.run_walk()).hit_dicts
+    for name, options in walks.items():
+        expect_equal((await fixture.run_walk(**options)).hit_dicts, expected, f"the walk {name}")
 
 
 @case(CASES, promise="A walk does not change the attributes of the policy.")
@@ -143,9 +140,8 @@ async def _ids(fixture: PolicyFixture) -> list[Hashable]:
     calls = [call for call in (await fixture.record_walk())[1] if call.method == "score"]
     for node in [node for call in calls for node in call.items]:
         id, again = fixture.policy.node_id(node), fixture.policy.node_id(node)
-        expect(
-            id == again and hash(id) == hash(again), f"expected one id for {short_repr(node)}, got {id!r} and {again!r}"
-        )
+        is_same = id == again and hash(id) == hash(again)
+        expect(is_same, f"expected one id for {short_repr(node)}, got {id!r} and {again!r}")
         ids.append(id)
     return ids
 
@@ -176,17 +172,15 @@ async def _edge_of_gives_an_edge_or_none_and_a_hit_tells_its_type(fixture: Polic
         edge = edges[id(hit)]
         edge_type = None if edge is None else edge.type
         stated = get_fact(hit.metadata, "walk_edge")
-        expect(stated == edge_type, f"expected walk_edge {edge_type!r} in hit {hit.artifact_id!r}, got {stated!r}")
+        expect_equal(stated, edge_type, f"walk_edge of hit {hit.artifact_id!r}")
 
 
 @case(CASES, promise="A hit has a string id, kind and text and a numeric score, and JSON can represent it.")
 async def _a_hit_is_made_of_what_it_says_and_can_be_told_as_json(fixture: PolicyFixture) -> None:
     for hit in (await fixture.run_walk()).hits:
         texts = (hit.artifact_id, hit.surface_kind, hit.text)
-        expect(
-            all(isinstance(part, str) for part in texts),
-            f"expected id, kind and text as strings, got {short_repr(texts)}",
-        )
+        are_texts = all(isinstance(part, str) for part in texts)
+        expect(are_texts, f"expected id, kind and text as strings, got {short_repr(texts)}")
         is_number = isinstance(hit.score, Real | np.floating) and hit.score == hit.score
         expect(is_number, f"expected a number as the score of hit {hit.artifact_id!r}, got {hit.score!r}")
         text = json.dumps(hit.to_dict(), allow_nan=False)
@@ -226,9 +220,7 @@ async def _of_the_state_only_the_cache_is_written_to(fixture: PolicyFixture) -> 
 
 @case(CASES, promise="Walks one after another yield the same hits.")
 async def _walks_one_after_another_are_the_same(fixture: PolicyFixture) -> None:
-    expected = await fixture.run_walk()
-    for ordinal in ("second", "third"):
-        expect_equal((await fixture.run_walk()).hit_dicts, expected.hit_dicts, f"the {ordinal} walk")
+    await _walk_alike(fixture, {"that is the second": {}, "that is the third": {}})
 
 
 @case(CASES, promise="Walks at the same time do not influence each other.")
@@ -253,37 +245,35 @@ async def _other_queries(fixture: PolicyFixture) -> list[dict[str, Any]]:
 
 
 async def _run_in_turns(walks: list[Walk]) -> list[Any]:
-    hits: dict[int, list[Any]] = {number: [] for number in range(len(walks))}
-    unfinished = list(hits)
+    hits: list[list[Any]] = [[] for _ in walks]
+    unfinished = [*zip(walks, hits, strict=True)]
     while unfinished:
-        for number in list(unfinished):
-            hit = await anext(walks[number], None)
+        for walk, own in [*unfinished]:
+            hit = await anext(walk, None)
             if hit is None:
-                unfinished.remove(number)
+                unfinished.remove((walk, own))
             else:
-                hits[number].append(hit)
-    return [[hit.to_dict() for hit in walk_hits] for walk_hits in hits.values()]
+                own.append(hit)
+    return [[hit.to_dict() for hit in own] for own in hits]
 
 
 async def _run_in_tasks(walks: list[Walk]) -> list[Any]:
-    finished: dict[int, FinishedWalk] = {}
+    hits: dict[Walk, Any] = dict.fromkeys(walks)
 
-    async def run(number: int) -> None:
-        finished[number] = await collect_hits(walks[number])
+    async def run(walk: Walk) -> None:
+        hits[walk] = (await collect_hits(walk)).hit_dicts
 
     with first_error():
         async with anyio.create_task_group() as group:
-            for number in range(len(walks)):
-                group.start_soon(run, number)
-    return [finished[number].hit_dicts for number in range(len(walks))]
+            for walk in walks:
+                group.start_soon(run, walk)
+    return [*hits.values()]
 
 
 @case(CASES, promise="`max_concurrency` does not change the hits of a walk.")
 async def _a_walk_is_the_same_whatever_may_run_at_once(fixture: PolicyFixture) -> None:
-    expected = await fixture.run_walk()
-    for width in (1, 2, 3, 64):
-        walked = await fixture.run_walk(limits=Limits(max_concurrency=width))
-        expect_equal(walked.hit_dicts, expected.hit_dicts, f"the walk with max_concurrency={width}")
+    limits = {f"with max_concurrency={width}": Limits(max_concurrency=width) for width in (1, 2, 3, 64)}
+    await _walk_alike(fixture, {name: {"limits": own} for name, own in limits.items()})
 
 
 @case(CASES, promise="A walk with `max_hits=n` yields the first n hits of the walk without it.")
@@ -298,14 +288,11 @@ async def _a_walk_of_at_most_n_hits_yields_the_first_n(fixture: PolicyFixture) -
 async def _a_walk_with_a_timeout_yields_a_prefix_of_the_walk_without(fixture: PolicyFixture) -> None:
     whole = (await fixture.run_walk()).hit_dicts
     for seconds in (3_600.0, 0.5, 0.02, 0.01, 0.005, 0.0):
-        walked = await fixture.run_walk(
-            timeout=seconds, store=fixture.with_scripted_store(delays=0.001)[0] if fixture.is_corpus else None
-        )
-        ended = walked.summary.stop != "timeout"
-        expected = whole if ended else whole[: len(walked.hit_dicts)]
-        expect_equal(
-            walked.hit_dicts, expected, f"the walk with timeout={seconds}, which {'ended' if ended else 'timed out'}"
-        )
+        store = fixture.with_scripted_store(delays=0.001)[0] if fixture.is_corpus else None
+        walked = await fixture.run_walk(timeout=seconds, store=store)
+        stop = walked.summary.stop
+        expected = whole[: len(walked.hit_dicts)] if stop == "timeout" else whole
+        expect_equal(walked.hit_dicts, expected, f"the walk with timeout={seconds}, which ended by {stop}")
 
 
 @case(CASES, "corpus", promise="A walk that deadlines interrupt and that goes on yields the hits of one walk.")
@@ -387,13 +374,12 @@ async def _a_hit_says_truly_how_it_was_reached(fixture: PolicyFixture) -> None:
     for hit in walked.hits:
         depth, path = get_fact(hit.metadata, "walk_depth"), walked.walk.path(hit)
         name = f"hit {hit.artifact_id!r}"
-        expect(depth == len(path) - 1, f"expected the walk_depth of {name} to be {len(path) - 1}, got {depth!r}")
+        expect_equal(depth, len(path) - 1, f"the walk_depth of {name}")
         expect(path[0] in seeds, f"expected the path of {name} to begin at a seed, got {short_repr(path)}")
         parent = path[-2] if depth else None
-        stated = get_fact(hit.metadata, "walk_parent")
-        expect(stated == parent, f"expected the walk_parent of {name} to be {parent!r}, got {stated!r}")
-        stated = get_fact(hit.metadata, "walk_path") if len(path) <= _PATH_DEPTH else path
-        expect(stated == path, f"expected the walk_path of {name} to be {short_repr(path)}, got {short_repr(stated)}")
+        expect_equal(get_fact(hit.metadata, "walk_parent"), parent, f"the walk_parent of {name}")
+        if len(path) <= _PATH_DEPTH:
+            expect_equal(get_fact(hit.metadata, "walk_path"), path, f"the walk_path of {name}")
 
 
 @case(CASES, promise="Each hit is a new object, and no two hits share a dict, list or set.")
@@ -450,13 +436,12 @@ async def _a_walk_leaves_no_task_and_no_iterator_behind(fixture: PolicyFixture) 
 
 @case(CASES, "corpus", promise="Slow answers of the store do not change the hits of a walk.")
 async def _a_walk_is_the_same_however_long_the_store_takes_to_answer(fixture: PolicyFixture) -> None:
-    expected = await fixture.run_walk()
+    walks = {}
     for number in range(4):
         random = Random(number)  # noqa: S311 - not used for secrets
-        delays = partial(random.choice, (0.0, 0.0, 0.0003, 0.001, 0.002))
-        store, _ = fixture.with_scripted_store(delays=delays)
-        walked = await fixture.run_walk(store=store)
-        expect_equal(walked.hit_dicts, expected.hit_dicts, "the walk over a store that answers slowly")
+        store, _ = fixture.with_scripted_store(delays=partial(random.choice, (0.0, 0.0, 0.0003, 0.001, 0.002)))
+        walks[f"over a store that answers slowly ({number})"] = {"store": store}
+    await _walk_alike(fixture, walks)
 
 
 async def _first_and_last_requests(fixture: PolicyFixture) -> list[tuple[type[Asked], int]]:

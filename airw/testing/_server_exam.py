@@ -2,7 +2,9 @@
 
 import argparse
 import os
+import runpy
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -12,16 +14,16 @@ from typing import Any, ClassVar, NoReturn
 import anyio
 
 from airw import policies
-from airw._base.messages import error_text, escape_controls
+from airw._base.messages import error_text, escape_controls, short_repr
 from airw.corpora import Corpus, build
-from airw.errors import AirwError
+from airw.errors import AirwError, ArgumentError
 from airw.links import extractor_from
-from airw.protocols import Store
+from airw.protocols import Store, check_store
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, PostgresStore, refuse_password
-from airw.testing._own_exam import open_suite
 from airw.testing.exam import Case, Exam, Report, expect_equal
 from airw.testing.stores import CAPABILITIES, StoreSuite
+from airw.values import ArtifactChange
 from airw.walking import WalkPolicy, start_walk
 
 _QUERY = "rotate the signing keys of the vault"
@@ -59,10 +61,59 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _examine_file(arguments: argparse.Namespace) -> list[Report]:
-    promises = [name.strip() for name in arguments.promises.split(",") if name.strip()]
-    options = {"read_only": arguments.read_only, "content": arguments.content}
-    with open_suite(arguments.address, promises, **options) as suite:
+    """Examine the store that a function in a file opens.
+
+    Imports find the modules beside the file, as they do when it is run as a program.
+    """
+    file, _, name = arguments.address.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise ArgumentError(f"ADDRESS must be an address, or FILE.py:FUNCTION, not {short_repr(arguments.address)}")
+    folder = str(Path(file).resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        try:
+            names = runpy.run_path(file, run_name="examined")
+        except (Exception, SystemExit) as error:
+            raise ArgumentError(f"{file} cannot be run: {error_text(error)}") from error
+        make: Callable[..., AbstractAsyncContextManager[Any]] | None = names.get(name)
+        if not callable(make):
+            raise ArgumentError(f"{file} has no function {name}")
+        suite = _make_suite(make, names.get(arguments.content), name, file, arguments)
         return [anyio.run(_choose(suite, arguments.only).run)]
+    finally:
+        sys.path.remove(folder)
+
+
+def _make_suite(
+    make: Callable[..., AbstractAsyncContextManager[Any]],
+    content: Any,
+    name: str,
+    file: str,
+    arguments: argparse.Namespace,
+) -> StoreSuite:
+    """Return the suite of a store.
+
+    Raises:
+        ArgumentError: If `content` is no list of artifacts; or if the store is written to although `--read-only` says
+            that it is not, or the other way round.
+    """
+    is_list = isinstance(content, list) and all(isinstance(each, ArtifactChange) for each in content)
+    if arguments.content and not is_list:
+        raise ArgumentError(
+            f"{arguments.content} of {file} must be a list of ArtifactChange, not {short_repr(content)}"
+        )
+
+    async def read_capabilities() -> frozenset[str]:
+        with tempfile.TemporaryDirectory(prefix="airw-", ignore_cleanup_errors=True) as folder:
+            async with make(Path(folder), []) if arguments.read_only else make(Path(folder)) as store:
+                check_store(store)
+                return frozenset(store.capabilities)
+
+    offered = anyio.run(read_capabilities)
+    if not arguments.content and arguments.read_only == ("writing" in offered):
+        raise ArgumentError(f"--read-only is for stores without the capability 'writing'; {name} opens another one")
+    promises = [each.strip() for each in arguments.promises.split(",") if each.strip()]
+    return StoreSuite(make, capabilities={*offered, *promises}, content=content)
 
 
 def _examine_server(arguments: argparse.Namespace) -> list[Report]:

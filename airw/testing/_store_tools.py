@@ -1,10 +1,14 @@
 """Tools of the store cases: the fixture, sample artifacts, requests that show all content."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias
+from functools import partial
+from itertools import product
+from typing import Any, TypeAlias, TypeVar
 
+import anyio
 import numpy as np
 
 from airw._base.messages import one_line
@@ -37,28 +41,32 @@ from airw.protocols import (
 )
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
-from airw.testing.exam import Case
-from airw.values import ArtifactChange, ArtifactRef, LedgerEntry, Link, LinkFilter, NodeId, Ranking
-from airw.values.filters import parse_filter
+from airw.testing.exam import Case, expect_equal, find_difference
+from airw.values import DIRECTIONS, ArtifactChange, ArtifactRef, LedgerEntry, Link, LinkFilter, Ranking
+
+T = TypeVar("T")
 
 DELAYS = (0.0, 0.001, 0.003, 0.01)  # seconds until a call is cancelled
-_FILTERS = [
-    parse_filter(condition) for condition in ({"tag": "x"}, {"tag": {"$contains": "x"}}, {"$not": {"n": {"$gte": 2}}})
+_CONDITIONS: list[Mapping[str, Any] | None] = [
+    None,
+    {"tag": "x"},
+    {"tag": {"$contains": "x"}},
+    {"$not": {"n": {"$gte": 2}}},
 ]
-_SEARCHES: list[dict[str, Any]] = [
-    {},
-    {"k": 0},
-    *({"k": k, "per_artifact": flag} for k in (1_000, 5, 1) for flag in (False, True)),
-    *({"k": 5, "surfaces": kinds, "per_artifact": True} for kinds in (["chunk"], ["title", "chunk", "no"], [])),
-    *({"k": 5, "filter": parsed, "per_artifact": flag} for parsed in _FILTERS for flag in (False, True)),
+_PATHS = ["tag", "who", "who.name", "who.none", "n", "n.m", "none", "", "a.b", 'qu"ote', "\ud800"]
+_WORDS = [
+    *("CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"),
+    *("walks", "the key", "that"),
 ]
-_LINKS: list[dict[str, Any]] = [
-    *({"direction": direction} for direction in ("out", "in", "both")),
-    *({"direction": "both", "limit": limit} for limit in (0, 1, 2, 3)),
-    *({"links": LinkFilter(types=types, exclude=out)} for types in (None, ["r"], []) for out in ([], ["q"])),
-    *({"links": LinkFilter(origins=origins), "direction": "both"} for origins in (["typed"], [])),
-    *({"links": LinkFilter(exclude=[out]), "limit": 1} for out in ("q", "related")),
-]
+_SOME_TYPES: list[list[str] | None] = [None, ["r"], []]
+
+
+def _vary(kind: Callable[..., T], **choices: Sequence[Any]) -> list[T]:
+    """Return what a class makes of all combinations of values of its fields.
+
+    The first values come first.
+    """
+    return [kind(**dict(zip(choices, values, strict=True))) for values in product(*choices.values())]
 
 
 def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
@@ -71,43 +79,37 @@ def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
     # Each list contains ids that are absent or cannot be stored, and one id twice.
     ids, records = [*names, *absent, *names[:1]], [*record_ids, *absent, *record_ids[:1]]
     refs = [*names, *absent, "T", "t", "U", "FOLDED"]
-    nodes: list[NodeId] = [*refs, *(ArtifactRef("else", ref) for ref in refs)]
     vectors = np.array([vector_of(text, width_of(changes)) for text in ("one two", "three")], np.float32)
-    shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada")]
-    # Fields and texts of the content itself, whatever it is.
+    queries: list[Any] = [vectors, ["one two", "three", "?!", "", *(row.text[:100] for row in rows[:1])]]
+    # Fields of the content itself, whatever it is.
     fields_of_one = next((row.metadata for row in rows if row.metadata), {})
-    shared += [(name, value) for name, value in fields_of_one.items() if isinstance(value, str | int)]
-    searches = [*_SEARCHES, *({"k": 5, "filter": parse_filter(dict([pair]))} for pair in shared[7:8])]
-    texts = ["one two", "three", "?!", "", *(row.text[:100] for row in rows[:1])]
-    paths = ["tag", "who", "who.name", "who.none", "n", "n.m", "none", "", "a.b", 'qu"ote', "\ud800"]
-    stamp = LedgerEntry("", "", "embedder", "strategy", "extractor", "source")
-    versions = dict.fromkeys([*names, *absent], "1")
+    own = [(name, value) for name, value in fields_of_one.items() if isinstance(value, str | int)]
+    shared = [("tag", "x"), ("tag", ["x"]), ("tag", None), ("n", 1), ("n", True), ("n", "1"), ("who.name", "Ada"), *own]
+    ranks: Any = partial(_vary, Rank, queries=queries)
+    links = _vary(LinkFilter, types=_SOME_TYPES, exclude=[[], ["q"]], origins=[None, ["typed"]])
+    stamps = [LedgerEntry("", "", id, "strategy", "extractor", "source") for id in ("embedder", "other")]
     return [
-        *(Records(records), Records([])),
-        *(RecordsOf(ids), RecordsOf([]), RecordsOf(ids, limit=2), RecordsOf(ids, ["chunk"]), RecordsOf(ids, [])),
-        RecordsOf(ids, ["title", "chunk"], 1),
-        *(Vectors(records), VectorsOf(ids), VectorsOf(["absent"]), VectorsOf([])),
-        *(Rank(vectors, **options) for options in searches),
-        Rank(vectors[:0], 5),
-        *(Rank(vectors, k, records=records) for k in (None, 3)),
-        *(Rank(vectors, k, among=ids, per_artifact=True) for k in (None, 3)),
-        *(Rank(vectors, among=chosen, per_artifact=True, surfaces=["title"]) for chosen in (ids, [])),
-        *(Rank(vectors, among=names[::2], per_artifact=True, filter=parsed) for parsed in (None, _FILTERS[0])),
-        *(Rank(texts, **options) for options in searches),
-        *(Rank(texts, among=names[::2], k=k) for k in (None, 3)),
-        *(Rank(queries, 3, records=record_ids[::2]) for queries in (vectors, texts)),
-        Rank(["CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"], 5),
-        *(Words(["one two", "three", "?!", "CAFE 日本", "absent"]), Words([""]), Words([]), TextLanguage()),
-        *(Edges(ids, **options) for options in _LINKS),
-        *(Edges([]), Names(refs), Names([]), LinkCounts()),
-        *(Referrers(nodes, types) for types in (None, ["r"], [])),
-        *(MaxFanIn(types) for types in (None, ["r"], [])),
-        *(UnresolvedLinks(), UnresolvedLinks(limit=1), UnresolvedLinks(ids), UnresolvedLinks(ids[1:-1], 1)),
-        UnresolvedLinks([]),
-        *(Matching(shared * 2), Matching(shared, 1), Matching([])),
-        *(ArtifactIds(), Ledger(), Ledger(ids), Counts(), Config(), Calibrations()),
-        *(Stale(versions, replace(stamp, embedder_id=embedder)) for embedder in ("embedder", "other")),
-        *(Schema(), Schema(paths)),
+        *_vary(Records, ids=[records, []]),
+        *_vary(RecordsOf, artifact_ids=[ids], kinds=[None, ["chunk"], ["title", "chunk"], []], limit=[None, 1]),
+        *_vary(Vectors, ids=[records, []]),
+        *_vary(VectorsOf, artifact_ids=[ids, ["absent"], []]),
+        *ranks(k=[None, 1_000, 5, 1, 0], per_artifact=[False, True]),
+        *ranks(k=[5], per_artifact=[True], surfaces=[["chunk"], ["title", "chunk", "no"], []]),
+        *ranks(k=[5], per_artifact=[False, True], filter=[*_CONDITIONS, *({name: value} for name, value in own[:1])]),
+        *ranks(k=[None, 3], records=[records, record_ids[::2]]),
+        *ranks(k=[None, 3], per_artifact=[True], among=[ids, names[::2], []], filter=_CONDITIONS[:2]),
+        *ranks(per_artifact=[True], among=[ids], surfaces=[["title"]]),
+        *_vary(Rank, queries=[vectors[:0], _WORDS], k=[5]),
+        *_vary(Words, queries=[["one two", "three", "?!", "CAFE 日本", "absent"], [""], []]),
+        *_vary(Edges, ids=[ids], direction=DIRECTIONS, limit=[None, 0, 1, 2, 3]),
+        *_vary(Edges, ids=[ids], direction=["both"], links=links, limit=[None, 1]),
+        *_vary(Referrers, nodes=[[*refs, *(ArtifactRef("else", ref) for ref in refs)]], types=_SOME_TYPES),
+        *_vary(MaxFanIn, types=_SOME_TYPES),
+        *_vary(UnresolvedLinks, artifact_ids=[None, ids, ids[1:-1], []], limit=[None, 1]),
+        *_vary(Matching, wanted=[shared * 2, []], limit=[None, 1]),
+        *_vary(Stale, versions=[dict.fromkeys([*names, *absent], "1")], stamp=stamps),
+        *(RecordsOf([]), Edges([]), Names(refs), Names([]), Ledger(), Ledger(ids), Schema(), Schema(_PATHS)),
+        *(kind() for kind in (TextLanguage, LinkCounts, ArtifactIds, Counts, Config, Calibrations)),
     ]
 
 
@@ -123,17 +125,33 @@ def describe(request: Request[Any]) -> str:
     return f"{type(request).__name__}({', '.join(shown)})"
 
 
-async def read_all(store: Store, requests: Sequence[Request[Any]]) -> dict[str, Any]:
-    """Return the answers of one call of a store, by request, as values that can be compared."""
-    answers = await store.read(*requests)
-    return {
-        describe(request): sorted(answer) if isinstance(request, Stale) else to_comparable(answer)
-        for request, answer in zip(requests, answers, strict=True)
-    }
+async def read_all(store: Store, requests: Sequence[Request[Any]]) -> list[Any]:
+    """Return the answers of one call of a store as values that can be compared."""
+    answers = zip(requests, await store.read(*requests), strict=True)
+    return [to_comparable(answer, request) for request, answer in answers]
 
 
-def to_comparable(answer: Any) -> Any:
+async def read_fresh(content: Change, requests: Sequence[Request[Any]]) -> list[Any]:
+    """Return the answers of a new `MemoryStore` that has only ever had this content.
+
+    It is filled by one call, in reverse order of ids: neither history nor order may matter.
+    """
+    puts = sorted(content.puts, key=lambda change: change.entry.artifact_id, reverse=True)
+    async with MemoryStore() as fresh:
+        await fresh.apply(replace(content, puts=puts))
+        return await read_all(fresh, requests)
+
+
+def expect_answers(requests: Sequence[Request[Any]], got: Sequence[Any], expected: Sequence[Any], where: str) -> None:
+    """Raise `AssertionError` if answers to requests are not equal; `where` begins its message."""
+    for request, one, other in zip(requests, got, expected, strict=True):
+        expect_equal(one, other, f"{where}{describe(request)}")
+
+
+def to_comparable(answer: Any, request: Request[Any] | None = None) -> Any:
     """Return an answer without differences that mean nothing, such as lists for tuples."""
+    if isinstance(request, Stale):
+        return sorted(answer)
     if isinstance(answer, Ranking):
         return list(answer.record_ids), list(answer.artifact_ids), answer.scores
     if isinstance(answer, LedgerEntry):
@@ -147,29 +165,32 @@ def draw_artifact(random: np.random.Generator, name: str, *, with_names: bool = 
     def pick(choices: Sequence[Any], at_most: int) -> list[Any]:
         return [choices[position] for position in random.integers(0, len(choices), random.integers(0, at_most + 1))]
 
+    def one_of(*choices: Any) -> Any:
+        return choices[random.integers(len(choices))]
+
     called = ["a", "b", "c", "d", "A", "T", "t", "U"]
     refs = [*called, "no", name, name.upper()]
     links = [
         Link(
             ref,
-            str(random.choice(["r", "q", "related"])),
-            str(random.choice(["inline", "typed", "derived"])),
-            "else" if random.integers(0, 6) == 0 else None,
-            line=next(iter(pick([1, 2], 1)), None),
-            or_ref=next(iter(pick(refs, with_names)), None),
-            weight=float(random.choice([0.25, 0.85, 1, 1])),
+            one_of("r", "q", "related"),
+            one_of("inline", "typed", "derived"),
+            one_of("else", *[None] * 5),
+            line=one_of(None, 1, 2),
+            or_ref=one_of(None, one_of(*refs)) if with_names else None,
+            weight=one_of(0.25, 0.85, 1.0, 1.0),
         )
         for ref in pick(refs, 6)
     ]
     return put(
         name,
-        *(" ".join(pick(["one", "two", "three", "four"], 4)) for _ in range(random.integers(0, 4))),
+        *(" ".join(pick(["one", "two", "three", "four"], 4)) for _ in range(one_of(0, 1, 2, 3))),
         kinds=("title", "chunk"),
-        metadata={"tag": pick(["x", "y", ["x", "z"], None, 1], 1) or "x", **dict.fromkeys(pick(["n", "more"], 1), 1)},
+        metadata={"tag": one_of("x", "y", ["x", "z"], None, 1), **dict.fromkeys(pick(["n", "more"], 1), 1)},
         links=links,
-        names=[pick(called, 2) for _ in range(random.integers(0, 4) * with_names)],
-        fold_case=bool(random.integers(0, 2)),
-        version=str(random.integers(0, 3)),
+        names=[pick(called, 2) for _ in range(one_of(0, 1, 2, 3) * with_names)],
+        fold_case=bool(one_of(0, 1)),
+        version=one_of("0", "1", "2"),
     )
 
 
@@ -177,7 +198,8 @@ def artifacts_with_names() -> list[ArtifactChange]:
     """Return artifacts with names, and links by name that are resolved, ambiguous or dangling."""
     random = np.random.default_rng(8)
     twice = put("0", names=[["Folded"], ["T"]], links=[Link("no"), Link("no"), Link("FOLDED", "r")], fold_case=True)
-    return [twice, *(draw_artifact(random, name) for name in "abcdABCD")]
+    tiers = put("strong", names=[["Tier"]]), put("weak", names=[[], ["Tier"]], links=[Link("Tier")])
+    return [twice, *tiers, *(draw_artifact(random, name) for name in "abcdABCD")]
 
 
 def diverse_artifacts() -> list[ArtifactChange]:
@@ -234,13 +256,23 @@ class StoreFixture:
     stack: AsyncExitStack
     content: Sequence[ArtifactChange] | None = None
 
-    def choose(self, content: Sequence[ArtifactChange]) -> Sequence[ArtifactChange]:
-        """Return the content of a store that has no other; else what is passed."""
-        return content if self.content is None else self.content
-
     async def open_store(self, changes: Sequence[ArtifactChange] = ()) -> Any:
         """Return a store with these artifacts that stays open until the end of the case."""
         return await self.stack.enter_async_context(self.open(changes))
+
+    async def open_with(self, changes: Sequence[ArtifactChange]) -> tuple[Sequence[ArtifactChange], Any]:
+        """Return the content of a store, and the store: its own content, or these artifacts."""
+        content = changes if self.content is None else self.content
+        return content, await self.open_store(content)
+
+    @asynccontextmanager
+    async def open_for(self, stores: Sequence[Any]) -> AsyncIterator[Sequence[Any]]:
+        """Yield these stores; a new one if there are none, which is closed afterwards."""
+        if stores:
+            yield stores
+        else:
+            async with self.open([]) as store:
+                yield [store]
 
     def requests_offered(self, about: Iterable[ArtifactChange]) -> list[Request[Any]]:
         """Return requests about artifacts of all kinds that the store offers."""
@@ -255,19 +287,53 @@ class StoreFixture:
                 answered.append(request)
         return answered
 
-    async def observe(self, store: Store, about: Iterable[ArtifactChange]) -> dict[str, Any]:
-        """Return the answers of a store to requests of all kinds that it offers."""
-        return await read_all(store, self.requests_offered(about))
 
-    async def observe_fresh(self, content: Change, about: Iterable[ArtifactChange]) -> dict[str, Any]:
-        """Return the answers of a new `MemoryStore` that has only ever had this content.
+def merge_changes(state: Change, change: Change) -> Change:
+    """Return one change that stores what two stored in turn."""
+    puts = {each.entry.artifact_id: each for each in state.puts if each.entry.artifact_id not in change.removals}
+    puts |= {each.entry.artifact_id: each for each in change.puts}
+    config = state.config if change.config is None else change.config
+    language = state.language if change.language == "same" else change.language
+    return Change([*puts.values()], (), config, {**state.calibrations, **change.calibrations}, language)
 
-        It is filled by one call, in reverse order of ids: neither history nor order may matter.
-        """
-        puts = sorted(content.puts, key=lambda change: change.entry.artifact_id, reverse=True)
-        async with MemoryStore() as fresh:
-            await fresh.apply(replace(content, puts=puts))
-            return await self.observe(fresh, about)
+
+async def write_history(
+    fixture: StoreFixture,
+    history: Sequence[Change],
+    requests: Sequence[Request[Any]],
+    *,
+    open_stores: int = 1,
+    delays: Sequence[float] = (),
+) -> None:
+    """Write changes to stores in turn, and check all answers after each.
+
+    They are those of a new store that was written once.
+
+    Reads follow every write, as the answers of earlier reads must not matter either: they may be in a cache.
+
+    Args:
+        fixture: The fixture.
+        history: The changes.
+        requests: What the stores are asked.
+        open_stores: The number of stores. With 0, one is opened for each write, and another one for the reads.
+        delays: Seconds after which each write is cancelled; it may then be done, or not have begun.
+    """
+    stores = [await fixture.open_store() for _ in range(open_stores)]
+    state = Change()
+    for number, change in enumerate(history, 1):
+        expected = await read_fresh(state, requests)
+        async with fixture.open_for(stores[:1]) as [store]:
+            with anyio.move_on_after(delays[number - 1] if delays else math.inf) as scope:
+                await store.apply(change)
+        async with fixture.open_for(stores) as readers:
+            got = [await read_all(store, requests) for store in readers]
+        if not scope.cancelled_caught or find_difference(got, [expected] * len(got)):
+            state = merge_changes(state, change)
+            expected = await read_fresh(state, requests)
+        how = "cancelled " * scope.cancelled_caught
+        for answers in got:
+            expect_answers(requests, answers, expected, f"after {how}write {number}, in {len(got)} stores: ")
+        stores = stores[1:] + stores[:1]
 
 
 StoreCase: TypeAlias = Case[StoreFixture]

@@ -15,7 +15,7 @@ from airw._base.arrays import Floats
 from airw._base.concurrency import first_error
 from airw.errors import ArgumentError, EmbedderError
 from airw.protocols import Embedder
-from airw.testing.exam import Case, Exam, case, expect, expect_equal, expect_error
+from airw.testing.exam import Case, Exam, case, expect, expect_equal, expect_refusal
 
 _LENGTH_TOLERANCE = 1e-4
 _ATTEMPTS = 6  # measurements of time, since other programs may keep the machine busy
@@ -36,26 +36,32 @@ _TEXTS = [
 _ODD_TEXTS = ["", " ", "\n\r\n\t", "\0", "nul \0 within", "👩‍👩‍👧 🇨🇭 ❤️", "שלום עולם", "e\u0301 ﬁ Ⅷ", "東京都の天気"]
 _ODD_TEXTS += ["—…!?", "\ufeff\u200b"]
 _LONG = " ".join(_TEXTS)
-_BATCHES: dict[str, list[list[str]]] = {
-    "beside_a_longer_text": [[text, _LONG] for text in _TEXTS],
-    "beside_a_shorter_text_and_one_in_capitals": [["a", text, text.upper()] for text in _TEXTS],
-    "among_texts_of_all_lengths": [[_LONG, *_TEXTS, *(f"{number} {_LONG[: 5 * number]}" for number in range(22))]],
-    "in_any_order": [_TEXTS, _TEXTS[::-1]],
-    "as_often_as_it_is_there": [[*_TEXTS, *_TEXTS[::-1], _TEXTS[0]]],
-    "among_empty_texts_line_breaks_emoji_nul_and_other_scripts": [[*_ODD_TEXTS, *_TEXTS]],
-    "beside_a_very_long_text": [[_TEXTS[0], "a very long text about bread, keys and whales; " * 2_500, _TEXTS[1]]],
-    "among_a_thousand": [[f"{number} {_TEXTS[number % len(_TEXTS)][:30]}" for number in range(1_000)]],
+_BATCHES: dict[str, tuple[str, list[list[str]]]] = {
+    "beside_a_longer_text": ("with a longer text", [[text, _LONG] for text in _TEXTS]),
+    "beside_a_shorter_text_and_one_in_capitals": (
+        "with a shorter text and one in capitals",
+        [["a", text, text.upper()] for text in _TEXTS],
+    ),
+    "among_texts_of_all_lengths": (
+        "with texts of all lengths",
+        [[_LONG, *_TEXTS, *(f"{number} {_LONG[: 5 * number]}" for number in range(22))]],
+    ),
+    "in_any_order": ("in forward and reverse order", [_TEXTS, _TEXTS[::-1]]),
+    "as_often_as_it_is_there": ("with duplicates", [[*_TEXTS, *_TEXTS[::-1], _TEXTS[0]]]),
+    "among_empty_texts_line_breaks_emoji_nul_and_other_scripts": (
+        "with empty texts, emoji, NUL and other scripts",
+        [[*_ODD_TEXTS, *_TEXTS]],
+    ),
+    "beside_a_very_long_text": (
+        "with a very long text",
+        [[_TEXTS[0], "a very long text about bread, keys and whales; " * 2_500, _TEXTS[1]]],
+    ),
+    "among_a_thousand": (
+        "with a thousand texts",
+        [[f"{number} {_TEXTS[number % len(_TEXTS)][:30]}" for number in range(1_000)]],
+    ),
 }
-_BATCH_NAMES = {
-    "beside_a_longer_text": "with a longer text",
-    "beside_a_shorter_text_and_one_in_capitals": "with a shorter text and one in capitals",
-    "among_texts_of_all_lengths": "with texts of all lengths",
-    "in_any_order": "in forward and reverse order",
-    "as_often_as_it_is_there": "with duplicates",
-    "among_empty_texts_line_breaks_emoji_nul_and_other_scripts": "with empty texts, emoji, NUL and other scripts",
-    "beside_a_very_long_text": "with a very long text",
-    "among_a_thousand": "with a thousand texts",
-}
+"""What each text is embedded with, for the id and for the promise of a case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +182,9 @@ async def _no_texts_give_no_rows_of_the_right_width(fixture: EmbedderFixture) ->
     _expect_floats(await fixture.embedder.embed_documents([]), (0, fixture.embedder.dim))
 
 
-async def _a_vector_is_that_of_its_text_alone(how: str, fixture: EmbedderFixture) -> None:
+async def _a_vector_is_that_of_its_text_alone(batches: list[list[str]], fixture: EmbedderFixture) -> None:
     alone: dict[str, Floats] = {}
-    for batch in _BATCHES[how]:
+    for batch in batches:
         rows = await fixture.rows(batch)
         _expect_unit_rows(rows, batch)
         # To embed every text of a large batch alone takes too long: take a sample and the last two.
@@ -194,10 +200,10 @@ async def _a_vector_is_that_of_its_text_alone(how: str, fixture: EmbedderFixture
 CASES += [
     Case(
         f"a_vector_is_that_of_its_text_alone_{how}",
-        f"The vector of a text does not depend on its batch: {_BATCH_NAMES[how]}.",
-        partial(_a_vector_is_that_of_its_text_alone, how),
+        f"The vector of a text does not depend on its batch: {told}.",
+        partial(_a_vector_is_that_of_its_text_alone, batches),
     )
-    for how in _BATCHES
+    for how, (told, batches) in _BATCHES.items()
 ]
 
 
@@ -224,19 +230,17 @@ async def _an_answer_is_the_callers_own(fixture: EmbedderFixture) -> None:
 
 @case(CASES, promise="`embed_documents` refuses a single string.")
 async def _one_string_in_place_of_a_list_is_refused(fixture: EmbedderFixture) -> None:
-    with expect_error(EmbedderError, "embed_documents('one string')"):
-        await fixture.embedder.embed_documents("one string")
+    call = fixture.embedder.embed_documents("one string")
+    await expect_refusal(EmbedderError, call, "embed_documents('one string')")
 
 
 @case(CASES, promise="Values that are not strings are refused.")
 async def _what_is_no_string_is_refused(fixture: EmbedderFixture) -> None:
     bad: Any
     for bad in ([b"bytes"], [None], ["fine", 3], [["nested"]]):
-        with expect_error(EmbedderError, f"embed_documents({bad!r})"):
-            await fixture.embedder.embed_documents(bad)
+        await expect_refusal(EmbedderError, fixture.embedder.embed_documents(bad), f"embed_documents({bad!r})")
     for bad in (None, 3, ["a list"]):
-        with expect_error(EmbedderError, f"embed_query({bad!r})"):
-            await fixture.embedder.embed_query(bad)
+        await expect_refusal(EmbedderError, fixture.embedder.embed_query(bad), f"embed_query({bad!r})")
 
 
 @case(CASES, promise="Texts with an unpaired surrogate are embedded or refused with an `EmbedderError`.")

@@ -1,15 +1,14 @@
 """The base of all suites: cases as data, checks without a test framework, and a report."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import anyio
 import numpy as np
 
-from airw._base.arrays import NDArray
 from airw._base.messages import short_repr
 from airw.values import Record
 
@@ -53,8 +52,8 @@ def case(cases: list[Any], *needs: str, promise: str | None = None) -> Callable[
     """
 
     def add(check: Function) -> Function:
-        named_case = Case.of(check.__name__.strip("_"), check, needs)
-        cases.append(named_case if promise is None else replace(named_case, promise=promise))
+        own = Case.of(check.__name__.strip("_"), check, needs)
+        cases.append(replace(own, promise=promise or own.promise))
         return check
 
     return add
@@ -193,14 +192,13 @@ def expect(condition: object, message: str) -> None:
         raise AssertionError(message)
 
 
-@contextmanager
-def expect_error(kind: type[Exception], action: str, *values: str) -> Iterator[None]:
-    """Expect that the block raises an error of this kind with a message of one line.
+async def expect_refusal(kind: type[Exception], call: Awaitable[object], action: str, *values: str) -> None:
+    """Expect that a call raises an error of this kind with a message of one line.
 
-    The message must contain each of `values`; its words are free. `action` describes the block in messages of the case.
+    The message must contain each of `values`; its words are free. `action` describes the call in messages of the case.
     """
     try:
-        yield
+        await call
     except kind as error:
         message = str(error)
         expect(message.strip() and "\n" not in message, f"{action}: expected a message of one line, got {message!r}")
@@ -212,54 +210,40 @@ def expect_error(kind: type[Exception], action: str, *values: str) -> Iterator[N
         raise AssertionError(f"{action}: expected {kind.__name__}, got no error")
 
 
-async def expect_refusal(kind: type[Exception], call: Awaitable[object], action: str, *values: str) -> None:
-    """Expect that a call raises an error, as `expect_error` expects of a block."""
-    with expect_error(kind, action, *values):
-        await call
-
-
 def expect_equal(got: object, expected: object, subject: str) -> None:
     """Raise `AssertionError` with the first place that differs if two values are not equal.
 
     Arrays are equal if shape and dtype are, and the numbers up to 1e-6. NaN is equal to NaN in arrays. `True` is not
     equal to 1.
     """
-    difference = _difference(got, expected, "")
+    difference = find_difference(got, expected)
     if difference is not None:
         place, got_part, expected_part = difference
         raise AssertionError(f"{subject}{place}: expected {short_repr(expected_part)}, got {short_repr(got_part)}")
 
 
-def _difference(got: Any, expected: Any, place: str) -> tuple[str, object, object] | None:
-    """Return the first place that differs, and the two values there."""
+def find_difference(got: Any, expected: Any, place: str = "") -> tuple[str, object, object] | None:
+    """Return the first place where values differ, and the two values there.
+
+    They differ in the sense of `expect_equal`.
+    """
     if isinstance(expected, np.ndarray):
-        return _array_difference(got, expected, place)
+        if not isinstance(got, np.ndarray) or (got.shape, got.dtype) != (expected.shape, expected.dtype):
+            kind = f"{got.dtype} {got.shape}" if isinstance(got, np.ndarray) else got
+            return place, kind, f"{expected.dtype} {expected.shape}"
+        wrong = np.argwhere(~np.isclose(got, expected, 1e-6, 1e-6, equal_nan=True)).tolist()
+        return (f"{place}{wrong[0]}", got[*wrong[0]].item(), expected[*wrong[0]].item()) if wrong else None
     if isinstance(expected, list | tuple) and type(got) is type(expected) and len(got) == len(expected):
         keys: Iterable[Any] = range(len(expected))
     elif isinstance(expected, dict) and isinstance(got, dict) and got.keys() == expected.keys():
         keys = expected
-    elif (
-        isinstance(expected, Record)
-        and isinstance(got, Record)
-        and replace(got, metadata=expected.metadata) == expected
-    ):
-        return _difference(got.metadata, expected.metadata, f"{place}.metadata")
+    elif isinstance(got, Record) and replace(got, metadata=getattr(expected, "metadata", {})) == expected:
+        return find_difference(got.metadata, expected.metadata, f"{place}.metadata")
     else:
-        same = got == expected and isinstance(got, bool) == isinstance(expected, bool)
-        return None if same else (place, got, expected)
-    parts = (_difference(got[key], expected[key], f"{place}[{key!r}]") for key in keys)
+        is_same = got == expected and isinstance(got, bool) == isinstance(expected, bool)
+        return None if is_same else (place, got, expected)
+    parts = (find_difference(got[key], expected[key], f"{place}[{key!r}]") for key in keys)
     return next((part for part in parts if part is not None), None)
-
-
-def _array_difference(got: Any, expected: NDArray[Any], place: str) -> tuple[str, object, object] | None:
-    if not isinstance(got, np.ndarray) or (got.shape, got.dtype) != (expected.shape, expected.dtype):
-        kind = f"{got.dtype} {got.shape}" if isinstance(got, np.ndarray) else got
-        return place, kind, f"{expected.dtype} {expected.shape}"
-    wrong = np.argwhere(~np.isclose(got, expected, 1e-6, 1e-6, equal_nan=True))
-    if not len(wrong):
-        return None
-    position = tuple(wrong[0].tolist())
-    return f"{place}{list(position)}", got[position].item(), expected[position].item()
 
 
 if __name__ == "__main__":  # the exam of stores and walks, on a server

@@ -55,10 +55,10 @@ class ScriptedStore(Wrapper):
         >>> from airw.protocols import Edges, Rank
         >>> from airw.stores import MemoryStore
         >>> async def main():
-        ...     source = from_mapping({"a": "signing keys", "b": "cake"}, name="notes", embedder="light")
+        ...     source = from_mapping({"a": "signing keys", "b": "door keys"}, name="notes", embedder="light")
         ...     async with build(source, store=MemoryStore()) as corpus:
         ...         store = ScriptedStore(corpus.store, delays={Rank: 0.001})
-        ...         async with traverse("keys", replace(corpus, store=store), policy=Eager()) as walk:
+        ...         async with traverse("signing keys", replace(corpus, store=store), policy=Eager()) as walk:
         ...             ids = [hit.artifact_id async for hit in walk]
         ...     return ids, store.calls[Edges]
         >>> anyio.run(main)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from airw.errors import ArgumentError
 from airw.protocols import Change, requests as protocols
-from airw.testing import _store_content, _store_filters, _store_reading, _store_runs, _store_writing
+from airw.testing import _store_filters, _store_reading, _store_writing
 from airw.testing._store_tools import StoreCase, StoreFixture
 from airw.testing.exam import Exam
 from airw.values import ArtifactChange
@@ -57,10 +57,9 @@ class StoreSuite(Exam[StoreFixture]):
     subject = "store"
     all_cases: ClassVar[Sequence[StoreCase]] = (
         *_store_reading.CASES,
-        *_store_content.CASES,
+        *_store_reading.CASES_OF_ALL,
         *_store_filters.CASES,
         *_store_writing.CASES,
-        *_store_runs.CASES,
     )
 
     def __init__(
@@ -75,7 +74,7 @@ class StoreSuite(Exam[StoreFixture]):
             raise ArgumentError(f"capabilities must be a list of {', '.join(sorted(CAPABILITIES))}, not {unknown[0]!r}")
         self._make, self._offered, self._content = make, frozenset(capabilities), content
         if content is not None:
-            self.all_cases = (*_store_content.OF_CONTENT, *_store_content.CASES)  # type: ignore[misc]
+            self.all_cases = (*_store_reading.CASES_OF_CONTENT, *_store_reading.CASES_OF_ALL)  # type: ignore[misc]
 
     def _offers(self, case: StoreCase) -> bool:
         return case.needs <= self._offered

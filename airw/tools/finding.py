@@ -59,7 +59,7 @@ def discover_tool(corpus: Corpora, *, name: str = "discover", k: int = 5, max_ch
         check_count("k", k, least=1, most=_MOST_RESULTS)
         result = await discover(corpus, query, max_k=k, disclose_level="metadata")
         found = [(_label(each.artifact_id, each.source), each.summary) for each in result.results]
-        return _list_found(found, max_chars) if found else f"Nothing answers this ({one_line(result.reason)})."
+        return _list_found(found, max_chars) if found else f"Nothing answers this: {one_line(result.explanation)}."
 
     return _make_tool(name, find, {"query": _QUERY, "k": _count_schema(k)})
 

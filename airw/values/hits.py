@@ -35,6 +35,10 @@ class Ranking:
         """Return the number of ranked records."""
         return len(self.record_ids)
 
+    def first(self, k: int) -> "Ranking":
+        """Return the first `k` rows."""
+        return Ranking(self.record_ids[:k], self.artifact_ids[:k], self.scores[:k], self.max_score)
+
 
 _NO_METADATA: Any = object()  # the caller passed no metadata: each hit gets a new dict
 

@@ -33,9 +33,7 @@ class _EdgesOnce(LinkWalk):
     as left out that are already listed.
     """
 
-    def begin(self, state: WalkState[ArtifactMemory]) -> ArtifactMemory:
-        """Return a memory that also contains the edges met."""
-        return _EdgeMemory(state.query, self.scope, keeps_records=self._reads_fields)
+    _memory = _EdgeMemory
 
     async def follow(
         self, state: WalkState[ArtifactMemory], committed: Sequence[CommittedNode], store: OpenCorpus

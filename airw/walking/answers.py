@@ -6,11 +6,13 @@ A slip is a method that cannot be called as the walk calls it, or an answer that
 
 import inspect
 import sys
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Sequence, Sized
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Iterable, Mapping, Sequence, Sized
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from math import isnan
 from operator import index
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import anyio
 import numpy as np
@@ -20,13 +22,15 @@ from airw._base.messages import one_line, short_repr
 from airw._base.notes import add_note, has_note
 from airw.errors import PolicyError
 from airw.values import Edge, Limits
-from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors, is_iterable
+from airw.walking.policy import CommittedNode, LazyNeighbors, Neighbors, NeighborValues, is_iterable
 from airw.walking.summary import WalkCounts
 
 T = TypeVar("T")
 _CALLERS = ("airw.walking.", "airw.policies._per_node")  # the modules that call a policy and read its answers
 _CLOSE_SECONDS = 1.0  # how long the clean-up of an async iterator may take after a cancellation
-_SLICES = frozenset({list, tuple, LazyNeighbors})  # what knows its length, and is cut without being read
+_SLICES = frozenset(
+    {list, tuple, LazyNeighbors, NeighborValues}
+)  # what knows its length, and is cut without being read
 
 
 def label_error(error: Exception, method: str, policy: object, *nodes: Any) -> None:
@@ -140,43 +144,31 @@ def read_scores(answer: Any, nodes: Sequence[Any], policy: object) -> list[float
         PolicyError: If the answer has another length, or contains something else, such as NaN.
     """
     where, required = f"{type(policy).__name__}.score", f"return {len(nodes)} numbers, one per node"
-    if not isinstance(answer, Sized):
+    if not isinstance(answer, Sized) or isinstance(answer, set | frozenset | Mapping):
         raise PolicyError(f"{where} returned {short_repr(answer)}; {required}")
     if len(answer) != len(nodes):
         raise PolicyError(f"{where} returned {len(answer)} scores; {required}")
-    scores: list[float]
-    if isinstance(answer, np.ndarray) and answer.dtype.kind == "f" and answer.ndim == 1:
-        scores = answer.tolist()
+    if isinstance(answer, np.ndarray) and answer.dtype.kind in "biuf" and answer.ndim == 1:
+        scores: list[float] = answer.astype(np.float64).tolist()
     elif type(answer) is list and set(map(type, answer)) <= {float}:
         scores = answer[:]
     else:
-        scores = _to_numbers(answer, where, required)
+        scores = []
+        for node, each in zip(nodes, cast("Iterable[Any]", answer), strict=False):
+            # Times and complex numbers of numpy, and arrays of one number, would become floats.
+            is_array = isinstance(each, np.ndarray | np.generic)
+            is_number = each.dtype.kind in "biufO" and each.ndim == 0 if is_array else hasattr(type(each), "__float__")
+            number = None
+            with suppress(TypeError, ValueError, OverflowError):
+                number = float(each) if is_number else None
+            if number is None:
+                problem = f"scores that are not numbers, such as {short_repr(each)} for node {short_repr(node)}"
+                raise PolicyError(f"{where} returned {problem}; {required}")
+            scores.append(number)
     # The sum of numbers is NaN if one of them is, or if they are infinite.
     if isnan(sum(scores)) and any(map(isnan, scores)):
         node = nodes[next(row for row, score in enumerate(scores) if isnan(score))]
         raise PolicyError(f"{where} returned NaN for node {short_repr(node)}; return a number")
-    return scores
-
-
-def _to_numbers(answer: Any, where: str, required: str) -> list[float]:
-    # numpy would build an array of a score that is a sequence, however long it is.
-    kinds = set() if isinstance(answer, np.ndarray) else set(map(type, answer))
-    nested = next((kind for kind in kinds if hasattr(kind, "__len__") and not hasattr(kind, "__float__")), None)
-    if nested is not None:
-        raise PolicyError(f"{where} returned scores that are not numbers ({nested.__name__}); {required}")
-    try:
-        array = np.asarray(answer)
-        numbers = array.astype(np.float64) if array.dtype.kind in "biufO" else None
-    except (TypeError, ValueError, OverflowError) as error:
-        raise PolicyError(f"{where} returned scores that are not numbers ({error}); {required}") from error
-    # numpy converts times silently, and would convert text and complex numbers, too.
-    is_time = array.dtype.kind == "O" and any(isinstance(each, np.datetime64 | np.timedelta64) for each in array)
-    if numbers is None or is_time:
-        kind = f"not values of type {array.dtype}"
-        raise PolicyError(f"{where} returned scores that are not numbers ({kind}); {required}")
-    if numbers.shape != (len(answer),):
-        raise PolicyError(f"{where} returned scores of shape {numbers.shape}; {required}")
-    scores: list[float] = numbers.tolist()
     return scores
 
 
@@ -259,7 +251,7 @@ async def read_neighbors(
         sizes = list(map(len, sources))  # type: ignore[arg-type]
         if sum(sizes) <= room and max(sizes, default=0) <= limits.max_fanout:
             counts.edges += sum(sizes)
-            return [_cut(source, None) for source in sources]
+            return [cut(source, 0, None) for source in sources]
 
     async def read(row: int) -> _Part:
         try:
@@ -275,7 +267,7 @@ async def read_neighbors(
         arrived = dict(zip(waiting, await map_bounded(read, waiting, limit=limits.max_concurrency), strict=True))
         for row in group:
             items, size, more = arrived.get(row) or await read(row)
-            kept = _cut(items, room)
+            kept = cut(items, 0, room)
             if size is not None:
                 within = min(size, limits.max_fanout)
                 refused += [("max_fanout", size - within, False), ("max_edges", within - len(kept), False)]
@@ -290,18 +282,20 @@ async def read_neighbors(
     return neighbors
 
 
-def _cut(source: Any, count: int | None) -> Found:
-    """Return a copy of the first items of a source: its owner may change it later."""
-    if isinstance(source, LazyNeighbors):
-        ids = tuple(source.ids[:count])
-        return source if ids is source.ids else LazyNeighbors(ids, source.make)
-    return list(source[:count])
+def cut(source: Any, start: int, stop: int | None) -> Found:
+    """Return a copy of some items of a source: its owner may change it later."""
+    if not isinstance(source, LazyNeighbors):
+        return list(source[start:stop])
+    if start:
+        return source.pick(range(len(source))[start:stop])
+    ids = tuple(source.ids[:stop])
+    return source if ids is source.ids else replace(source, ids=ids)
 
 
 async def _read_items(source: Neighbors, cap: int, method: str, policy: object) -> _Part:
     """Read at most `cap` items of one iterable or async iterable, and close it."""
     if type(source) in _SLICES:
-        return _Part(_cut(source, cap), len(source))  # type: ignore[arg-type]
+        return _Part(cut(source, 0, cap), len(source))  # type: ignore[arg-type]
     cap = min(cap, sys.maxsize - 1)
     if isinstance(source, AsyncIterable):
         return await _read_async(source, cap)

@@ -186,7 +186,10 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
         event = next(self._step_events, None)
         if event is None and not await self._run.should_end():
             event = await self._work_for_event()
-        return self._last_event() if event is None else event
+        summary = self._run.summary
+        if event is None and summary is not None and summary.stop != "closed":
+            event = WalkEnded(summary)
+        return event
 
     def _pop_committed(self) -> NodeCommitted | None:
         row = self._stages.pop_row()
@@ -217,10 +220,6 @@ class WalkEvents(AsyncGenerator[WalkEvent, None]):
     async def _work(self) -> bool:
         await take_turn()
         return await self._stages.advance()
-
-    def _last_event(self) -> WalkEvent | None:
-        summary = self._run.summary
-        return None if summary is None or summary.stop == "closed" else WalkEnded(summary)
 
 
 def _events_of_step(policy: WalkPolicy, edges: Iterable[ReadEdge], step_done: StepDone) -> Iterator[WalkEvent]:

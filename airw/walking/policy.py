@@ -7,7 +7,7 @@ one walk remembers is a separate object, the memory. The policy's `begin` create
 """
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
@@ -69,7 +69,7 @@ class LazyNeighbors:
 
     def pick(self, places: Sequence[int]) -> "LazyNeighbors":
         """Return the neighbours at some places without creating any."""
-        return LazyNeighbors([self.ids[place] for place in places], lambda part: self.take(places[part]))
+        return replace(self, ids=[self.ids[place] for place in places], make=lambda part: self.take(places[part]))
 
     def take(self, places: Sequence[int]) -> list[Any]:
         """Create and return the neighbours at some places, which ascend.
@@ -89,20 +89,59 @@ class LazyNeighbors:
         return iter(self[:])
 
 
+@dataclass(frozen=True, slots=True)
+class NeighborValues(LazyNeighbors):
+    """Lazy neighbours that are values.
+
+    A walk does not keep them, and makes one again when somebody looks at it. So a node that the walk discovers and
+    never commits costs no object, unless its policy looks at it.
+    """
+
+
+class NewNodes(Sequence[Any]):
+    """The nodes that `score` receives, if they are values.
+
+    Args:
+        ids: Their ids.
+        parents: The ids of the nodes they were reached from.
+        make: A function that returns the nodes of a slice.
+    """
+
+    __slots__ = ("_make", "ids", "parents")
+
+    def __init__(
+        self, ids: Sequence[Hashable], parents: Sequence[Hashable], make: Callable[[slice], list[Any]]
+    ) -> None:
+        self.ids: Sequence[Hashable] = ids
+        self.parents: Sequence[Hashable] = parents
+        self._make = make
+
+    def __getitem__(self, place: Any) -> Any:
+        """Make a node, or those of a slice."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(len(self))[place]]
+        start = range(len(self))[place]
+        return self._make(slice(start, start + 1))[0]
+
+    def __len__(self) -> int:
+        """Return the number of nodes without making any."""
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Make all nodes and iterate over them."""
+        return iter(self._make(slice(0, len(self))))
+
+
 class ColumnView(Sequence[T]):
     """A read-only view of one column of the walk record, indexed by position."""
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: list[T]) -> None:
+    def __init__(self, items: Sequence[T]) -> None:
         """View `items` without copying them."""
         self._items = items
 
-    @overload
-    def __getitem__(self, position: int) -> T: ...
-    @overload
-    def __getitem__(self, position: slice) -> list[T]: ...
-    def __getitem__(self, position: int | slice) -> T | list[T]:
+    def __getitem__(self, position: Any) -> Any:
         """Return the item at a position, or a copy of a slice."""
         return self._items[position]
 
@@ -227,13 +266,6 @@ class CommittedNodes(tuple[CommittedNode, ...]):
         return [entry.parent for entry in self]
 
 
-class _Lookup(Protocol):
-    """The part of the walk record that a `WalkState` reads."""
-
-    def depth_of(self, id: Hashable) -> int | None: ...
-    def parent_of(self, id: Hashable) -> Hashable | None: ...
-
-
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class WalkState(Generic[M]):
     """The state of one walk, as its policy sees it.
@@ -255,7 +287,7 @@ class WalkState(Generic[M]):
     max_depth: int | None
     node_budget: int
     limits: Limits
-    _record: _Lookup = field(repr=False)
+    _record: Any = field(repr=False)
     visited: set[Hashable] = field(default_factory=set, repr=False)
     results: list[SearchHit] = field(default_factory=list, repr=False)
     cache: dict[Any, Any] = field(default_factory=dict)
@@ -268,11 +300,11 @@ class WalkState(Generic[M]):
 
     def depth_of(self, id: Hashable) -> int | None:
         """Return the depth of a waiting or committed node; `None` for any other id."""
-        return self._record.depth_of(id)
+        return cast("int | None", self._record.depth_of(id))
 
     def parent_of(self, id: Hashable) -> Hashable | None:
         """Return the id of the node it was reached from; `None` for seeds and other ids."""
-        return self._record.parent_of(id)
+        return cast("Hashable | None", self._record.parent_of(id))
 
 
 class WalkPolicy(Protocol):

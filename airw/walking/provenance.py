@@ -23,7 +23,8 @@ class Provenance:
         """Start without paths."""
         self._policy, self._record = policy, record
         self._has_edges = getattr(policy.edge_of, "__func__", None) is not Policy.edge_of
-        self._paths: dict[int, tuple[Hashable, ...]] = {}  # by position; below `_PATH_DEPTH` the seed alone
+        # By the position of a committed node; beyond `_PATH_DEPTH` the seed alone.
+        self._paths: dict[int, tuple[Hashable, ...]] = {-1: ()}
         self._seed_names: dict[Hashable, Any] = {}  # what hits call their seed, by its id
 
     def annotate(self, positions: Sequence[int], entries: CommittedNodes, hits: Sequence[SearchHit | None]) -> None:
@@ -39,33 +40,30 @@ class Provenance:
         Raises:
             PolicyError: If one is not a hit.
         """
-        for hit in hits:
-            if hit is not None and not _is_usable(hit):
+        for position, entry, hit in zip(positions, entries, hits, strict=True):
+            # A float is checked fast.
+            is_usable = isinstance(hit, SearchHit) and isinstance(hit.metadata, dict)
+            if hit is not None and not (is_usable and (type(hit.score) is float or isinstance(hit.score, Real))):
                 raise PolicyError(
                     f"{type(self._policy).__name__}.to_hits returned {short_repr(hit)}; "
                     "return SearchHit values with a metadata dict and a number as score, or None"
                 )
-        for position, entry, hit in zip(positions, entries, hits, strict=True):
+            parent = self._record.parents[position]
+            path = self._paths[parent]
+            self._paths[position] = (*path, entry.id) if entry.depth <= _PATH_DEPTH else path[:1]
             if not entry.depth:
-                self._name_seed(entry.id, hit)
+                # A hit calls its seed by the artifact. Among several corpora an id alone does not identify one, so the
+                # seed keeps its whole key. An id that is no tuple is no key; numpy would compare it with each part.
+                is_key = hit is None or (isinstance(entry.id, tuple) and entry.id == hit.key)
+                self._seed_names[entry.id] = entry.id if hit is None or is_key else hit.artifact_id
             if hit is not None:
                 edge = find_edge(self._policy, entry.node) if self._has_edges else None
-                edge_type = None if edge is None else edge.type
-                self._write(hit.metadata, entry.id, entry.depth, self._record.parents[position], edge_type)
-
-    def _name_seed(self, id: Hashable, hit: SearchHit | None) -> None:
-        """Remember what hits call a seed: its artifact, if it is a hit.
-
-        Among several corpora an id alone does not identify an artifact, so the seed keeps its whole key. An id that is
-        no tuple is no key; numpy would compare it with each part of the key.
-        """
-        is_key = hit is None or (isinstance(id, tuple) and id == hit.key)
-        self._seed_names[id] = id if hit is None or is_key else hit.artifact_id
+                self._write(hit.metadata, entry.id, entry.depth, parent, None if edge is None else edge.type)
 
     def _write(self, metadata: dict[str, Any], id: Hashable, depth: int, parent: int, edge_type: str | None) -> None:
         # Where no field of the author is in the way, facts are fields themselves.
         facts, written = (metadata, metadata.get("seed")) if FACTS not in metadata else ({}, get_fact(metadata, "seed"))
-        above = self._path_to(parent) if depth else ()
+        above = self._paths[parent]
         facts["walk_depth"] = depth
         facts["walk_parent"] = self._record.ids[parent] if depth else None
         if depth <= _PATH_DEPTH:
@@ -77,29 +75,11 @@ class Provenance:
         if facts is not metadata:
             add_facts(metadata, facts)
 
-    def _path_to(self, position: int) -> tuple[Hashable, ...]:
-        """Return the ids from the seed to a position, or the seed alone if there are many.
-
-        They are kept, for the nodes that were reached from this one.
-        """
-        record, paths = self._record, self._paths
-        if position in paths:
-            return paths[position]
-        climbed = []
-        while position >= 0 and position not in paths:
-            climbed.append(position)
-            position = record.parents[position]
-        path = paths.get(position, ())
-        for below in reversed(climbed):
-            path = (*path, record.ids[below]) if record.depths[below] <= _PATH_DEPTH else path[:1]
-            paths[below] = path
-        return path
-
     def improve(self, hit: SearchHit, position: int, better: BetterPath) -> SearchHit:
         """Return a copy of a hit that has the score of a better path, and that path."""
         record, fields = self._record, dict(hit.metadata)
         # A seed that the policy wrote stays.
-        if record.depths[position] and get_fact(fields, "seed") == self._seed_names[self._path_to(position)[0]]:
+        if record.depths[position] and get_fact(fields, "seed") == self._seed_names[self._paths[position][0]]:
             _forget(fields, "seed")
         _forget(fields, "walk_edge")
         depth = record.depths[better.parent] + 1
@@ -113,11 +93,3 @@ def _forget(metadata: dict[str, Any], fact: str) -> None:
         add_facts(metadata, {fact: None})
     else:
         metadata.pop(fact, None)
-
-
-def _is_usable(hit: object) -> bool:
-    """Return whether a value is a hit whose metadata and score have the right types."""
-    if not isinstance(hit, SearchHit):
-        return False
-    metadata, score = hit.metadata, hit.score
-    return isinstance(metadata, dict) and (type(score) is float or isinstance(score, Real))  # a float is checked fast

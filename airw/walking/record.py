@@ -1,7 +1,10 @@
 """The walk record: the nodes that a walk has discovered, waiting or committed."""
 
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Generator, Hashable, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +20,14 @@ from airw.walking.policy import (
     CommittedNodes,
     Frontier,
     LazyNeighbors,
+    NeighborValues,
+    NewNodes,
     Policy,
     WalkPolicy,
 )
 from airw.walking.summary import WalkCounts
 
+_UNMADE = object()
 _USUAL_IDS = frozenset({str, int, tuple})
 _MAX_PATH = 64  # nodes of a path to a committed node, which is followed back to see whether it is a circle
 _new_entry = partial(tuple.__new__, CommittedNode)  # takes half the time of `CommittedNode(...)`
@@ -71,6 +77,65 @@ class FoundPath(NamedTuple):
     position: int
 
 
+class NodeColumn(Sequence[Any]):
+    """The node at each position of a walk record.
+
+    Those that are values are made when somebody looks. They are in runs: a run begins at a position, and has the
+    neighbours of one artifact and their places there.
+    """
+
+    def __init__(self) -> None:
+        """Start an empty column."""
+        self._nodes: list[Any] = []  # `_UNMADE` for a value
+        self._starts: list[int] = []
+        self._runs: list[tuple[NeighborValues, Sequence[int]]] = []
+
+    def add(self, nodes: Found, places: Sequence[int]) -> None:
+        """Append the nodes at some places, which ascend."""
+        if isinstance(nodes, NeighborValues) and places:
+            self._starts.append(len(self._nodes))
+            self._runs.append((nodes, places))
+            self._nodes += [_UNMADE] * len(places)
+        else:
+            self._nodes += _take(nodes, places)
+
+    def replace(self, position: int, node: Any) -> None:
+        """Replace the node at a position."""
+        self._nodes[position] = node
+
+    def has_values(self, start: int) -> bool:
+        """Return whether any node from a position on is a value."""
+        return bool(self._starts) and self._starts[-1] >= start
+
+    def make(self, first: int, stop: int) -> list[Any]:
+        """Return the nodes of some positions, with all values made."""
+        nodes = self._nodes[first:stop]
+        for row in range(max(bisect_right(self._starts, first) - 1, 0), bisect_left(self._starts, stop)):
+            start, (source, places) = self._starts[row], self._runs[row]
+            begin = max(first, start)
+            made = source.take(places[begin - start : stop - start])
+            part = slice(begin - first, begin - first + len(made))
+            nodes[part] = [new if old is _UNMADE else old for old, new in zip(nodes[part], made, strict=True)]
+        return nodes
+
+    def __len__(self) -> int:
+        """Return the number of positions so far."""
+        return len(self._nodes)
+
+    def __getitem__(self, position: Any) -> Any:
+        """Return the node at a position, or a list of those of a slice."""
+        if isinstance(position, slice):
+            return [self[at] for at in range(len(self))[position]]
+        node = self._nodes[position]
+        if node is not _UNMADE:
+            return node
+        position = range(len(self))[position]
+        row = bisect_right(self._starts, position) - 1
+        source, places = self._runs[row]
+        place = places[position - self._starts[row]]
+        return source[place : place + 1][0]
+
+
 class WalkRecord:
     """The nodes that one walk has discovered, in lists.
 
@@ -90,7 +155,7 @@ class WalkRecord:
         self._rescores = bool(getattr(policy, "rescores_committed", False))
         self._is_own_id = getattr(policy.node_id, "__func__", None) is Policy.node_id
         # By position.
-        self.nodes: list[Any] = []
+        self.nodes: NodeColumn = NodeColumn()
         self.ids: list[Hashable] = []
         self.depths: list[int] = []
         self.parents: list[int] = []  # positions; -1 for a seed
@@ -154,17 +219,24 @@ class WalkRecord:
 
     def _admit_new(self, nodes: Found, ids: Sequence[Hashable], parents: Sequence[int]) -> None:
         """Append new nodes and paths; most walks note nothing of others, and have room for all."""
-        first, get, places = len(self.ids), self.position_of.get, list[int]()
-        # Each path to a node of this step is new, too. What was reached before is left out first, as it is the most.
-        least = self.fresh_start if self._scores_paths else first
-        for place in [place for place, id in enumerate(ids) if get(id, first) >= least]:
-            position = first + len(places)
-            if self.position_of.setdefault(ids[place], position) == position or self._scores_paths:
-                places.append(place)
+        first, position_of = len(self.ids), self.position_of
+        if self._scores_paths:  # each path to a node of this step is new, too
+            known, least = map(position_of.get, ids, repeat(first)), self.fresh_start
+            places = [place for place, position in enumerate(known) if position >= least]
+        else:
+            places = [place for place, id in enumerate(ids) if id not in position_of]
+        new_ids = list(map(ids.__getitem__, places))
+        if self._scores_paths:
+            deque(map(position_of.setdefault, new_ids, range(first, len(ids) + first)), maxlen=0)  # the first one stays
+        else:
+            if len(set(new_ids)) < len(new_ids):  # of equal ids the first counts
+                places = sorted(dict(zip(reversed(new_ids), reversed(places), strict=True)).values())
+                new_ids = list(map(ids.__getitem__, places))
+            position_of.update(zip(new_ids, range(first, first + len(new_ids)), strict=True))
         count = len(places)
-        self.ids += map(ids.__getitem__, places)
+        self.ids += new_ids
         self.parents += map(parents.__getitem__, places)
-        self.nodes += _take(nodes, places)
+        self.nodes.add(nodes, places)
         # All nodes of a frontier that is not kept have one depth.
         self.depths += [0 if parents[0] < 0 else self.depths[parents[0]] + 1] * count if count else ()
         self.is_live += b"\1" * count
@@ -190,7 +262,7 @@ class WalkRecord:
                 if depth < depths[known]:  # only a frontier that is kept has nodes of several depths
                     depths[known], self.parents[known] = depth, parent
                     if known < first:
-                        [self.nodes[known]] = _take(nodes, [place])
+                        self.nodes.replace(known, *_take(nodes, [place]))
                     else:
                         places[known - first] = place
             elif self.waiting == self._max_frontier:
@@ -203,7 +275,7 @@ class WalkRecord:
                 self.parents.append(parent)
                 is_live.append(1)
                 self.waiting += 1
-        self.nodes += _take(nodes, places)
+        self.nodes.add(nodes, places)
         self._counts.refuse("max_frontier", refused)
 
     def _list_changes(self, ids: Sequence[Hashable], parent: int) -> list[int]:
@@ -240,6 +312,14 @@ class WalkRecord:
                 )
 
     # Scoring.
+
+    def new_nodes(self) -> Sequence[Any]:
+        """Return the nodes discovered in this step; values are not made yet."""
+        start, nodes = self.fresh_start, self.nodes
+        if not nodes.has_values(start):
+            return nodes.make(start, len(nodes))
+        parents = list(map(self.ids.__getitem__, self.parents[start:]))
+        return NewNodes(self.ids[start:], parents, lambda part: nodes.make(start + part.start, start + part.stop))
 
     def keep_better(self, paths: Sequence[FoundPath], scores: Sequence[float]) -> None:
         """Keep better paths to committed nodes; of those with equal scores the first."""
@@ -324,9 +404,8 @@ class WalkRecord:
         """Drop all nodes but the selected ones, unless the policy keeps its frontier."""
         if self._keeps_frontier or (len(selected) == self.waiting and not self._scores_paths):
             return
-        forget, fresh = self.position_of.pop, self.ids[self.fresh_start :]
-        for id in fresh:
-            forget(id, None)
+        fresh = self.ids[self.fresh_start :]
+        deque(map(self.position_of.pop, fresh, repeat(None)), maxlen=0)  # it forgets them
         self.is_live[self.fresh_start :] = bytes(len(fresh))
         for position in selected:
             self.position_of[self.ids[position]] = position
@@ -369,9 +448,8 @@ class WalkRecord:
         self.require_stable(positions)
         parents = list(map(self.parents.__getitem__, positions))
         parent_ids = [None if parent < 0 else self.ids[parent] for parent in parents]
-        nodes, depths, scores = (
-            list(map(column.__getitem__, positions)) for column in (self.nodes, self.depths, self.scores)
-        )
+        columns: tuple[Sequence[Any], ...] = self.nodes, self.depths, self.scores
+        nodes, depths, scores = (list(map(column.__getitem__, positions)) for column in columns)
         return CommittedNodes(map(_new_entry, zip(nodes, ids, depths, scores, parent_ids, strict=True)))
 
     def require_stable(self, positions: Sequence[int]) -> None:

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
@@ -88,7 +89,8 @@ class WalkRun:
                 self._start, self.has_started = anyio.current_time() - self._seconds, True
                 self._start_span()
             span = self.stages.span
-            result = await (work() if span is None else _work_within(span, work))
+            with nullcontext() if span is None else span.work():
+                result = await work()
         except GeneratorExit:
             # The coroutine of the request was dropped. The event loop may be closed, so its clock cannot be read.
             self._stop = self._stop or "closed"
@@ -211,12 +213,6 @@ def _end_span(span: OpenSpan, summary: WalkSummary, error: BaseException | None)
     span.set({f"airw.walk.{name}": getattr(summary, name) for name in names} | {"airw.walk.lost": lost} | left_out)
     span.fail(error)
     span.end()
-
-
-async def _work_within(span: OpenSpan, work: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of the work of one request, while the span of the walk is current."""
-    with span.work():
-        return await work()
 
 
 def to_exception(typ: Any, val: Any, trace: TracebackType | None) -> BaseException:

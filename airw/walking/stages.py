@@ -17,6 +17,7 @@ from airw.errors import PolicyError
 from airw.values import Limits, SearchHit, StopReason
 from airw.walking.answers import (
     Found,
+    cut,
     read_exactly,
     read_neighbors,
     read_positions,
@@ -168,7 +169,7 @@ class WalkStages:
         if not any(isinstance(nodes, LazyNeighbors) for nodes in neighbors):
             neighbors, parents = [list(chain.from_iterable(neighbors))], [list(chain.from_iterable(parents))]
         self._found = deque(
-            (_cut(nodes, start), own[start : start + _PORTION])
+            (cut(nodes, start, start + _PORTION), own[start : start + _PORTION])
             for nodes, own in zip(neighbors, parents, strict=True)
             for start in range(0, len(own), _PORTION)
         )
@@ -197,9 +198,12 @@ class WalkStages:
     async def _score(self) -> Stage | None:
         """Score the nodes discovered in this step and, in the same call, paths to committed nodes."""
         record = self.record
-        nodes = [*record.nodes[record.fresh_start :], *(path.node for path in record.found_again)]
+        nodes = record.new_nodes()
+        if record.found_again:
+            nodes = [*nodes, *(path.node for path in record.found_again)]
         if nodes:
-            scores = read_scores(await self._ask("score", nodes[:]), nodes, self.policy)
+            shown = nodes[:] if isinstance(nodes, list) else nodes  # the policy may change a list
+            scores = read_scores(await self._ask("score", shown), nodes, self.policy)
             count = len(nodes) - len(record.found_again)
             record.keep_better(record.found_again, scores[count:])
             record.scores += scores[:count]
@@ -449,10 +453,3 @@ class WalkStages:
             lost=() if self._corpora is None else tuple(self._corpora.lost),
             improved=len(self.record.better_paths),
         )
-
-
-def _cut(nodes: Found, start: int) -> Found:
-    """Return the portion of some nodes that begins here."""
-    if isinstance(nodes, LazyNeighbors) and len(nodes) > _PORTION:
-        return nodes.pick(range(start, min(start + _PORTION, len(nodes))))
-    return nodes if isinstance(nodes, LazyNeighbors) else nodes[start : start + _PORTION]

@@ -154,7 +154,9 @@ def check_bounds(max_depth: int | None, node_budget: int, timeout: float | None)
     if max_depth is not None:
         check_count("max_depth", max_depth)
     check_count("node_budget", node_budget)
-    if timeout is not None and not _is_seconds(timeout):
+    # A whole number may be too large for a float, and a clock counts in floats.
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and not (is_number and (0 <= timeout <= sys.float_info.max or timeout == math.inf)):
         raise ArgumentError(f"timeout must be a number of seconds (0 or more) or None, not {short_repr(timeout)}")
 
 
@@ -214,10 +216,3 @@ def check_extendable(
         reason = find_obstacle()
     if reason is not None:
         raise WalkNotExtendable(f"this walk cannot go on: {reason}; {remedy}")
-
-
-def _is_seconds(value: object) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    # A whole number may be too large for a float, and a clock counts in floats.
-    return 0 <= value <= sys.float_info.max or value == math.inf

@@ -141,7 +141,7 @@ class Walk(AsyncGenerator[SearchHit, None]):
             >>> from airw.embedders import HashingEmbedder
             >>> from airw.stores import MemoryStore
             >>> async def main():
-            ...     notes = {"a": "signing keys", "b": "keys", "c": "cake"}
+            ...     notes = {"a": "signing keys", "b": "keys", "c": "door keys"}
             ...     source = from_mapping(notes, name="docs", embedder=HashingEmbedder())
             ...     async with build(source, store=MemoryStore()) as corpus:
             ...         walk = traverse("signing keys", corpus, node_budget=1)

@@ -164,7 +164,7 @@ class TestSearch:
         assert [(line["type"], line["rank"], line["artifact_id"]) for line in lines] == [("hit", 1, "keys.md")]
 
     def test_a_filter_narrows(self, corpus, capsys):
-        main(["search", corpus, "bread", "--filter", '{"status": "Final"}'])
+        main(["search", corpus, "bread", "-m", "dense", "--filter", '{"status": "Final"}'])
         assert capsys.readouterr().out.split()[2] == "keys.md"
 
     def test_a_hybrid_search_can_blend_scores_instead_of_ranks(self, corpus, capsys):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from airw.cli import main
+from airw.discovery import REASONS
 
 NOTES = {
     "keys.md": "---\ntitle: Signing keys\nstatus: Final\n---\nRotate the signing keys every month.\n",
@@ -79,7 +80,7 @@ class TestDiscover:
 
     def test_without_an_answer_it_prints_the_reason(self, notes, lines):
         assert lines("discover", "zebra") == [
-            "no document answers the query: no document has a word of it or is near it in meaning (abstain:no_evidence)"
+            f"no document answers the query: {REASONS['abstain:no_evidence']} (abstain:no_evidence)"
         ]
         low = lines("discover", "signing keys", "-m", "dense", "--min-score", "0.99")
         assert re.fullmatch(

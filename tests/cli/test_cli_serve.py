@@ -92,7 +92,7 @@ def test_a_missing_package_is_one_line(notes, output_of, monkeypatch):
 def test_a_server_answers_until_it_is_told_to_stop(number, notes):
     with run_serve("notes") as server:
         answer = httpx.post(f"{server.url}search", json={"corpus": "notes", "query": "signing keys"})
-        assert [hit["artifact_id"] for hit in answer.json()["hits"]] == ["keys.md", "vault.md"]
+        assert [hit["artifact_id"] for hit in answer.json()["hits"]] == ["keys.md"]
         unknown = {"corpus": "notes", "query": "signing keys", "filter": {"a word of a client": 1}}
         assert httpx.post(f"{server.url}search", json=unknown).json()["hits"] == []
         server.process.send_signal(number)

@@ -271,6 +271,14 @@ async def test_building_again_reads_ledger_entries_only_of_changed_artifacts(tmp
         assert [request.ids for request in store.of(Ledger)] == [["🗝"]]
 
 
+async def test_a_text_that_cannot_be_stored_is_never_up_to_date(tmp_path):
+    async with SqliteStore(tmp_path / "notes.airw") as store:
+        await build(from_mapping({"😀": "alpha"}, name="notes"), store=store, embedder="light")
+        [entry] = await ask(store, Ledger())
+        halves = "\ud83d\ude00"  # two characters, which JSON writes like the one that they are in UTF-16
+        assert await ask(store, Stale({halves: entry.version, "😀": entry.version}, entry)) == [halves]
+
+
 @pytest.mark.parametrize("part", ["version", "embedder_id", "strategy_id", "extractor_id", "source"])
 async def test_an_artifact_has_changed_when_any_part_of_its_stamp_has(tmp_path, part):
     async with SqliteStore(tmp_path / "notes.airw") as store:

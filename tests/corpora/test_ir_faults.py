@@ -74,11 +74,11 @@ async def test_an_embedder_with_another_id_embeds_everything_again():
     await build(notes(items, embedder=of_width(4, "one")), store=store)
     corpus = await build(notes(items, embedder=of_width(6, "two")), store=store)
     assert corpus.report.updated == 2
-    assert len(await corpus.search("alpha")) == 2
+    assert len(await corpus.search("alpha", mode="dense")) == 2
     assert (await ask(store, Vectors([Record.make_id("a", "document", 0)]))).shape == (1, 6)
     with pytest.raises(EmbedderError, match=r"'two'.* 6"):
         await build(notes(items | {"c": "more"}, embedder=of_width(4, "two")), store=store)
-    assert len(await corpus.search("alpha")) == 2
+    assert len(await corpus.search("alpha", mode="dense")) == 2
 
 
 @pytest.mark.asyncio_only
@@ -382,7 +382,8 @@ async def test_a_repeated_id_is_refused_or_reported_and_zero_is_a_valid_id(tmp_p
             await build(repeating, store=MemoryStore())
         corpus = await build(repeating, store=MemoryStore(), on_error="skip")
         assert len(corpus.report.problems) == problems
-        assert {hit.artifact_id: hit.text for hit in await corpus.search("x")} == {"0": "zero", "a": "one"}
+        hits = await corpus.search("x", mode="dense")
+        assert {hit.artifact_id: hit.text for hit in hits} == {"0": "zero", "a": "one"}
 
 
 async def test_one_bad_item_does_not_affect_the_others(tmp_path):
@@ -402,7 +403,7 @@ async def test_one_bad_item_does_not_affect_the_others(tmp_path):
     store = MemoryStore()
     corpus = await build(dated, store=store, on_error="skip")
     assert [problem.item for problem in corpus.report.problems] == ["half", "7", "list"]
-    assert {hit.artifact_id: hit.metadata["on"] for hit in await corpus.search("x")} == {
+    assert {hit.artifact_id: hit.metadata["on"] for hit in await corpus.search("x", mode="dense")} == {
         "dated": "2026-01-02", "fields": "2026-01-02",
     }  # fmt: skip
     assert (await ask(store, Counts()))["records"] == 2

@@ -95,8 +95,11 @@ async def test_a_floor_of_the_evidence_fits_searches_that_move_scores():
 async def test_a_walk_abstains_by_the_calibrated_floor_of_the_evidence(signal, kind):
     async with open_calibrated(signal=signal) as (corpus, _):
         far, near = [await discover(corpus, text, walk=Beam()) for text in (FOREIGN[0], OWN[0])]
+        without_floor = await discover(corpus, FOREIGN[0], walk=Beam(), min_score=None)
     assert near.ids
-    assert (far.ids, far.signals.get("floor_kind")) == ([], kind)
+    assert far.signals.get("floor_kind") == kind
+    assert far.ids == ([] if kind else without_floor.ids)
+    assert without_floor.reason == "nonpositive_top"
 
 
 async def test_a_floor_of_the_scores_of_another_fusion_is_missed():

@@ -142,6 +142,8 @@ def test_a_source_that_hangs_costs_only_its_own_time_and_the_others_are_fused(ba
     assert seconds == 2
     assert running == [0, 0, 0]
     assert statuses(result) == {"keys": "ok", "food": "timeout", "cars": "ok"}
+    assert result.missing == {"food": "TimeoutError: no answer within 2 s"}
+    assert result.to_dict()["missing"] == [{"source": "food", "error": "TimeoutError: no answer within 2 s"}]
     assert per_source(result)["food"]["error"] == "TimeoutError: no answer within 2 s"
     assert per_source(result)["food"]["seconds"] == 2
     assert [each.source for each in result.results] == ["keys", "cars", "keys"]

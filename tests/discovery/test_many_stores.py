@@ -164,13 +164,13 @@ async def test_a_store_that_overrides_read_is_asked():
 async def test_a_stack_that_has_lost_a_store_meanwhile_is_not_asked():
     async with open_stores(9) as stores:
         await fill(stores)
-        stack = Stack(stores)
-        names = await stack.update()
+        stack = Stack()
+        names = await stack.update(stores)
         assert names == stores.keys()
         [counts] = await stack.read(names, [Words(["keys"])])
         assert counts.records == 9
         await stores["c4"].aclose()
-        assert await stack.update() == names - {"c4"}
+        assert await stack.update(stores) == names - {"c4"}
         assert await stack.read(names, [Words(["keys"])]) is None
 
 

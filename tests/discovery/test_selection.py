@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from airw.discovery import STRATEGIES, make_llm_selector, select
+from airw.discovery import REASONS, STRATEGIES, make_llm_selector, select
 from airw.discovery.llm_selection import parse_labels
 from airw.discovery.selection import abstain
 from airw.errors import ArgumentError, ArgumentKindError
@@ -519,3 +519,15 @@ def test_abstain_keeps_the_candidates_and_the_signals():
         "evidence": 0.1,
     }
     assert abstain([], "below_floor").signals["top_score"] is None
+
+
+def test_each_reason_that_a_strategy_gives_is_explained():
+    scores = ((), (0.0,), (-1.0,), (-1.0, -2.0), (math.nan,), (1.0,), (1.0, 0.1), (1.0, 1.0), (1.0, 1.0, 1.0))
+    selections = [
+        select(hits(*each), strategy=strategy, max_k=2, min_score=floor)
+        for strategy in (*STRATEGIES, lambda hits: hits, lambda _: ())
+        for each in scores
+        for floor in (0.5, 2.0)
+    ]
+    for found in selections:
+        assert found.explanation == REASONS[found.reason]

@@ -59,8 +59,9 @@ class TestAnEvaluation:
         assert (row.ranking, len(row.arrivals)) == (tuple(hit.artifact_id for hit in walk.ranking), len(found))
 
     async def test_of_a_filled_walk_adds_the_hits_of_the_search_that_are_new(self):
+        filled = PolicyWalk(WALK.policy, fill=FlatSearch({"mode": "dense"}))
         async with small_corpus() as corpus:
-            [row] = (await evaluate(corpus, CASES[:1], PolicyWalk(WALK.policy, fill=FlatSearch()))).rows
+            [row] = (await evaluate(corpus, CASES[:1], filled)).rows
             [alone] = (await evaluate(corpus, CASES[:1], WALK)).rows
         assert row.ranking[: len(alone.ranking)] == alone.ranking
         assert sorted(row.ranking) == sorted({each.artifact_id for each in row.arrivals})

@@ -46,7 +46,7 @@ def test_nodes_of_one_artifact_have_different_ids_and_one_source_document(name):
 
 def test_a_node_is_the_same_whatever_question_finds_it(name):
     for options in ({}, {"per_artifact": False}):
-        retriever = search_retriever(name, k=20, **options)
+        retriever = search_retriever(name, k=20, mode="dense", **options)
         answers = [retriever.retrieve(query) for query in ("the vault", "bread", QUERY)]
         hashes = [{node.node_id: node.node.hash for node in answer} for answer in answers]
         common = hashes[0].keys() & hashes[1].keys() & hashes[2].keys()

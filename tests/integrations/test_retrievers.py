@@ -125,7 +125,7 @@ def test_the_fields_of_a_document_stay_as_they_are(framework, name):
     assert (own["source"], own["score"], own["filename"]) == ("handbook", 7, "keys.md")
     facts = own["airw"]
     assert (facts["source"], facts["walk_path"], facts["walk_depth"]) == ("notes", ["keys.md"], 0)
-    assert (facts["stop"], facts["truncated"], facts["left_out"]) == ("node_budget", True, {"node_budget": 3})
+    assert (facts["stop"], facts["truncated"], facts["left_out"]) == ("node_budget", True, {"node_budget": 2})
     assert not {"walk_depth", "walk_path"} & set(own)
 
 

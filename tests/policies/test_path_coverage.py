@@ -132,7 +132,7 @@ class TestPaths:
         assert by_search.metadata["path_added"] != by_path.metadata["path_added"]
         assert by_path.score > by_search.score
         assert ids(walk.ranking).index("harbour") <= flat.index("harbour")
-        assert {*ids(hits)} == {*ids(walk.ranking)} == {*flat}
+        assert {*ids(hits)} == {*ids(walk.ranking)} == {*flat, "bread"}, "a link of kestrel leads to bread"
 
     async def test_deeper_walks_go_on_from_the_neighbours(self):
         async with teams() as corpus:

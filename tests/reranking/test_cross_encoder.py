@@ -296,7 +296,7 @@ def test_a_specification_with_a_folder_always_returns_the_same_reranker(folder):
 async def test_a_search_is_reranked_by_a_specification(folder, reranker):
     source = from_mapping({"keys": QUERY, "bread": "bake a loaf of bread", "stars": "stars and planets"}, name="notes")
     async with build(source, store=MemoryStore(), embedder="light") as corpus:
-        hits = await corpus.search(QUERY, k=2, rerank=f"cross-encoder:{folder}")
+        hits = await corpus.search(QUERY, k=2, mode="dense", rerank=f"cross-encoder:{folder}")
     best = sorted(await reranker(QUERY, [QUERY, "bake a loaf of bread", "stars and planets"]), reverse=True)
     np.testing.assert_allclose([hit.score for hit in hits], best[:2], atol=1e-5)
 

@@ -133,7 +133,7 @@ async def test_values_that_are_not_strings_are_refused_before_any_request(server
 async def test_a_search_is_reranked_by_it(server, either):
     source = from_mapping({"keys": QUERY, "bread": "bake a loaf of bread", "stars": "stars and planets"}, name="notes")
     async with build(source, store=MemoryStore(), embedder="light") as corpus:
-        hits = await corpus.search(QUERY, rerank=either)
+        hits = await corpus.search(QUERY, mode="dense", rerank=either)
     assert [hit.score for hit in hits] == sorted(scores_of(server, [hit.text for hit in hits]), reverse=True)
     assert len(hits) == 3
     assert len(server.requests) == 1

@@ -41,7 +41,7 @@ def ids(hits):
 
 async def test_dense_ranks_every_record_and_counts_zero_scores():
     async with corpus_of(TEXTS) as corpus:
-        hits = await retrieve(corpus, "bread")
+        hits = await retrieve(corpus, "bread", mode="dense")
     assert hits[0].artifact_id == "bread"
     assert len(hits) == len(TEXTS)
     assert 0 < hits[0].score <= 1
@@ -58,11 +58,37 @@ async def test_lexical_leaves_out_records_without_a_word_of_the_query():
 
 
 async def test_hybrid_scores_are_fused_ranks_even_if_no_word_matches():
-    async with corpus_of(TEXTS) as corpus:
+    table = {text: [1, at] for at, text in enumerate(TEXTS.values())} | {"bread": [1, 1], "zebra": [1, 0]}
+    async with corpus_of(TEXTS, embedder=axes(table, dim=2)) as corpus:
         both = await retrieve(corpus, "bread", **RRF)
         one = await retrieve(corpus, "zebra", **RRF)
     assert both[0].score == pytest.approx(2 / 61)
     assert [hit.score for hit in one] == pytest.approx([1 / (60 + rank) for rank in range(1, len(TEXTS) + 1)])
+
+
+@pytest.mark.parametrize("per_artifact", [True, False])
+@pytest.mark.parametrize("fusion", FUSIONS)
+async def test_a_hybrid_hit_has_a_word_of_the_query_or_a_cosine_that_is_not_zero(fusion, per_artifact):
+    table = {"near": [1, 0], "far": [-1, 0], "across": [0, 1], "needle": [0, 1], "needle ": [1, 0], "zebra": [1, 0]}
+    items = {name: name for name in ("near", "far", "across", "needle")}
+    later = {"boost": lambda hit: 9, "rerank": lambda query, texts: [len(text) for text in texts]}
+    later |= {"surface_weights": {"document": 2}, "formulate": lambda query: [query, "zebra"]}
+    async with corpus_of(items, embedder=axes(table, dim=2)) as corpus:
+        for options in ({}, *({name: value} for name, value in later.items())):
+            options |= {"per_artifact": per_artifact, "fusion": fusion}
+            assert {*ids(await retrieve(corpus, "needle ", **options))} == {"near", "far", "needle"}
+            assert {*ids(await retrieve(corpus, "needle ", mode="dense", **options))} == {*items}
+            assert ids(await retrieve(corpus, "needle ", mode="lexical", **options)) == ["needle"]
+        assert await retrieve(corpus, "needle ", filter={"no": {"$exists": True}}, fusion=fusion) == []
+
+
+async def test_hits_with_evidence_fill_k_whatever_ranks_before_them():
+    items = {f"a{at:02}": "bread" for at in range(60)} | {f"b{at:02}": "needle" for at in range(20)}
+    table = {"bread": [0, 1], "needle": [0, 1], "needle ": [1, 0]}
+    async with corpus_of(items, embedder=axes(table, dim=2)) as corpus:
+        for options in ({}, {"fetch_k": 20}, {"fusion": "rrf", "alpha": 1.0}, {"surface_weights": {"document": 2}}):
+            hits = await retrieve(corpus, "needle ", k=15, **options)
+            assert ids(hits) == [f"b{at:02}" for at in range(15)]
 
 
 async def test_hybrid_lifts_a_rare_identifier_that_dense_ranks_last():
@@ -122,7 +148,7 @@ async def test_only_records_that_satisfy_the_filter_are_ranked(mode):
     items = {name: {"text": text, "year": 2020 + at} for at, (name, text) in enumerate(TEXTS.items())}
     async with corpus_of(items, metadata_of=lambda _, raw: {"year": raw["year"]}) as corpus:
         hits = await retrieve(corpus, "keys", mode=mode, filter={"year": {"$gte": 2022}})
-    assert set(ids(hits)) == ({"locks"} if mode == "lexical" else {"locks", "error"})
+    assert set(ids(hits)) == ({"locks", "error"} if mode == "dense" else {"locks"})
     assert {hit.metadata["year"] for hit in hits} <= {2022, 2023}
 
 
@@ -184,8 +210,9 @@ async def test_k_limits_the_hits_and_zero_returns_none():
 
 async def test_fetch_k_is_the_number_of_candidates_per_channel_of_a_hybrid_search():
     async with corpus_of(TEXTS) as corpus:
-        assert len(await retrieve(corpus, "bread", fetch_k=1, **RRF)) == 1
-        assert len(await retrieve(corpus, "bread", **RRF)) == len(TEXTS)
+        query = f"{TEXTS['bread']}, keys, disk"
+        assert len(await retrieve(corpus, query, fetch_k=1, **RRF)) == 1
+        assert len(await retrieve(corpus, query, **RRF)) == len(TEXTS)
 
 
 async def test_a_hit_names_its_source_and_its_metadata_belongs_to_the_caller():
@@ -326,8 +353,9 @@ def test_hybrid_is_the_reciprocal_rank_fusion_of_the_two_channels(items, query, 
         return hit.artifact_id if per_artifact else (hit.artifact_id, hit.surface_index)
 
     dense, lexical, hybrid = anyio.run(main)
-    expected = fuse_ranks([list(map(key, dense)), list(map(key, lexical))])[:k]
-    assert [(key(hit), hit.score) for hit in hybrid] == expected
+    fused = fuse_ranks([list(map(key, dense)), list(map(key, lexical))])
+    evident = {key(hit) for hit in (*dense, *lexical) if hit.score}
+    assert [(key(hit), hit.score) for hit in hybrid] == [pair for pair in fused if pair[0] in evident][:k]
     for hit in hybrid:  # it has the surface of the channel that ranks it best, and of the dense one on a tie
         places = [
             (rank, channel, found.surface_index)

@@ -61,6 +61,7 @@ async def test_a_corpus_that_cannot_be_opened_is_reported_and_the_others_answer(
         report = answer.json()["signals"]["per_source"]
         assert (report["notes"]["status"], report["broken"]["status"]) == ("ok", "failed")
         assert "StoreCorrupt" in report["broken"]["error"]
+        assert [each["source"] for each in answer.json()["missing"]] == ["broken"]
         assert str(tmp_path) not in answer.text
         alone = await asking.post("/discover", json={"corpora": ["broken"], "query": "keys"})
         assert alone.status_code == 503

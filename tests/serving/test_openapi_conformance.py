@@ -51,6 +51,7 @@ def schema(server):
     schemathesis.openapi.from_dict(copy.deepcopy(document)).validate()
     choose(document, ("corpus", "corpora"), ["notes"])
     choose(document, ("id", "start", "end", "roots"), sorted(NOTES), of=("get",))
+    choose(document, ("query",), ["keys", "bread"], of=("get",))
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=server.url)
     return schema

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmana
 from pathlib import Path
 
 import anyio
+import numpy as np
 import pytest
 
 from airw.errors import StoreError
@@ -141,6 +142,23 @@ async def test_a_file_that_is_replaced_while_it_is_put_aside_is_followed(folder)
             await other.apply(Change([change("a40", "another file")]))
         (folder / "other").replace(folder / "40.airw")
         assert await read_text(stores[40], 40) == "another file"
+
+
+async def test_what_is_in_memory_of_a_file_that_is_replaced_while_it_is_put_aside_is_not_used(folder):
+    async with open_files(folder) as stores:
+        store, rank = stores[40], Rank(np.ones((1, 4), np.float32), 5)
+        [ranking] = await ask(store, rank)
+        assert ranking.artifact_ids == ["a40"]
+        for number, other in enumerate(stores):
+            if other is not store:
+                await read_text(other, number)
+        assert not store._reader.first.is_open
+        async with SqliteStore(folder / "other") as other:
+            await other.apply(Change([change("new", "another file")]))
+        (folder / "other").replace(folder / "40.airw")
+        await store.version()
+        [ranking] = await ask(store, rank)
+        assert ranking.artifact_ids == ["new"]
 
 
 async def test_a_file_that_is_removed_while_it_is_put_aside_is_an_error(folder):

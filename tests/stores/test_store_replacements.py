@@ -251,3 +251,16 @@ async def test_reads_that_begin_while_a_replaced_file_is_opened_wait_for_it(tmp_
             shutil.copy(new, tmp_path / "next.airw")
             (tmp_path / "next.airw").replace(path)
             assert await map_bounded(read, range(60), limit=60) == [OTHER] * 60
+
+
+async def test_connections_end_when_one_of_them_has_met_another_file(tmp_path):
+    path, other = tmp_path / "notes.airw", tmp_path / "other.airw"
+    await fill(path, *map(change, BACKUP))
+    await fill(other, *map(change, OTHER))
+    async with SqliteStore(path) as store:
+        await map_bounded(lambda _: ask(store, ArtifactIds()), range(8), limit=8)
+        before = store._reader
+        await copy_file(other, path, replace=True)
+        await before.first._submit(before.first._replace_raw)  # as after a transaction that could not be undone
+        assert await ask(store, ArtifactIds()) == OTHER
+        assert not any(connection.is_open for connection in before._all)

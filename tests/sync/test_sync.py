@@ -172,7 +172,7 @@ def test_a_walk_is_closed_at_the_end_of_its_block():
     assert list(walk) == []
 
 
-@pytest.mark.parametrize("policy", [Eager(start_k=4), CollapsedTree()])
+@pytest.mark.parametrize("policy", [Eager(start_k=4, seeding="dense"), CollapsedTree()])
 def test_a_closed_walk_yields_no_hit_of_the_step_that_it_was_in(corpus, policy):
     events = sync.traverse("signing keys", corpus, policy=policy).events(edges=False)
     assert [next(events).depth for _ in range(4)] == [0] * 4

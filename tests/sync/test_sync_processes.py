@@ -17,7 +17,7 @@ from airw.stores import MemoryStore
 from airw.walking import Policy
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 logging.getLogger("asyncio").setLevel("ERROR")  # its debug mode warns if a callback is slow, as on a busy machine
-source = from_mapping({"a": "signing keys", "b": "bread"}, name="notes", embedder="light")
+source = from_mapping({"a": "signing keys", "b": "bread and keys"}, name="notes", embedder="light")
 
 class Hanging(airw.policies.CollapsedTree):
     async def score(self, state, nodes, store):

@@ -793,7 +793,7 @@ def test_the_exam_needs_no_test_framework():
     code = (
         "import sys, anyio; from airw import build, from_mapping; from airw.policies import Eager;"
         "from airw.stores import MemoryStore; from airw.testing import PolicySuite;"
-        "corpus = lambda: build(from_mapping({'a': 'b', 'c': 'd'}, name='n', embedder='light'), store=MemoryStore());"
+        "corpus = lambda: build(from_mapping({'a': 'b', 'c': 'b d'}, name='n', embedder='light'), store=MemoryStore());"
         "report = anyio.run(PolicySuite(Eager, corpus, 'b').run); print(report.passed);"
         "print({'pytest', 'hypothesis', '_pytest', 'trio'} & {*sys.modules})"
     )

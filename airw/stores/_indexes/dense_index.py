@@ -8,31 +8,28 @@ the product alone (`bench_dense`).
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.slices import iterate_slices
 from airw._base.vectors import best_first, exact_scores
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch
 from airw.protocols import ArtifactVectors
 from airw.stores._indexes.vector_rows import CODE, INDEX, KIND, NUMBER, Rows, VectorRows
 from airw.values import Ranking
 
-_GATHER_COST = 8  # time to copy a row out of order, as a multiple of the time to multiply it in place
+_GATHER_COST = 8  # time to copy and score a row by itself, as a multiple of the time to multiply it in place
 _BLOCK = 4096  # rows that are scored again at a time
 _MAX_SCORES = 1 << 24  # scores in memory at a time: 64 MB
 _LEAST = float(np.finfo(np.float32).min)
 _QUICK_PRODUCT, _QUICK_ROWS = 6_000_000, 256  # multiplications, and rows to rank, in less than a millisecond
-_SPARE = 8  # so many records for each artifact wanted are nearly always of enough artifacts
+_SPARE = 8  # factor by which more records are looked at while they are of too few artifacts
 _FOLD = 16  # rows that share a place when the lowest score of a shortlist is sought
-_SMALL = 400_000  # multiplications in a product for which BLAS copies no operand
-_LEAST_ROWS = 128  # rows of such a product; for fewer, the calls take longer than the copies
-_PRODUCT_ROWS = 4096  # rows of larger products, whose scores stay in the cache of the processor
+_PRODUCT_ROWS = 4096  # rows of a product with several queries
 
 
 def check_queries(queries: Floats, dim: int | None) -> Floats:
@@ -82,12 +79,7 @@ class DenseIndex(VectorRows):
         per_artifact: bool = False,
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of each query, among the `allowed` numbers."""
-        queries = check_queries(queries, self.dim)
-        rows = self._find_candidates(allowed, surfaces)
-        if k < 1 or not len(self) or not len(queries) or (rows is not None and not len(rows)):
-            return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
-        shortlists = [*self._find_shortlists(queries, rows, k, per_artifact=per_artifact)]
-        return self._rank(queries, shortlists, k, per_artifact=per_artifact)
+        return self._search(queries, k, None, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
 
     def rank_named(
         self,
@@ -101,16 +93,39 @@ class DenseIndex(VectorRows):
         per_artifact: bool = False,
     ) -> list[Ranking]:
         """Return the `k` best of these artifacts or records for each query; `None` for all."""
-        queries = check_queries(queries, self.dim)
         rows = self._find_named(artifacts, records)
-        if surfaces is not None:
-            rows = rows[self._match_kinds(rows, surfaces)]
-        if allowed is not None:
-            rows = rows[np.isin(self._column(NUMBER, rows), allowed)]
         k = len(rows) if k is None else k
-        if k < 1 or not len(rows) or not len(queries):
+        return self._search(queries, k, rows, allowed=allowed, surfaces=surfaces, per_artifact=per_artifact)
+
+    def _search(
+        self,
+        queries: Floats,
+        k: int,
+        rows: Rows | None,
+        *,
+        allowed: NDArray[np.int64] | None,
+        surfaces: Sequence[str] | None,
+        per_artifact: bool,
+    ) -> list[Ranking]:
+        """Return the `k` best of these rows, `None` for all, for each query."""
+        queries = check_queries(queries, self.dim)
+        marks = ~self._dead[: self._count] if rows is None else np.ones(len(rows), np.bool_)
+        which = slice(None) if rows is None else rows
+        if surfaces is not None:
+            marks &= self._match_kinds(which, surfaces)
+        if allowed is not None:
+            marks &= np.isin(self._column(NUMBER, which), allowed)
+        count = int(np.count_nonzero(marks))
+        if k < 1 or not count or not len(queries):
             return [Ranking([], [], np.empty(0, np.float64)) for _ in queries]
-        return self._rank(queries, [rows] * len(queries), k, per_artifact=per_artifact)
+        shortlists: Iterable[Rows]
+        if rows is not None:
+            shortlists = repeat(rows[marks])
+        elif count * _GATHER_COST < self._count:  # few rows are ranked as they are
+            shortlists = repeat(marks.nonzero()[0])
+        else:
+            shortlists = self._find_shortlists(queries, k, None if count == self._count else marks, per_artifact)
+        return self._rank(queries, shortlists, k, per_artifact=per_artifact)
 
     def number(
         self, artifacts: Sequence[Any] | None, records: Sequence[str] | None, allowed: NDArray[np.int64] | None
@@ -122,21 +137,17 @@ class DenseIndex(VectorRows):
     def _find_named(self, artifacts: Sequence[Any] | None, records: Sequence[str] | None) -> Rows:
         """Return the rows of artifacts, or of records, or of records of artifacts."""
         if records is None:
-            return self._rows_of([*dict.fromkeys(artifacts or ())])[0]
+            return np.unique(self._rows_of(artifacts or ())[0])
         rows = np.unique(self._locate(records))
         rows = rows[rows >= 0]
         return rows if artifacts is None else np.intersect1d(rows, self._rows_of(artifacts)[0])
 
-    def is_quick(self, count: int) -> bool:
-        """Return whether `count` queries may take less than about a millisecond."""
-        return 0 < count * self._count * (self.dim or 0) <= _QUICK_PRODUCT
-
     def search_if_quick(self, queries: Floats, k: int, *, per_artifact: bool = False) -> list[Ranking] | None:
         """Return what `search` returns; `None` if it may take more than about a millisecond."""
-        if k < 1 or not len(self) or not self.is_quick(len(queries)):
+        if k < 1 or not 0 < len(queries) * self._count * (self.dim or 0) <= _QUICK_PRODUCT:
             return None
-        queries = check_queries(queries, self.dim)
-        shortlists = [*self._find_shortlists(queries, None, k, per_artifact=per_artifact)]
+        queries, dead = check_queries(queries, self.dim), self._dead[: self._count]
+        shortlists = [*self._find_shortlists(queries, k, ~dead if dead.any() else None, per_artifact)]
         # Many rows may have nearly the same score.
         if sum(map(len, shortlists)) > _QUICK_ROWS:
             return None
@@ -151,72 +162,42 @@ class DenseIndex(VectorRows):
 
     def vectors_of(self, artifact_ids: Sequence[str]) -> ArtifactVectors:
         """Return the record ids of each artifact, ordered by number, with all their vectors."""
-        distinct_ids = [*dict.fromkeys(artifact_ids)]
-        rows, owners = self._rows_of(distinct_ids)
-        if not (owners[1:] > owners[:-1]).all():
-            rows = rows[np.lexsort((self._column(NUMBER, rows), owners))]
-        groups: list[list[str]] = [[] for _ in distinct_ids]
+        rows, owners = self._rows_of(artifact_ids)
+        rows = rows[np.lexsort((self._column(NUMBER, rows), owners))]
+        groups: list[list[str]] = [[] for _ in artifact_ids]
         for owner, row in zip(owners.tolist(), rows.tolist(), strict=True):
             groups[owner].append(self._table.ids[row])
-        if len(distinct_ids) == len(artifact_ids):
-            return ArtifactVectors(groups, self._take(rows))
-        bounds = np.searchsorted(owners, np.arange(len(distinct_ids) + 1)).tolist()
-        place_of = {name: place for place, name in enumerate(distinct_ids)}
-        places = [place_of[name] for name in artifact_ids]
-        repeated = np.concatenate([rows[:0], *(rows[bounds[place] : bounds[place + 1]] for place in places)])
-        return ArtifactVectors([[*groups[place]] for place in places], self._take(repeated))
+        return ArtifactVectors(groups, self._take(rows))
 
     def _match_kinds(self, rows: Rows | slice, surfaces: Sequence[str]) -> NDArray[np.bool_]:
         kinds = [self._kinds[kind] for kind in surfaces if kind in self._kinds]
         return np.isin(self._column(KIND, rows), kinds)
 
-    def _find_candidates(self, allowed: NDArray[np.int64] | None, surfaces: Sequence[str] | None) -> Rows | None:
-        """Return the rows to rank, ascending; `None` for all rows."""
-        if allowed is None and surfaces is None:
-            return None
-        mask = ~self._dead[: self._count]
-        if surfaces is not None:
-            mask &= self._match_kinds(slice(None), surfaces)
-        if allowed is not None:
-            mask &= np.isin(self._column(NUMBER), allowed)
-        return np.flatnonzero(mask)
-
-    def _score_roughly(self, queries: Floats, rows: Rows | None) -> Iterator[Floats]:
-        """Yield the approximate scores of all candidates, `(m, n)` for the next `m` queries.
-
-        Dead rows have minus infinity.
-        """
-        # A copy of the candidate rows pays only if they are few; else score all rows, and select the scores.
-        count = self._count
-        is_gathered = rows is not None and len(rows) * _GATHER_COST < count
-        matrices = [self._take(rows)] if is_gathered and rows is not None else self._matrices()
-        dead = None if is_gathered or len(self) == count else np.flatnonzero(self._dead[:count])
-        # One product serves as many queries as their scores fit in memory, with a copy of them.
-        step = max(1, _MAX_SCORES // (2 * sum(map(len, matrices))))
-        for start in range(0, len(queries), step):
-            scores = multiply(queries[start : start + step], matrices)
-            if dead is not None:
-                scores[:, dead] = -np.inf
-            yield scores if is_gathered or rows is None else scores[:, rows]
-
-    def _find_shortlists(self, queries: Floats, rows: Rows | None, k: int, *, per_artifact: bool) -> Iterator[Rows]:
+    def _find_shortlists(
+        self,
+        queries: Floats,
+        k: int,
+        marks: NDArray[np.bool_] | None,
+        per_artifact: bool,  # noqa: FBT001
+    ) -> Iterator[Rows]:
         """Yield for each query the rows that can be among the best, ascending."""
-        margins = np.array([self._find_margin(query) for query in queries])
-        start = 0
-        for rough in self._score_roughly(queries, rows):
-            if per_artifact:
-                cuts = np.array([self._find_artifact_cut(scores, rows, k) for scores in rough])
-            else:
-                cuts = find_cuts(rough, k)
-            # Without a cut, all rows are near, but the dead ones.
-            cuts = np.maximum(cuts - margins[start : start + len(rough)], _LEAST).astype(np.float32)
-            near = np.flatnonzero(rough >= cuts[:, np.newaxis])
-            count = rough.shape[1]
-            bounds = np.searchsorted(near, count * np.arange(len(rough) + 1)).tolist()
-            for number, (first, stop) in enumerate(pairwise(bounds)):
-                places = near[first:stop] - number * count
-                yield places if rows is None else rows[places]
-            start += len(rough)
+        matrices, hidden = self._matrices(), None if marks is None else (~marks).nonzero()[0]
+        # One product serves as many queries as their scores fit in memory.
+        step = max(1, _MAX_SCORES // self._count)
+        for start in range(0, len(queries), step):
+            part = queries[start : start + step]
+            for query, rough in zip(part, multiply(part, matrices), strict=True):
+                if hidden is not None:
+                    rough[hidden] = -np.inf
+                depth, cut = k, find_cut(rough, k)
+                # Most often, few of the best rows have the same artifact; else look at more rows.
+                while per_artifact and cut > _LEAST:
+                    if len({*self._column(CODE, (rough >= cut).nonzero()[0]).tolist()}) >= k:
+                        break
+                    depth *= _SPARE
+                    cut = find_cut(rough, depth)
+                # Without a cut, all rows are near, but the hidden ones.
+                yield (rough >= np.float32(max(cut - self._find_margin(query), _LEAST))).nonzero()[0]
 
     def _find_margin(self, query: Floats) -> float:
         """Return how far apart the rough scores of two rows in the wrong order are at most.
@@ -227,117 +208,63 @@ class DenseIndex(VectorRows):
         wide = query.astype(np.float64)  # the squares of float32 numbers may overflow
         return 5 * len(query) * 2.0**-24 * self._max_norm * math.sqrt(np.dot(wide, wide))
 
-    def _find_artifact_cut(self, scores: Floats, rows: Rows | None, k: int) -> float:
-        """Return a rough score that rows of at least `k` artifacts have."""
-
-        def codes_of(places: Rows) -> NDArray[np.int64]:
-            return self._column(CODE, places if rows is None else rows[places])
-
-        # Most often, few of the best rows have the same artifact. Only else look at the artifacts of all rows.
-        for depth in (k, _SPARE * k) if k <= _QUICK_ROWS else ():
-            cut = float(find_cuts(scores[np.newaxis], depth)[0])
-            if len({*codes_of((scores >= cut).nonzero()[0]).tolist()}) >= k:
-                return cut
-        return find_cut_per_code(scores, codes_of(np.arange(len(scores))), k)
-
-    def _rank(self, queries: Floats, shortlists: Sequence[Rows], k: int, *, per_artifact: bool) -> list[Ranking]:
+    def _rank(self, queries: Floats, shortlists: Iterable[Rows], k: int, *, per_artifact: bool) -> list[Ranking]:
         """Return the ranking of each query: the best of its shortlist."""
-        best_rows, best_scores = list[Rows](), list[NDArray[np.float64]]()
-        for query, shortlist in zip(queries, shortlists, strict=True):
+        rankings, ids, names = [], self._table.ids, self._table.names
+        for query, shortlist in zip(queries, shortlists, strict=False):  # the same one may repeat
             rows, scores = shortlist, self._score_exactly(query, shortlist)
-            best = self._find_best_rows(rows, scores) if per_artifact else None
-            if best is not None:
-                rows, scores = rows[best], scores[best]
-            order = best_first(scores, k, partial(self._tie_key, rows))
-            best_rows.append(rows[order])
-            best_scores.append(scores[order].astype(np.float64))
-        ids, names = self._names_of(np.concatenate(best_rows))
-        bounds = pairwise(accumulate(map(len, best_rows), initial=0))
-        return [
-            Ranking(ids[start:stop], names[start:stop], scores)
-            for (start, stop), scores in zip(bounds, best_scores, strict=True)
-        ]
+            # By artifact, then score, then surface index: the first row of an artifact is its best one.
+            codes = self._column(CODE, rows)
+            order = np.lexsort((self._column(INDEX, rows), -scores, codes))
+            if per_artifact:
+                order = order[np.diff(codes[order], prepend=-1) != 0]
+            rows, scores = rows[order], scores[order]
+            order = best_first(scores, k, partial(self._tie_keys, rows))
+            artifact_ids = [names[code] for code in self._column(CODE, rows[order]).tolist()]
+            values = scores[order].astype(np.float64)
+            rankings.append(Ranking([ids[row] for row in rows[order].tolist()], artifact_ids, values))
+        return rankings
 
-    def _names_of(self, rows: Rows) -> tuple[list[str], list[str]]:
-        """Return the record and the artifact of each row."""
-        ids, names = self._table.ids, self._table.names
-        return (
-            [ids[row] for part in iterate_slices(rows.tolist()) for row in part],
-            [names[code] for part in iterate_slices(self._column(CODE, rows).tolist()) for code in part],
-        )
+    def _tie_keys(self, rows: Rows, places: NDArray[np.intp]) -> Iterable[str]:
+        """Return the artifact of each row at some places.
 
-    def _tie_key(self, rows: Rows, place: int) -> tuple[str, int]:
-        row = rows[place : place + 1]
-        return self._artifact_id(int(row[0])), int(self._column(INDEX, row)[0])
+        The rows of one artifact are in order already.
+        """
+        codes = self._column(CODE, rows[places])
+        blocks = (codes[start : start + _BLOCK].tolist() for start in range(0, len(codes), _BLOCK))
+        return map(self._table.names.__getitem__, chain.from_iterable(blocks))
 
     def _score_exactly(self, query: Floats, rows: Rows) -> Floats:
         """Return the exact scores of rows, each independent of the other rows."""
-        if 0 < len(rows) <= _BLOCK:
-            return exact_scores(self._take(rows), query)
-        scores = np.empty(len(rows), np.float32)
-        for start in range(0, len(rows), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            scores[block] = exact_scores(self._take(rows[block]), query)
-        return scores
-
-    def _find_best_rows(self, rows: Rows, scores: Floats) -> NDArray[np.intp] | None:
-        """Return where the best row of each artifact is; `None` if each has only one row.
-
-        Ties go to the lower surface index.
-        """
-        codes = self._column(CODE, rows)
-        if len(rows) <= _QUICK_ROWS and len({*codes.tolist()}) == len(rows):
-            return None
-        # Sort by artifact, then score, then surface index, and take the first row of each artifact.
-        order = np.lexsort((self._column(INDEX, rows), -scores, codes))
-        starts = np.ones(len(order), np.bool_)
-        starts[1:] = np.diff(codes[order]) != 0
-        return order[starts]
+        blocks = [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)] or [rows]
+        return np.concatenate([exact_scores(self._take(block), query) for block in blocks])
 
 
 def multiply(queries: Floats, matrices: Sequence[Floats]) -> Floats:
     """Return the products of all queries with the rows of all matrices, `(m, n)`.
 
-    BLAS copies the operands of a large product to rearrange them. For one row per query that takes longer than the
-    product itself (`bench_concurrency`). So few queries are multiplied in small products, and many from the other side:
-    then the copied operand is that of the queries.
+    BLAS copies an operand of a product to rearrange it. Here that is the one of the queries. Several queries are
+    multiplied with a part of the rows at a time, so that their scores stay in the cache of the processor.
     """
-    if len(queries) == 1 and len(matrices) == 1:
-        scores = np.empty((1, len(matrices[0])), np.float32)
-        np.dot(matrices[0], queries[0], out=scores[0])
-        return scores
     scores = np.empty((len(queries), sum(map(len, matrices))), np.float32)
-    small_rows = _SMALL // max(1, queries.size)
-    rows, start = (small_rows if small_rows >= _LEAST_ROWS else _PRODUCT_ROWS), 0
+    start = 0
     for matrix in matrices:
-        for first in range(0, len(matrix), rows):
-            block = matrix[first : first + rows]
-            part = scores[:, start + first : start + first + len(block)]
-            if rows == small_rows:
-                np.matmul(queries, block.T, out=part)
-            else:
-                part[:] = (block @ queries.T).T
-        start += len(matrix)
+        step = len(matrix) if len(queries) == 1 else _PRODUCT_ROWS
+        for first in range(0, len(matrix), step):
+            block = matrix[first : first + step]
+            scores[:, start : start + len(block)] = np.dot(block, queries.T).T
+            start += len(block)
     return scores
 
 
-def find_cuts(rough: Floats, k: int) -> Floats:
-    """Return for each query a score that at least `k` rows have.
+def find_cut(rough: Floats, k: int) -> float:
+    """Return a score that at least `k` rows have.
 
     It is minus infinity if there are too few rows. Among many rows, it is a little less than the `k`-th highest score:
     rows share places, and each place counts once, by its highest score.
     """
-    places = rough.shape[1] // _FOLD
+    places = len(rough) // _FOLD
     if places > 4 * k:
-        rough = rough[:, : _FOLD * places].reshape(len(rough), _FOLD, places).max(axis=1)
-    place = rough.shape[1] - k
-    if place <= 0:
-        return np.full(len(rough), -np.inf, np.float32)
-    return np.partition(rough, place, axis=1)[:, place]
-
-
-def find_cut_per_code(scores: Floats, codes: NDArray[np.int64], k: int) -> float:
-    """Return the `k`-th highest of the best scores of each code, or a little less."""
-    best = np.full(int(codes.max()) + 1, -np.inf, np.float32)
-    np.maximum.at(best, codes, scores)
-    return float(find_cuts(best[best > -np.inf][np.newaxis], k)[0])
+        rough = rough[: _FOLD * places].reshape(_FOLD, places).max(axis=0)
+    place = len(rough) - k
+    return -math.inf if place <= 0 else float(np.partition(rough, place)[place])

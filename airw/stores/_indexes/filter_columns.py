@@ -5,27 +5,23 @@ value; each row then looks up the result of its value.
 """
 
 import json
-from bisect import bisect_left, bisect_right
+import operator
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
-from airw._base.slices import sort_in_slices
 from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, find_moment, matches
 
 Mask: TypeAlias = NDArray[np.bool_]
 RecordNumbers: TypeAlias = NDArray[np.int64]
 
-_ORDERS = {"$gt", "$gte", "$lt", "$lte"}
+_ORDERS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
 _CACHED_FIELDS = 32  # fields whose column is kept, those that filters used last
 _MAX_UNUSED = 4096  # values without a row that a column may keep, besides one per row
-# Up to 256 unsorted values, plus 1/256 of the sorted ones, are compared one by one; beyond that, all are sorted.
-_MAX_UNSORTED = 256
-_UNSORTED_PART = 256
 _VALUE_BYTES = 150  # rough memory of a value
 _CHARACTER_BYTES = 4  # rough memory of each character of its JSON text
 
@@ -51,9 +47,6 @@ class Column:
         self._keys: list[Any] = [MISSING]  # code -> the key of its value; see `as_key`
         self._code_of: dict[Hashable, int] = {MISSING: 0}
         self._codes_of_type: defaultdict[type, list[int]] = defaultdict(list)
-        # The first `_sorted_count` values are sorted: their keys and codes, for strings and for numbers.
-        self._sorted_count = 0
-        self._orders: dict[type, tuple[list[Any], RecordNumbers]] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -112,72 +105,37 @@ class Column:
             return ~self.match("$eq" if op == "$ne" else "$in", operand)
         # Evaluate the condition per value, then look up the result of each row.
         is_match = np.zeros(len(self._keys), np.bool_)
-        for codes in self._find_codes(op, operand):
-            is_match[codes] = True
+        is_match[[*self._find_codes(op, operand)]] = True
         mask: Mask = is_match.take(self._codes)
         return mask
 
-    def _find_codes(self, op: str, operand: Any) -> Iterable[Any]:
-        """Return groups of codes, whose values satisfy the condition."""
-        # One moment has several texts, and moments have another order than these.
-        if op in ("$eq", "$in"):
-            moments = {find_moment(item) for item in (operand if op == "$in" else [operand])} - {None}
-            if moments:
-                texts = self._codes_of_type[str]
-                yield [code for code in texts if find_moment(self._keys[code]) in moments]
-        elif op in _ORDERS and find_moment(operand) is not None:
+    def _find_codes(self, op: str, operand: Any) -> Iterator[int]:
+        """Yield the codes of the values that satisfy the condition."""
+        keys, of_type = self._keys, self._codes_of_type
+        if op == "$exists":
+            yield from range(1, len(keys)) if operand else (0,)
+        elif op in _ORDERS and find_moment(operand) is not None:  # moments have another order than their texts
             leaf = Compare("v", op, operand)
-            yield [code for code in self._codes_of_type[str] if matches(leaf, {"v": self._keys[code]})]
-            return
-        yield from self._find_codes_by_key(op, operand)
-
-    def _find_codes_by_key(self, op: str, operand: Any) -> Iterable[Any]:
-        match op:
-            case "$exists":
-                return [slice(1, None) if operand else slice(1)]
-            case "$eq":
-                return [self._look_up([operand])]
-            case "$in":
-                return self._find_codes_in(operand)
-            case "$contains":
-                return self._find_codes_containing(operand)
-        return self._find_codes_by_order(op, operand)
-
-    def _look_up(self, values: Iterable[Any]) -> list[int]:
-        return [self._code_of[key] for key in map(as_key, values) if key in self._code_of]
-
-    def _find_codes_in(self, operand: Sequence[Any]) -> Iterable[Any]:
-        yield self._look_up(item for item in operand if not isinstance(item, list))
-        keys = {*map(as_key, operand)}  # a list matches if it contains one of these
-        yield [code for code in self._codes_of_type[tuple] if not keys.isdisjoint(self._keys[code])]
-
-    def _find_codes_containing(self, operand: Any) -> Iterable[Any]:
-        key = as_key(operand)
-        for type_ in (tuple, str) if isinstance(operand, str) else (tuple,):
-            yield [code for code in self._codes_of_type[type_] if key in self._keys[code]]
-
-    def _find_codes_by_order(self, op: str, operand: Any) -> Iterable[Any]:
-        self._sort()
-        leaf = Compare("v", op, operand)
-        # Unsorted values one by one; strings and numbers are their own keys.
-        unsorted = enumerate(self._keys[self._sorted_count :], self._sorted_count)
-        yield [code for code, key in unsorted if matches(leaf, {"v": key})]
-        # Sorted values by binary search.
-        if _order_type(operand) in self._orders:
-            keys, codes = self._orders[_order_type(operand)]
-            bisect = bisect_left if op in ("$gte", "$lt") else bisect_right
-            position = bisect(keys, operand)
-            yield codes[position:] if op in ("$gt", "$gte") else codes[:position]
-
-    def _sort(self) -> None:
-        """Sort all values if many are unsorted."""
-        if len(self._keys) - self._sorted_count <= _MAX_UNSORTED + self._sorted_count // _UNSORTED_PART:
-            return
-        # Python's own sort, as numpy would compare large ints as floats.
-        for type_ in (str, float):
-            codes = sort_in_slices(self._codes_of_type[type_], key=self._keys.__getitem__)
-            self._orders[type_] = [self._keys[code] for code in codes], np.array(codes, np.int64)
-        self._sorted_count = len(self._keys)
+            yield from (code for code in of_type[str] if matches(leaf, {"v": keys[code]}))
+        elif op in _ORDERS:
+            compare, type_ = _ORDERS[op], _order_type(operand)
+            # Strings and numbers are their own keys; and numpy would compare large ints as floats.
+            if type_ in (str, float):
+                yield from (code for code in of_type[type_] if compare(keys[code], operand))
+        elif op == "$contains":
+            key = as_key(operand)
+            for type_ in (tuple, str) if isinstance(operand, str) else (tuple,):
+                yield from (code for code in of_type[type_] if key in keys[code])
+        else:
+            is_any = op == "$in"
+            wanted = {*map(as_key, operand if is_any else [operand])}
+            known = wanted & self._code_of.keys()
+            yield from (self._code_of[key] for key in known if not (is_any and isinstance(key, tuple)))
+            if is_any:  # a list matches if it contains one of these
+                yield from (code for code in of_type[tuple] if not wanted.isdisjoint(keys[code]))
+            moments = set(map(find_moment, wanted)) - {None}
+            if moments:  # one moment has several texts
+                yield from (code for code in of_type[str] if find_moment(keys[code]) in moments)
 
 
 def _order_type(key: Any) -> type:
@@ -224,17 +182,13 @@ class FilterColumns:
 
 def find_fields(filter: Filter) -> list[str]:
     """Return the paths of all fields in a filter, sorted."""
-    return sorted(_paths(filter))
-
-
-def _paths(filter: Filter) -> set[str]:
     match filter:
         case Compare(path):
-            return {path}
+            return [path]
         case Not(part):
-            return _paths(part)
+            return find_fields(part)
         case And(parts) | Or(parts):
-            return set().union(*map(_paths, parts))
+            return sorted({path for part in parts for path in find_fields(part)})
 
 
 def _match_rows(filter: Filter, columns: Mapping[str, Column], count: int) -> Mask:

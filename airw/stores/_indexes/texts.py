@@ -1,9 +1,16 @@
-"""The tables of texts in SQLite, which both stores use."""
+"""The tables of texts in SQLite, which both stores use, and the words in them.
+
+The tables may be from a stranger or damaged. So what is read of words is compared with the rows that exist, and
+anything that does not fit raises `sqlite3.DatabaseError`.
+"""
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from airw._base.arrays import NDArray
 from airw.errors import StoreError
 from airw.values import LANGUAGES, Analyser, Language
 from airw.values.analysers import EARLIER_LANGUAGES
@@ -26,6 +33,9 @@ RECORD_TABLES = (
 """The statements that create the table `record`; `create_index` creates the full-text index over it."""
 
 _LAST_ROWID = 1 << 62  # a corpus that comes so far was made by a stranger
+_PARSE_CHARS = 1 << 18  # parsed in about a millisecond
+_MAX_DIGITS = 7  # of a number: below 2**49, so that floats contain each exactly
+_TOTALS = 1  # the rowid of the totals of all rows
 
 
 def _to_sql(language: Language | None) -> str:
@@ -133,14 +143,104 @@ def _words_function(language: Language | None) -> str:
 def prepare_texts(connection: "sqlite3.Connection") -> None:
     """Prepare a connection for these tables and `InvertedIndex`.
 
-    It registers the functions that `delete_records` uses, and creates two virtual tables: `temp.record_word` lists each
-    occurrence of each word in the index, and `temp.record_frequency` the number of rows with each.
+    It registers the functions that `delete_records` uses, and creates a virtual table: `temp.record_word` lists each
+    occurrence of each word in the index.
     """
     for analyser in (Analyser(None), Analyser("unicode61")):
         connection.create_function(_words_function(analyser.language), 1, analyser.prepare, deterministic=True)
     connection.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_word USING fts5vocab (main, record_text, instance)"
     )
-    connection.execute(
-        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_frequency USING fts5vocab (main, record_text, row)"
-    )
+
+
+# The words of the index
+
+
+class TextState(NamedTuple):
+    """What changes with each write of texts.
+
+    Args:
+        totals: The number of rows, and of words in each column, as FTS5 stores them.
+        last: The highest rowid that was ever used.
+        language: The language of the words.
+        schema: A number that grows with each change of the tables, and so with each change of the language.
+    """
+
+    totals: bytes | None
+    last: int
+    language: Language | None = None
+    schema: int = 0
+
+    def decode(self) -> tuple[int, int]:
+        """Return the number of rows, and of words in all of them."""
+        numbers = _decode_numbers(self.totals or bytes(2))
+        check_consistent(len(numbers) == 2)
+        return int(numbers[0]), int(numbers[1])
+
+
+def read_state(connection: "sqlite3.Connection") -> TextState:
+    """Return the state of the texts, in the same time for any number of them."""
+    row = connection.execute(
+        """SELECT (SELECT CAST(block AS BLOB) FROM record_text_data WHERE id = ?),
+        (SELECT coalesce(max(CAST(seq AS INTEGER)), 0) FROM sqlite_sequence WHERE name = 'record'),
+        (SELECT sql FROM main.sqlite_schema WHERE name = 'record_text'),
+        (SELECT schema_version FROM pragma_schema_version)""",
+        [_TOTALS],
+    ).fetchone()
+    totals, last, sql, schema = row
+    return TextState(totals, last, language_of(sql), schema)
+
+
+def read_lengths(connection: "sqlite3.Connection", after: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the rowids after `after`, ascending, and the number of words in each row."""
+    numbers, sizes = connection.execute(
+        "SELECT group_concat(id), CAST(group_concat(sz, '') AS BLOB) FROM record_text_docsize WHERE id > ?", [after]
+    ).fetchone()
+    rowids, lengths = parse_numbers(numbers), _decode_numbers(sizes or b"")
+    check_consistent(len(rowids) == len(lengths))
+    return rowids, lengths
+
+
+def read_word(connection: "sqlite3.Connection", word: str) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the rowids of the rows that contain a word, ascending, and how often each does."""
+    # FTS5 lists the rowid of a row once per occurrence of the word, one after the other. So the length of each run is
+    # the count.
+    sql = "SELECT group_concat(doc) FROM temp.record_word WHERE term = ?"
+    numbers = parse_numbers(*connection.execute(sql, [word]).fetchone())
+    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    rowids = numbers[starts]
+    check_consistent((np.diff(rowids) > 0).all())
+    return rowids, np.diff(starts, append=len(numbers)).astype(np.int32)
+
+
+def parse_numbers(numbers: str | None) -> NDArray[np.int64]:
+    """Parse numbers separated by commas.
+
+    The text is parsed in slices, as numpy keeps the GIL and so stops all other threads while it parses one.
+    """
+    text, start, parts = numbers or "", 0, [np.empty(0, np.int64)]
+    while start < len(text):
+        comma = text.find(",", start + _PARSE_CHARS)
+        end = len(text) if comma < 0 else comma
+        parts.append(np.fromstring(text[start:end], np.int64, sep=","))
+        start = end + 1
+    return np.concatenate(parts)
+
+
+def check_consistent(is_consistent: object) -> None:
+    """Raise `sqlite3.DatabaseError` if the text index is damaged."""
+    import sqlite3
+
+    if not is_consistent:
+        raise sqlite3.DatabaseError("the text index does not match the records")
+
+
+def _decode_numbers(data: bytes) -> NDArray[np.float64]:
+    """Decode varints: base 128, highest digit first, 128 added to all digits but the last."""
+    digits = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(digits < 128)
+    digit_counts = np.diff(ends, prepend=-1)
+    check_consistent(digit_counts.sum() == len(digits) and digit_counts.max(initial=0) <= _MAX_DIGITS)
+    powers = np.repeat(ends, digit_counts) - np.arange(len(digits))
+    values = (digits & 127) * 128.0**powers
+    return np.add.reduceat(values, ends - digit_counts + 1)

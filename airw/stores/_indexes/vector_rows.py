@@ -56,7 +56,7 @@ class VectorRows:
         self._begin(FirstRows() if first is None else first)
 
     def _begin(self, first: FirstRows) -> None:
-        self._table = _Table(first, first.matrix[:0])
+        self._first, self._table = first, _Table(first)
         self._start = self._count = self._live_count = len(first.ids)  # the first added row, all rows, live rows
         self._dead_count = 0  # of the added rows
         self._dead: NDArray[np.bool_] = np.zeros(self._count, np.bool_)  # never changed, but replaced
@@ -71,11 +71,6 @@ class VectorRows:
     def dim(self) -> int | None:
         """Return the width of the vectors; `None` if there are none."""
         return int(self._table.matrices[not self._start].shape[1]) if self._live_count else None
-
-    @property
-    def is_based(self) -> bool:
-        """Return whether the index began with other rows."""
-        return self._start > 0
 
     def freeze(self) -> Self:
         """Return these rows as they are now; later changes do not show in them."""
@@ -145,19 +140,23 @@ class VectorRows:
             self._copy_live_rows()
 
     def _copy_live_rows(self) -> None:
-        """Copy the added rows that are not dead to new arrays, and all columns."""
-        table, is_kept = self._table, ~self._dead[: self._count]
-        is_kept[: self._start] = True
-        columns = table.columns[:, : self._count][:, is_kept]
-        used, columns[CODE] = np.unique(columns[CODE], return_inverse=True)
-        names = [table.names[code] for code in used.tolist()]
-        ids = [table.ids[row] for row in np.flatnonzero(is_kept).tolist()]
-        base, added = table.matrices
-        self._table = _Table(
-            FirstRows(base, columns, ids, names), added[: self._count - self._start][is_kept[self._start :]]
+        """Copy the added rows that are not dead to new arrays."""
+        table, dead, kinds = self._table, self._dead[: self._start], [*self._kinds]
+        rows = (~self._dead[: self._count]).nonzero()[0]
+        rows = rows[rows >= self._start]
+        vectors = self._take(rows)
+        codes, kind_codes, indexes, numbers = table.columns[:, rows].tolist()
+        self._begin(self._first)
+        self._dead = dead
+        self._live_count -= int(np.count_nonzero(dead))
+        self.put(
+            [table.ids[row] for row in rows.tolist()],
+            numbers,
+            [table.names[code] for code in codes],
+            [kinds[code] for code in kind_codes],
+            indexes,
+            vectors=vectors,
         )
-        self._count, self._dead_count = len(ids), 0
-        self._dead = reserve(self._dead[: self._start], self._count)
 
     def has_few(self, artifact_ids: Sequence[str], most: int) -> bool:
         """Return whether these artifacts have at most this number of rows."""
@@ -176,20 +175,16 @@ class VectorRows:
         is_live[is_live] = ~self._dead[rows[is_live]]
         return rows[is_live], np.repeat(np.arange(len(stored)), counts)[is_live]
 
-    def _artifact_id(self, row: int) -> str:
-        return self._table.names[int(self._table.columns[CODE, row])]
-
     def _locate(self, ids: Sequence[str]) -> Rows:
         """Return the row of each record; -1 for an unknown one."""
-        return np.array([*map(self._find, ids)], np.int64)
-
-    def _find(self, record_id: str) -> int:
-        # A frozen index looks for the newest row that it had then.
-        places = self._table.places
-        row = places.of_record.get(record_id, -1)
-        while row >= 0 and (row >= self._count or self._dead[row]):
-            row = places.earlier.get(row, -1)
-        return row
+        places, rows = self._table.places, list[int]()
+        for record_id in ids:
+            row = places.of_record.get(record_id, -1)
+            # A frozen index looks for the newest row that it had then.
+            while row >= 0 and (row >= self._count or self._dead[row]):
+                row = places.earlier.get(row, -1)
+            rows.append(row)
+        return np.array(rows, np.int64)
 
     def _take(self, rows: Rows) -> Floats:
         """Return copies of the vectors of rows."""
@@ -227,12 +222,11 @@ class _Table:
     """Rows in growing arrays; nothing that was added ever changes.
 
     Args:
-        first: The first rows. There may be more columns and ids than vectors.
-        added: The vectors of the others.
+        first: The first rows.
     """
 
-    def __init__(self, first: FirstRows, added: Floats) -> None:
-        self.matrices = first.matrix, added
+    def __init__(self, first: FirstRows) -> None:
+        self.matrices = first.matrix, first.matrix[:0]
         self.columns = first.columns
         self.ids, self.names = [*first.ids], [*first.names]
         self._lock = Lock()
@@ -271,11 +265,7 @@ class _Table:
         self.columns = reserve(self.columns, max(stop, room), axis=1)
         self.columns[:, start:stop] = [[places.codes[name] for name in artifact_ids], *columns]
         self.ids.extend(ids)
-        for place, (record_id, artifact_id) in enumerate(zip(ids, artifact_ids, strict=True), start):
-            if record_id in places.of_record:
-                places.earlier[place] = places.of_record[record_id]
-            places.of_record[record_id] = place
-            places.of_artifact.setdefault(artifact_id, []).append(place)
+        places.add(start, ids, artifact_ids)
 
 
 class _Places:
@@ -283,8 +273,15 @@ class _Places:
 
     def __init__(self, ids: Sequence[str], names: Sequence[str], codes: NDArray[np.int64]) -> None:
         self.codes = {name: code for code, name in enumerate(names)}
-        self.of_record = {record_id: place for place, record_id in enumerate(ids)}  # the newest row
+        self.of_record: dict[str, int] = {}  # the newest row
         self.earlier: dict[int, int] = {}  # row -> the row that it replaced
         self.of_artifact: dict[str, list[int]] = {}
-        for place, code in enumerate(codes.tolist()):
-            self.of_artifact.setdefault(names[code], []).append(place)
+        self.add(0, ids, [names[code] for code in codes.tolist()])
+
+    def add(self, start: int, ids: Sequence[str], artifact_ids: Sequence[str]) -> None:
+        """Add rows after all others."""
+        for place, (record_id, artifact_id) in enumerate(zip(ids, artifact_ids, strict=True), start):
+            if record_id in self.of_record:
+                self.earlier[place] = self.of_record[record_id]
+            self.of_record[record_id] = place
+            self.of_artifact.setdefault(artifact_id, []).append(place)

@@ -1,12 +1,16 @@
 """Indexes over the records of a store in memory: one for texts, one for filter fields."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from airw._base.arrays import NDArray
 from airw.errors import StoreError
+from airw.protocols import Rank
+from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.filter_columns import FilterColumns, RecordNumbers, find_fields
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import (
@@ -22,6 +26,20 @@ from airw.values.filters import Filter, get_field
 
 if TYPE_CHECKING:
     import sqlite3
+
+
+_ALL = 1 << 40
+
+
+@contextmanager
+def _storing() -> Iterator[None]:
+    """Raise errors of the database as `StoreError`."""
+    import sqlite3
+
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(f"the texts cannot be stored: {error}") from error
 
 
 class TextIndex:
@@ -49,39 +67,26 @@ class TextIndex:
         Raises:
             StoreError: If the texts cannot be stored.
         """
-        import sqlite3
-
         rows = [
             (record.id, record.artifact_id, record.surface_kind, record.surface_index, "", record.text)
             for record in records
         ]
         self._is_current = False
-        try:
-            with self._open() as connection:
-                delete_records(connection, removals)
-                return insert_records(connection, rows)
-        except sqlite3.Error as error:
-            raise StoreError(f"the texts cannot be stored: {error}") from error
+        with _storing(), self._open() as connection:
+            delete_records(connection, removals)
+            return insert_records(connection, rows)
 
-    def rank(
-        self,
-        queries: Sequence[str],
-        k: int,
-        *,
-        allowed: RecordNumbers | None,
-        surfaces: Sequence[str] | None,
-        per_artifact: bool,
-        statistics: TermCounts | None,
-    ) -> list[Ranking]:
-        """Return the `k` best records or artifacts of each query; see `InvertedIndex.rank`."""
+    def rank(self, request: Rank, allowed: RecordNumbers | None) -> list[Ranking]:
+        """Rank texts, among the `allowed` numbers; see `InvertedIndex.rank`."""
+        queries: Any = request.queries
         rankings = self._inverted_index.rank(
             self._open(),
             queries,
-            k,
+            _ALL if request.k is None else request.k,
             allowed=allowed,
-            surfaces=surfaces,
-            per_artifact=per_artifact,
-            statistics=statistics,
+            surfaces=request.surfaces,
+            per_artifact=request.per_artifact,
+            statistics=request.statistics,
         )
         self._is_current = True
         return rankings
@@ -94,24 +99,25 @@ class TextIndex:
         """Return the counts behind the scores of these queries; see `InvertedIndex.count_terms`."""
         return self._inverted_index.count_terms(self._open(), queries)
 
+    def score_apart(
+        self, query: str, groups: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], list[TermCounts]]:
+        """Score texts as if each group were all that there is; see `InvertedIndex.score_apart`."""
+        return self._inverted_index.score_apart(self._open(), query, groups)
+
     def change_language(self, language: Language | None) -> None:
         """Index all texts again for a language.
 
         Raises:
             StoreError: If the texts cannot be stored. The language stays the same then.
         """
-        import sqlite3
-
         if language == self.language:
             return
         self._is_current = False
         if self._connection is not None:
-            try:
-                with self._connection as connection:
-                    connection.execute("BEGIN")
-                    change_language(connection, language)
-            except sqlite3.Error as error:
-                raise StoreError(f"the texts cannot be stored: {error}") from error
+            with _storing(), self._connection as connection:
+                connection.execute("BEGIN")
+                change_language(connection, language)
         self.language = language
 
     def close(self) -> None:
@@ -141,30 +147,31 @@ class RecordFilterIndex:
         self._table = FilterColumns()
         self._removed: list[int] = []
 
-    def drop(self, numbers: Iterable[int]) -> None:
+    def drop(self, numbers: RecordNumbers) -> None:
         """Mark the records with these numbers as removed; the next `match` drops them."""
         last = self._table.numbers[-1] if len(self._table.numbers) else 0  # higher numbers are not indexed yet
-        self._removed.extend(number for number in numbers if number <= last)
+        self._removed.extend(numbers[numbers <= last].tolist())
 
-    def match(self, records: dict[str, Record], numbers: Mapping[str, int], filter: Filter) -> RecordNumbers:
+    def match(self, records: dict[str, Record], index: DenseIndex, filter: Filter) -> RecordNumbers:
         """Return the numbers of the records that match a filter, ascending.
 
         Args:
             records: All present records, in the order of their numbers.
-            numbers: The number of each record. The number of a removed record is never used again.
+            index: The numbers of the records. That of a removed record is never used again.
             filter: A parsed filter.
         """
         # Drop removed records, append new ones, then fill the columns of the fields that this filter names.
         if self._removed:
             self._table.keep(~np.isin(self._table.numbers, self._removed))
             self._removed = []
-        self._table.append([numbers[record.id] for record in _records_from(records, len(self._table.numbers))])
+
+        def records_from(start: int) -> list[Record]:
+            """Return the records from a position on; counted from the end, as new records are few."""
+            return [*islice(reversed(records.values()), len(records) - start)][::-1]
+
+        ids = [record.id for record in records_from(len(self._table.numbers))]
+        self._table.append(index.number(None, ids, None).tolist())
         columns = {path: self._table.column(path) for path in find_fields(filter)}
         for path, column in columns.items():
-            column.add(get_field(record.metadata, path) for record in _records_from(records, len(column)))
+            column.add(get_field(record.metadata, path) for record in records_from(len(column)))
         return self._table.match(filter, columns)
-
-
-def _records_from(records: dict[str, Record], start: int) -> list[Record]:
-    """Return the records from a position on; counted from the end, as new records are few."""
-    return [*islice(reversed(records.values()), len(records) - start)][::-1]

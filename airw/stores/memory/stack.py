@@ -4,20 +4,21 @@ To rank 400 stores one by one takes a hundred times as long as to rank one store
 copies the records once, and afterwards those of the stores that have changed.
 """
 
-import weakref
+import math
 from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import chain, islice
-from typing import Any, TypeGuard
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._base.arrays import Floats
-from airw._base.concurrency import in_thread, map_bounded
+from airw._base.concurrency import map_bounded
 from airw._base.sharing import SharedLock
 from airw.protocols import (
     ArtifactIds,
-    ArtifactVectors,
+    Calibrations,
+    Change,
+    Config,
     Counts,
     Rank,
     RecordsOf,
@@ -28,9 +29,9 @@ from airw.protocols import (
     ask_all,
 )
 from airw.stores._engine import EngineStore
-from airw.stores.memory.store import MemoryContent, MemoryStore
+from airw.stores.memory.store import GroupRanking, MemoryStore
 from airw.stores.sqlite.store import SqliteStore
-from airw.values import ArtifactChange, ArtifactRef, Language, LedgerEntry, Ranking, Record
+from airw.values import ArtifactChange, Language, LedgerEntry, Ranking, Record, TermCounts
 
 _LEAST_STORES = 8  # fewer are asked one by one as fast
 _MOST_RECORDS = 2_000  # of one store: ranking more of them takes longer than a call
@@ -44,24 +45,51 @@ class _Copy:
     """What was read of a store.
 
     Args:
-        language: The language of its texts.
-        dim: The width of its vectors.
-        artifacts: The records of each artifact, and their vectors.
+        version: The version of the store; `None` if it is unknown, and may be any.
+        kind: The language of its texts and the width of its vectors: what the stores of one index have in common.
+        size: The number of its records.
+        settings: Its settings and its calibrations.
+        puts: Its artifacts, under ids that tell its name.
     """
 
-    language: Language | None
-    dim: int
-    artifacts: Mapping[str, tuple[Sequence[Record], Floats]]
+    version: Hashable
+    kind: tuple[Language | None, int] | None = None
+    size: int = 0
+    settings: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    puts: Sequence[ArtifactChange] = ()
 
-    @property
-    def kind(self) -> tuple[Language | None, int]:
-        """Return what the stores of one index have in common."""
-        return self.language, self.dim
 
-    @property
-    def size(self) -> int:
-        """Return the number of records."""
-        return sum(len(records) for records, _ in self.artifacts.values())
+class OwnRanking(NamedTuple):
+    """The ranking of one store alone.
+
+    Args:
+        ranking: The ranking.
+        counts: The word counts of the store, if texts were ranked.
+        records: The ranked records, under other ids. They are copies that all callers share: nobody may change them.
+    """
+
+    ranking: Ranking
+    counts: TermCounts | None
+    records: Sequence[Record]
+
+    @classmethod
+    def of(cls, name: str, found: GroupRanking) -> "OwnRanking":
+        """Return the ranking of a store, with its own ids."""
+        records, scores, counts = found
+        ids = [record.id.removeprefix(f"{name}/") for record in records]
+        artifact_ids = [record.artifact_id.rpartition(_BETWEEN)[0] for record in records]
+        highest = None if counts is None else counts.max_score(counts)
+        return cls(Ranking(ids, artifact_ids, scores, highest), counts, records)
+
+
+class _Together(MemoryStore):
+    """The store of the copies."""
+
+    async def rank_apart(self, request: Rank) -> dict[str, GroupRanking]:
+        """Return what each store would rank alone."""
+        return await self._write(
+            lambda: self._content.rank_apart(request, lambda artifact_id: artifact_id.rpartition(_BETWEEN)[2])
+        )
 
 
 class Stack:
@@ -70,35 +98,80 @@ class Stack:
     Those in it have texts of one language, and vectors of one width, as most of the stores have.
 
     Args:
-        stores: The stores by name. Those of other kinds, and large ones, are left out.
+        most_records: The records of the largest store that is copied.
+        most_in_all: The largest number of records that are copied.
     """
 
-    def __init__(self, stores: Mapping[str, Store]) -> None:
-        here = {name: store for name, store in stores.items() if _is_here(store) and _BETWEEN not in name}
-        self._stores: Mapping[str, EngineStore] = here if len(here) >= _LEAST_STORES else {}
+    def __init__(self, *, most_records: int = _MOST_RECORDS, most_in_all: int = _MOST_IN_ALL) -> None:
+        self._most_records, self._most_in_all = most_records, most_in_all
         self._lock = SharedLock("the copies of small stores")
-        self._clear(None, 0)
+        self._together = _Together()
+        self._kind: tuple[Language | None, int] | None = None
+        self._copies: dict[str, _Copy] = {}  # without their artifacts
+        self._ids: dict[str, list[str]] = {}  # of the artifacts that are copied of each store, or may be
 
-    def _clear(self, language: Language | None, dim: int) -> None:
-        self._kind = language, dim
-        self._content = MemoryContent(language)
-        self._versions: dict[str, Hashable] = {}
-        self._refs: dict[str, list[ArtifactRef]] = {}  # what is copied of each store
-        self._ref_of: dict[str, ArtifactRef] = {}
-        weakref.finalize(self, self._content.texts.close)
-
-    async def update(self) -> frozenset[str]:
+    async def update(self, stores: Mapping[str, Store], *, most: float = math.inf) -> frozenset[str]:
         """Copy the stores that have changed, and return the names of those in the stack.
 
         If the call is cancelled, what it has copied stays.
+
+        Args:
+            stores: All stores by name, always the same ones. Those of other kinds, and large ones, are left out.
+            most: After so many copied records, the stores that are left wait for the next call.
         """
-        if not self._stores:
+        here = choose_small(stores)
+        if not here:
             return frozenset()
         async with self._lock.hold():
-            await self._update()
-            return frozenset(self._refs)
+            if gone := self._copies.keys() - here.keys():
+                await self._replace({name: _Copy(None) for name in gone})
+                self._copies = {name: copy for name, copy in self._copies.items() if name in here}
+            new = list[str]()
+            for name, store in here.items():
+                known = self._copies.get(name)
+                if known is None or known.version is None or known.version != await _version_of(store):
+                    new.append(name)
+            read = partial(_read, most=self._most_records)
+            for start in range(0, len(new), _AT_ONCE):
+                names = new[start : start + _AT_ONCE]
+                if most <= 0:
+                    # What was copied of them is old.
+                    await self._replace({name: _Copy(None) for name in new[start:]})
+                    break
+                copies = await map_bounded(lambda name: read(name, here[name]), names, limit=_AT_ONCE)
+                await self._replace(dict(zip(names, copies, strict=True)))
+                most -= sum(copy.size for copy in copies)
+            return frozenset(self._list_names())
 
-    async def read(self, names: AbstractSet[str], requests: Sequence[Request[Any]]) -> list[Any] | None:
+    def _list_names(self) -> list[str]:
+        return [name for name, copy in self._copies.items() if copy.size]
+
+    async def _replace(self, copies: Mapping[str, _Copy]) -> None:
+        """Replace the copies of stores; those that cannot be copied are left out."""
+        removed = {id for name in copies for id in self._ids.get(name, ())}
+        for name in copies:
+            self._copies.pop(name, None)
+        # The first store says what the others must have in common with it.
+        size = sum(copy.size for copy in self._copies.values())
+        if not size and (first := next(filter(None, (copy.kind for copy in copies.values())), None)):
+            await self._together.aclose()
+            self._kind, self._together, self._ids, removed = first, _Together(language=first[0]), {}, set()
+        accepted = dict[str, _Copy]()
+        for name, copy in copies.items():
+            is_in = copy.kind == self._kind and size + copy.size <= self._most_in_all
+            accepted[name] = copy if is_in else _Copy(copy.version)
+            size += accepted[name].size
+        puts = [put for copy in accepted.values() for put in copy.puts]
+        ids = {name: [put.entry.artifact_id for put in copy.puts] for name, copy in accepted.items()}
+        # If the call is cancelled, all of these may be there, and are replaced by the next one.
+        self._ids |= {name: [*self._ids.get(name, ()), *ids[name]] for name in ids}
+        await self._together.apply(Change(puts, removals=[*removed.difference(*ids.values())]))
+        self._ids |= ids
+        self._copies |= {name: replace(copy, puts=()) for name, copy in accepted.items()}
+
+    async def read(
+        self, names: AbstractSet[str], requests: Sequence[Request[Any]], *, without: AbstractSet[str] = frozenset()
+    ) -> list[Any] | None:
         """Return the answer of all stores together to each request.
 
         The result is `None` if the stack has other stores by now.
@@ -109,101 +182,74 @@ class Stack:
         Args:
             names: The names of the stores, as `update` has returned them.
             requests: Rankings and counts of words, without `among` and `records`.
+            without: Stores that are left out of the rankings.
         """
         async with self._lock.hold():
-            if names != self._refs.keys():
+            present = self._list_names()
+            if names != {*present}:
                 return None
-            finishes = [self._content.prepare_if_quick(request) for request in requests]
-            if None in finishes:
-                return await in_thread(lambda: [self._answer(request) for request in requests])
-            return [
-                self._share(request, finish()) for request, finish in zip(requests, finishes, strict=True) if finish
-            ]
+            if without:
+                present = [name for name in present if name not in without]
+                among = [id for name in present for id in self._ids[name]]
+                requests = [replace(each, among=among) if isinstance(each, Rank) else each for each in requests]
+            answers = await self._together.read(*requests)
+        pairs = zip(requests, answers, strict=True)
+        return [_split(answer, present) if isinstance(request, Rank) else answer for request, answer in pairs]
 
-    def _answer(self, request: Request[Any]) -> Any:
-        return self._share(request, self._content.prepare(request)())
+    async def rank_apart(self, names: AbstractSet[str], request: Rank) -> dict[str, OwnRanking] | None:
+        """Return the ranking of each store alone.
 
-    def _share(self, request: Request[Any], answer: Any) -> Any:
-        return self._split(answer) if isinstance(request, Rank) else answer
+        The result is `None` if the stack has other stores by now.
 
-    def _split(self, rankings: Sequence[Ranking]) -> dict[str, list[Ranking]]:
-        """Return the rows of each store that has some, with its own ids.
-
-        The first store is always there: it tells how high scores can be.
+        Args:
+            names: The names of the stores, as `update` has returned them.
+            request: Ranks the artifacts for one query, without conditions.
         """
-        nothing = [Ranking([], [], np.empty(0, np.float64), ranking.max_score) for ranking in rankings]
-        parts = {name: [*nothing] for name in islice(self._refs, 1)}
-        for number, ranking in enumerate(rankings):
-            refs = [self._ref_of[id] for id in ranking.artifact_ids]
-            places: dict[str, list[int]] = {}
-            for place, ref in enumerate(refs):
-                places.setdefault(ref.source, []).append(place)
-            for name, own in places.items():
-                parts.setdefault(name, [*nothing])[number] = _take(ranking, refs, own)
-        return parts
+        async with self._lock.hold():
+            if names != {*self._list_names()}:
+                return None
+            answers = await self._together.rank_apart(request)
+        return {name: OwnRanking.of(name, found) for name, found in answers.items()}
 
-    async def _update(self) -> None:
-        versions = {name: await _version_of(store) for name, store in self._stores.items()}
-        # A version that is not known may be any.
-        new = [name for name, version in versions.items() if version is None or self._versions.get(name) != version]
-        for start in range(0, len(new), _AT_ONCE):
-            part = new[start : start + _AT_ONCE]
-            copies = await _read_copies({name: self._stores[name] for name in part if versions[name] is not None})
-            # The first store says what the others must have in common with it.
-            if copies and not self._refs:
-                self._content.texts.close()
-                self._clear(*next(iter(copies.values())).kind)
-            await in_thread(self._replace, part, copies)
-            self._versions |= {name: versions[name] for name in part}
-
-    def _replace(self, names: Sequence[str], copies: Mapping[str, _Copy]) -> None:
-        """Replace the copies of stores; those that cannot be copied are left out."""
-        removed = [ref for name in names for ref in self._refs.pop(name, ())]
-        puts, size = list[ArtifactChange](), len(self._content.by_id)
-        for name, copy in copies.items():
-            size += copy.size
-            if copy.kind == self._kind and size <= _MOST_IN_ALL:
-                refs = self._refs[name] = [ArtifactRef(name, id) for id in copy.artifacts]
-                puts += map(_to_change, refs, copy.artifacts.values())
-        self._content.replace(
-            puts,
-            [record for change in puts for record in change.records],
-            np.concatenate([change.vectors for change in puts]) if puts else None,
-            [*map(_join, removed)],
-        )
-        for ref in removed:
-            del self._ref_of[_join(ref)]
-        self._ref_of |= {_join(ref): ref for name in copies for ref in self._refs.get(name, ())}
+    def settings_of(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Return the settings and the calibrations of a store, as they were when it was copied."""
+        return self._copies[name].settings if name in self._copies else ({}, {})
 
 
-def _is_here(store: Store) -> TypeGuard[EngineStore]:
-    """Return whether a store is one of airw's in this process.
+def choose_small(stores: Mapping[str, Store]) -> dict[str, EngineStore]:
+    """Return the stores that may be in a stack.
 
-    A class derived from one may do anything.
+    There are none if they are so few that they are asked one by one as fast.
     """
-    return type(store) in (MemoryStore, SqliteStore)
+    # A class derived from a store of airw may do anything.
+    here = {
+        name: store
+        for name, store in stores.items()
+        if isinstance(store, EngineStore) and type(store) in (MemoryStore, SqliteStore) and _BETWEEN not in name
+    }
+    return here if len(here) >= _LEAST_STORES else {}
 
 
-def _join(ref: ArtifactRef) -> str:
-    return f"{ref.id}{_BETWEEN}{ref.source}"
+def _split(rankings: Sequence[Ranking], names: Sequence[str]) -> dict[str, list[Ranking]]:
+    """Return the rows of each store that has some, with its own ids.
 
-
-def _to_change(ref: ArtifactRef, rows: tuple[Sequence[Record], Floats]) -> ArtifactChange:
-    records, vectors = rows
-    id, prefix = _join(ref), f"{ref.source}/"
-    copies = [replace(record, id=prefix + record.id, artifact_id=id) for record in records]
-    return ArtifactChange(LedgerEntry(id, "", "", "", record_ids=[copy.id for copy in copies]), copies, vectors)
-
-
-def _take(ranking: Ranking, refs: Sequence[ArtifactRef], places: Sequence[int]) -> Ranking:
-    """Return some rows of a ranking, which are of one store."""
-    prefix = f"{refs[places[0]].source}/"
-    return Ranking(
-        [ranking.record_ids[place].removeprefix(prefix) for place in places],
-        [refs[place].id for place in places],
-        ranking.scores[[*places]],
-        ranking.max_score,
-    )
+    The first store is always there: it tells how high scores can be.
+    """
+    nothing = [Ranking([], [], np.empty(0, np.float64), ranking.max_score) for ranking in rankings]
+    parts = {name: [*nothing] for name in names[:1]}
+    for number, ranking in enumerate(rankings):
+        ids, sources = list[str](), dict[str, list[int]]()
+        for place, (id, _, source) in enumerate(each.rpartition(_BETWEEN) for each in ranking.artifact_ids):
+            ids.append(id)
+            sources.setdefault(source, []).append(place)
+        for name, places in sources.items():
+            parts.setdefault(name, [*nothing])[number] = Ranking(
+                [ranking.record_ids[place].removeprefix(f"{name}/") for place in places],
+                [ids[place] for place in places],
+                ranking.scores[places],
+                ranking.max_score,
+            )
+    return parts
 
 
 async def _version_of(store: EngineStore) -> Hashable:
@@ -214,33 +260,28 @@ async def _version_of(store: EngineStore) -> Hashable:
         return None
 
 
-async def _read_copies(stores: Mapping[str, EngineStore]) -> dict[str, _Copy]:
-    """Return copies of the stores that are small, and have not failed."""
-    copies = await map_bounded(_read_copy, [*stores.values()], limit=_AT_ONCE)
-    return {name: copy for name, copy in zip(stores, copies, strict=True) if copy is not None}
+async def _read(name: str, store: EngineStore, *, most: int) -> _Copy:
+    """Return a copy of a store.
 
-
-async def _read_copy(store: EngineStore) -> _Copy | None:
+    It has no artifacts if the store has more than the most records, or has failed.
+    """
+    version = await _version_of(store)
+    nothing = _Copy(version)
     try:
-        counts, language, ids = await ask_all(store, Counts(), TextLanguage(), ArtifactIds())
-        if not 0 < counts["records"] <= _MOST_RECORDS:
-            return None
+        about = await store.read(Counts(), TextLanguage(), ArtifactIds(), Config(), Calibrations())
+        counts, language, ids, *settings = about
+        if version is None or not 0 < counts["records"] <= most or any(_BETWEEN in id for id in ids):
+            return nothing
         records, vectors = await ask_all(store, RecordsOf(ids), VectorsOf(ids))
         await store.put_aside()
     except Exception:  # noqa: BLE001 - a store may fail in any way; whoever asks it gets its error
-        return None
-    if any(_BETWEEN in id for id in ids):
-        return None
-    return _to_copy(language, ids, records, vectors)
-
-
-def _to_copy(
-    language: Language | None, ids: Sequence[str], records: Sequence[Sequence[Record] | None], vectors: ArtifactVectors
-) -> _Copy:
-    row_of = {id: row for row, id in enumerate(chain.from_iterable(vectors.record_ids))}
-    artifacts = dict[str, tuple[Sequence[Record], Floats]]()
-    for id, found in zip(ids, records, strict=True):
-        own = [record for record in found or () if record.id in row_of]  # others were written in between
-        if own:
-            artifacts[id] = own, vectors.vectors[[row_of[record.id] for record in own]]
-    return _Copy(language, vectors.vectors.shape[1], artifacts)
+        return nothing
+    puts, start = list[ArtifactChange](), 0
+    for id, found, record_ids in zip(ids, records, vectors.record_ids, strict=True):
+        stop, new_id = start + len(record_ids), f"{id}{_BETWEEN}{name}"
+        copies = [replace(record, id=f"{name}/{record.id}", artifact_id=new_id) for record in found or ()]
+        if copies:
+            puts.append(ArtifactChange(LedgerEntry(new_id, "", "", ""), copies, vectors.vectors[start:stop]))
+        start = stop
+    size = sum(len(put.records) for put in puts)
+    return _Copy(version, (language, vectors.vectors.shape[1]), size, (settings[0], settings[1]), puts)

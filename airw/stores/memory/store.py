@@ -5,10 +5,10 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -24,14 +24,14 @@ from airw._base.sharing import SharedLock
 from airw._base.slices import iterate_slices, sort_in_slices
 from airw.errors import StoreBusy, StoreError
 from airw.protocols import Change, Columns, Fed, IngestRun, Rank, Request, RunKeeper, RunRows, requests as forms
-from airw.stores._changes import check_changes, check_width, copy_change, settings_json
+from airw.stores._changes import check_changes, check_width, encode_metadata, settings_json
 from airw.stores._engine import Content, EngineStore, Finish, answer_quickly, prepare_all, rank_named_if_quick, ready
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.stores.own_store import find_changed
-from airw.values import ArtifactChange, Language, LedgerEntry, LinkFilter, Record, check_language
+from airw.values import ArtifactChange, Language, LedgerEntry, LinkFilter, Record, TermCounts, check_language
 from airw.values.filters import MISSING, Filter, get_field
 
 R = TypeVar("R")
@@ -40,16 +40,20 @@ _QUICK = 100  # records or links: this work takes less than a millisecond
 _QUICK_STORE = 100  # records of a store, for each query: any request about them takes about as long
 _QUICK_VECTORS = 256  # vectors, the same
 _CACHED_FIELDS = 32  # fields of `Matching` whose value index is kept
-_AT_ONCE = (forms.Config, forms.Calibrations, forms.TextLanguage)  # each is a look at a small value
 
 
-@dataclass(slots=True)
-class _StoredRun:
-    """An ingest run with its rows as JSON texts."""
+class GroupRanking(NamedTuple):
+    """The ranking of a group of artifacts.
 
-    mark: str
-    row: str
-    parts: dict[int, str] = field(default_factory=dict)
+    Args:
+        records: The best record of each, best first. They are those of the store: nobody may change them.
+        scores: Their scores, `(n,) float64`.
+        counts: The word counts of the group, if texts were ranked.
+    """
+
+    records: Sequence[Record]
+    scores: NDArray[np.float64]
+    counts: TermCounts | None
 
 
 class MemoryContent(Content):
@@ -58,23 +62,24 @@ class MemoryContent(Content):
     def __init__(self, language: Language | None) -> None:
         self.entries: dict[str, LedgerEntry] = {}
         self.by_id: dict[str, Record] = {}
-        self.numbers: dict[str, int] = {}  # record -> its number in the text index, never used again
-        self.index: DenseIndex = DenseIndex()
+        self.index: DenseIndex = DenseIndex()  # it numbers the records as the texts do; no number is used again
         self.texts: TextIndex = TextIndex(language)
         self.links: LinkTable = LinkTable()
         self.filters: RecordFilterIndex = RecordFilterIndex()
         self.values: LruCache[str, ValueIndex] = LruCache(_CACHED_FIELDS)
         self.settings = "{}"
         self.calibration: dict[str, str] = {}
-        self.runs: dict[str, _StoredRun] = {}
+        # The mark of each run, and its rows: that of the run has no number.
+        self.runs: dict[str, tuple[str, dict[int | None, str]]] = {}
         self.version: object = object()  # another one after each write
 
     def prepare_if_quick(self, request: Request[Any]) -> Finish | None:
         """Prepare an answer that takes less than about a millisecond; `None` if it may take more."""
         count = len(request.queries) if isinstance(request, Rank | forms.Words) else 1
-        if count * len(self.by_id) <= _QUICK_STORE:
-            return self.prepare(request)
+        is_quick = count * len(self.by_id) <= _QUICK_STORE
         match request:
+            case _ if is_quick:
+                pass
             case Rank(needs="scores"):
                 return rank_named_if_quick(self.index, request, _QUICK_VECTORS)
             case Rank(queries, int(k), None, None, per_artifact, None, None, None):
@@ -84,57 +89,44 @@ class MemoryContent(Content):
             case forms.Records(ids):
                 is_quick = len(ids) <= _QUICK
             case forms.RecordsOf(ids, limit=limit):
-                is_quick = self._count_records(ids, limit) <= _QUICK
+                most: Any = len(self.by_id) if limit is None else limit
+                found = [min(most, len(self.entries[id].record_ids)) for id in ids[:_QUICK] if id in self.entries]
+                is_quick = len(ids) <= _QUICK and sum(found) <= _QUICK
             case forms.VectorsOf(ids):
                 is_quick = self.index.has_few(ids, _QUICK_VECTORS)  # type: ignore[arg-type]
             case forms.Edges(ids, direction):
                 is_quick = self.links.is_quick(ids, direction)
             case forms.Matching(wanted):
-                is_quick = self._count_matches(wanted) <= _QUICK
-            case forms.Ledger(ids):
-                is_quick = ids is not None and len(ids) <= _QUICK
-            case _:
-                is_quick = isinstance(request, _AT_ONCE)
+                counts = [
+                    self.values[name].count_artifacts(value) for name, value in wanted[:_QUICK] if name in self.values
+                ]
+                is_quick = len(counts) == len(wanted) and sum(counts) + len(wanted) <= _QUICK
         return self.prepare(request) if is_quick else None
-
-    def _count_records(self, ids: Sequence[Any], limit: int | None) -> int:
-        """Return the number of records of artifacts, or more than are quick."""
-        if len(ids) > _QUICK:
-            return len(ids)
-        found = (self.entries.get(id) for id in ids)
-        counts = (len(entry.record_ids) for entry in found if entry is not None)
-        return sum(counts if limit is None else (min(limit, count) for count in counts))
-
-    def _count_matches(self, wanted: Sequence[tuple[str, Any]]) -> int:
-        """Return the number of matching artifacts, or more than are quick if an index is missing."""
-        if len(wanted) > _QUICK or not all(name in self.values for name, _ in wanted):
-            return _QUICK + 1
-        return sum(self.values[name].count_artifacts(value) for name, value in wanted)
 
     # Records, the ledger and settings
 
     def records(self, request: forms.Records) -> Finish:
         """Return records by id."""
-        by_id = self.by_id
-        return ready([_copy(by_id.get(id)) for part in iterate_slices(request.ids) for id in part])
+        records = map(self.by_id.get, request.ids)
+        return ready([record and _copy_record(record) for part in iterate_slices(records) for record in part])
 
     def records_of(self, request: forms.RecordsOf) -> Finish:
         """Return the records of artifacts."""
         entries, by_id, kinds = self.entries, self.by_id, request.kinds
-        if len(request.artifact_ids) > _QUICK:
+        is_long = len(request.artifact_ids) > _QUICK
+        if is_long:
             entries, by_id = entries.copy(), by_id.copy()  # faster than to look up many under the lock
 
-        def select(artifact_id: Any) -> list[Record] | None:
-            entry = entries.get(artifact_id)
-            if entry is None:
-                return None
-            selected = (by_id[id] for id in entry.record_ids if kinds is None or by_id[id].surface_kind in kinds)
-            return [*map(_copy_record, islice(selected, request.limit))]
+        def select() -> list[list[Record] | None]:
+            found: list[list[Record] | None] = []
+            ids: Sequence[Any] = request.artifact_ids
+            for entry in (entries.get(id) for part in iterate_slices(ids) for id in part):
+                records = map(by_id.__getitem__, entry.record_ids) if entry else ()
+                chosen = (record for record in records if kinds is None or record.surface_kind in kinds)
+                found.append([*map(_copy_record, islice(chosen, request.limit))] if entry else None)
+            return found
 
-        def select_all() -> list[list[Record] | None]:
-            return [select(id) for part in iterate_slices(request.artifact_ids) for id in part]
-
-        return select_all if by_id is not self.by_id else ready(select_all())
+        return select if is_long else ready(select())
 
     def ledger(self, request: forms.Ledger) -> Finish:
         """Return ledger entries, of some artifacts or of all."""
@@ -168,13 +160,11 @@ class MemoryContent(Content):
     def schema(self, request: forms.Schema) -> Finish:
         """Return the kinds and the fields of records."""
         records = [*self.by_id.values()]
-
-        def list_columns() -> Columns:
-            kinds = sorted({record.surface_kind for record in records})
-            fields = sorted({name for record in records[: request.limit] for name in record.metadata})
-            return Columns(kinds, [_has_field(records, path) for path in request.paths], fields)
-
-        return list_columns
+        return lambda: Columns(
+            sorted({record.surface_kind for record in records}),
+            [any(get_field(record.metadata, path) is not MISSING for record in records) for path in request.paths],
+            sorted({name for record in records[: request.limit] for name in record.metadata}),
+        )
 
     # Rankings
 
@@ -184,19 +174,48 @@ class MemoryContent(Content):
 
     @override
     def match(self, filter: Filter) -> NDArray[np.int64]:
-        return self.filters.match(self.by_id, self.numbers, filter)
+        return self.filters.match(self.by_id, self.index, filter)
 
     @override
     def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
-        return partial(
-            self.texts.rank,
-            request.queries,  # type: ignore[arg-type]
-            len(self.by_id) if request.k is None else request.k,
-            allowed=allowed,
-            surfaces=request.surfaces,
-            per_artifact=request.per_artifact,
-            statistics=request.statistics,
-        )
+        return partial(self.texts.rank, request, allowed)
+
+    def rank_apart(self, request: Rank, group_of: Callable[[str], str]) -> dict[str, GroupRanking]:
+        """Return the ranking of each group of artifacts, as if it were all that there is.
+
+        Args:
+            request: Ranks the artifacts for one query, without conditions.
+            group_of: Returns the name of the group of an artifact.
+        """
+        counts_of = dict[str, TermCounts]()
+        rows: Iterable[tuple[float, Record]]
+        if request.needs == "dense":
+            [ranking] = self.dense().search(request.queries, len(self.index), per_artifact=True)  # type: ignore[arg-type]
+            rows = zip(ranking.scores.tolist(), map(self.by_id.__getitem__, ranking.record_ids), strict=True)
+        else:
+            records = [*self.by_id.values()]  # in the order of their numbers
+            names = [group_of(record.artifact_id) for part in iterate_slices(records) for record in part]
+            code_of = {name: code for code, name in enumerate(dict.fromkeys(names))}
+            codes = np.array([code_of[name] for name in names], np.int64)
+            [query] = request.queries
+            places, scores, counts = self.texts.score_apart(query, codes)
+            counts_of = dict(zip(code_of, counts, strict=True))
+            found = zip(scores.tolist(), map(records.__getitem__, places.tolist()), strict=True)
+            keyed = ((-score, record.artifact_id, record.surface_index, record.id) for score, record in found)
+            rows = ((-score, self.by_id[id]) for score, _, _, id in sort_in_slices(keyed))
+        groups: dict[str, dict[str, tuple[float, Record]]] = {name: {} for name in counts_of}
+        for score, record in rows:
+            best = groups.setdefault(group_of(record.artifact_id), {})
+            if len(best) != request.k:
+                best.setdefault(record.artifact_id, (score, record))
+        return {
+            name: GroupRanking(
+                [record for _, record in best.values()],
+                np.array([score for score, _ in best.values()], np.float64),
+                counts_of.get(name),
+            )
+            for name, best in groups.items()
+        }
 
     def words(self, request: forms.Words) -> Finish:
         """Return the counts behind the scores of texts."""
@@ -239,27 +258,25 @@ class MemoryContent(Content):
     def matching(self, request: forms.Matching) -> Finish:
         """Return the artifacts with values of fields."""
 
-        def index_of(name: str) -> ValueIndex:
-            return self.values.get_or_create(name, self._index_values)
+        def make_index(name: str) -> ValueIndex:
+            index = ValueIndex()
+            _add_values(index, name, self.by_id.values())
+            return index
 
-        return ready(match_values(index_of, request.wanted, request.limit))
-
-    def _index_values(self, name: str) -> ValueIndex:
-        index = ValueIndex()
-        _add_values(index, name, self.by_id.values())
-        return index
+        return ready(
+            match_values(lambda name: self.values.get_or_create(name, make_index), request.wanted, request.limit)
+        )
 
     # Writing
 
-    def replace(
-        self, puts: Sequence[ArtifactChange], records: Sequence[Record], vectors: Floats | None, removals: Sequence[str]
-    ) -> None:
+    def replace(self, puts: Sequence[ArtifactChange], vectors: Floats | None, removals: Sequence[str]) -> None:
         """Write and remove whole artifacts, all or nothing."""
         # Every step that can fail comes before the first change. The last of them writes the texts, in a transaction.
         removed_ids = [*({*removals, *(change.entry.artifact_id for change in puts)} & self.entries.keys())]
         remaining_rows = len(self.index) - sum(len(self.entries[id].record_ids) for id in removed_ids)
         if vectors is not None and self.index.dim is not None and remaining_rows:
             check_width(puts, vectors, self.index.dim)
+        records = [record for change in puts for record in change.records]
         first = self.texts.replace(removed_ids, records)
         # From here on, nothing can fail.
         self.version = object()
@@ -268,35 +285,29 @@ class MemoryContent(Content):
         for change in puts:
             self.entries[change.entry.artifact_id] = change.entry
             self.links.put(change.entry.artifact_id, change.extraction)
-        self._add(records, first, vectors)
-
-    def _remove(self, artifact_id: str) -> None:
-        entry = self.entries.pop(artifact_id)
-        for record_id in entry.record_ids:
-            del self.by_id[record_id]
-        self.filters.drop(self.numbers.pop(record_id) for record_id in entry.record_ids)
-        for index in self.values.values():
-            index.discard(artifact_id)
-        self.index.drop(entry.record_ids)
-        self.links.remove(artifact_id)
-
-    def _add(self, records: Sequence[Record], first: int, vectors: Floats | None) -> None:
         if vectors is None:
             return
-        numbers = range(first, first + len(records))
-        for record, number in zip(records, numbers, strict=True):
-            self.by_id[record.id] = record
-            self.numbers[record.id] = number
+        self.by_id |= {record.id: record for record in records}
         for name, index in self.values.items():
             _add_values(index, name, records)
         self.index.put(
             [record.id for record in records],
-            numbers,
+            range(first, first + len(records)),
             [record.artifact_id for record in records],
             [record.surface_kind for record in records],
             [record.surface_index for record in records],
             vectors=vectors,
         )
+
+    def _remove(self, artifact_id: str) -> None:
+        entry = self.entries.pop(artifact_id)
+        for record_id in entry.record_ids:
+            del self.by_id[record_id]
+        self.filters.drop(self.index.number(None, entry.record_ids, None))
+        for index in self.values.values():
+            index.discard(artifact_id)
+        self.index.drop(entry.record_ids)
+        self.links.remove(artifact_id)
 
 
 class MemoryStore(EngineStore, RunKeeper):
@@ -374,29 +385,29 @@ class MemoryStore(EngineStore, RunKeeper):
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
         # Without a thread, the call would never yield to the event loop.
         await anyio.lowlevel.checkpoint()
-        uses_texts = any(map(_uses_texts, requests))
-        answers = self._answer_at_once(requests, uses_texts=uses_texts)
-        if answers is None:
-            answers = await in_thread(partial(self._answer_in_turn, requests, uses_texts=uses_texts))
-        return answers
+        plain = [request.request if isinstance(request, Fed) else request for request in requests]
+        uses_texts = any(request.needs in ("lexical", "words") for request in plain)
 
-    def _answer_at_once(self, requests: Sequence[Request[Any]], *, uses_texts: bool) -> list[Any] | None:
-        """Return the answers if that is quick and nobody holds a lock, as waiting would block."""
+        def answer() -> list[Any]:
+            with self._texts_lock if uses_texts else nullcontext():
+                with self._lock, without_pause():
+                    self._check_open()
+                    finish = prepare_all(self._content.prepare, requests)
+                answers: list[Any] = finish()
+                return answers
+
+        # Here, if that is quick and nobody holds a lock, as waiting would block.
         with ExitStack() as held:
             for lock in (self._texts_lock, self._lock) if uses_texts else (self._lock,):
                 if not lock.acquire(blocking=False):
-                    return None
+                    break
                 held.callback(lock.release)
-            self._check_open()
-            return answer_quickly(self._content.prepare_if_quick, requests)
-
-    def _answer_in_turn(self, requests: Sequence[Request[Any]], *, uses_texts: bool) -> list[Any]:
-        with self._texts_lock if uses_texts else nullcontext():
-            with self._lock, without_pause():
+            else:
                 self._check_open()
-                finish = prepare_all(self._content.prepare, requests)
-            answers: list[Any] = finish()
-            return answers
+                answers = answer_quickly(self._content.prepare_if_quick, requests)
+                if answers is not None:
+                    return answers
+        return await in_thread(answer)
 
     # Writing
 
@@ -410,11 +421,11 @@ class MemoryStore(EngineStore, RunKeeper):
             check_language(change.language)
         config = None if change.config is None else settings_json(change.config)
         calibrations = {key: settings_json(value) for key, value in change.calibrations.items()}
-        puts, records, vectors = _copy_puts(change.puts)
+        puts, vectors = _copy_puts(change.puts)
         with self._texts_lock:
             with self._lock, without_pause():
                 self._check_open()
-                self._content.replace(puts, records, vectors, change.removals)
+                self._content.replace(puts, vectors, change.removals)
                 self._content.settings = self._content.settings if config is None else config
                 self._content.calibration.update(calibrations)
             # Last, as stored records may refuse the puts. It may take seconds, so only what needs the texts waits.
@@ -442,20 +453,20 @@ class MemoryStore(EngineStore, RunKeeper):
     @override
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
         def begin() -> None:
-            stored_run = _StoredRun(run.mark, settings_json(row))
-            self._content.replace([], [], None, removals)
-            self._content.runs[run.name] = stored_run
+            text = settings_json(row)
+            self._content.replace([], None, removals)
+            self._content.runs[run.name] = run.mark, {None: text}
 
         await self._write(begin)
 
     @override
     async def read_run(self, run: IngestRun, parts: Sequence[int] | None = None) -> RunRows | None:
         def read() -> RunRows | None:
-            stored_run = self._find_run(run)
-            if stored_run is None:
+            rows = self._find_rows(run)
+            if rows is None:
                 return None
-            numbers = sorted(stored_run.parts if parts is None else stored_run.parts.keys() & {*parts})
-            return RunRows(json.loads(stored_run.row), {part: json.loads(stored_run.parts[part]) for part in numbers})
+            numbers = sorted(part for part in rows if part is not None and (parts is None or part in parts))
+            return RunRows(json.loads(rows[None]), {part: json.loads(rows[part]) for part in numbers})
 
         return await self._write(read)
 
@@ -464,14 +475,14 @@ class MemoryStore(EngineStore, RunKeeper):
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
         def apply() -> dict[str, Any] | None:
-            stored_run = self._find_run(run)
-            if stored_run is None or not run.fits(json.loads(self._content.settings)):
+            rows = self._find_rows(run)
+            if rows is None or not run.fits(json.loads(self._content.settings)):
                 return None
-            if part not in stored_run.parts:
+            if part not in rows:
                 text = settings_json(row)
                 self._content.replace(*_copy_puts(puts), ())
-                stored_run.parts[part] = text
-            return dict(json.loads(stored_run.parts[part]))
+                rows[part] = text
+            return dict(json.loads(rows[part]))
 
         return await self._write(apply)
 
@@ -480,14 +491,14 @@ class MemoryStore(EngineStore, RunKeeper):
         self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
     ) -> None:
         def forget() -> None:
-            stored_run = self._find_run(run)
-            if stored_run is None:
+            rows = self._find_rows(run)
+            if rows is None:
                 return
-            self._content.replace([], [], None, removals)
+            self._content.replace([], None, removals)
             if parts is None:
                 del self._content.runs[run.name]
-            else:
-                stored_run.parts = {part: row for part, row in stored_run.parts.items() if part not in parts}
+            for part in parts or ():
+                rows.pop(part, None)
 
         await self._write(forget)
 
@@ -501,30 +512,24 @@ class MemoryStore(EngineStore, RunKeeper):
 
         return await in_thread(run)
 
-    def _find_run(self, run: IngestRun) -> _StoredRun | None:
-        """Return the stored run; `None` if it was replaced or forgotten."""
-        stored_run = self._content.runs.get(run.name)
-        return stored_run if stored_run is not None and stored_run.mark == run.mark else None
+    def _find_rows(self, run: IngestRun) -> dict[int | None, str] | None:
+        """Return the stored rows of a run; `None` if it was replaced or forgotten."""
+        stored = self._content.runs.get(run.name)
+        return stored[1] if stored is not None and stored[0] == run.mark else None
 
 
-def _uses_texts(request: Request[Any]) -> bool:
-    plain = request.request if isinstance(request, Fed) else request
-    return plain.needs in ("lexical", "words")
-
-
-def _copy_puts(puts: Sequence[ArtifactChange]) -> tuple[list[ArtifactChange], list[Record], Floats | None]:
-    """Return checked copies of artifacts, their records and their vectors.
+def _copy_puts(puts: Sequence[ArtifactChange]) -> tuple[list[ArtifactChange], Floats | None]:
+    """Return checked copies of artifacts, and their vectors.
 
     Raises:
         StoreError: If an artifact cannot be stored.
     """
-    vectors = check_changes(puts)
-    copies = [copy_change(change) for change in puts]
-    return copies, [record for change in copies for record in change.records], vectors
-
-
-def _has_field(records: Sequence[Record], path: str) -> bool:
-    return any(get_field(record.metadata, path) is not MISSING for record in records)
+    vectors, fields, copies = check_changes(puts), map(json.loads, encode_metadata(puts)), []
+    for change in puts:
+        records = [replace(record, metadata=next(fields)) for record in change.records]
+        entry = replace(change.entry, record_ids=tuple(record.id for record in records))
+        copies.append(replace(change, entry=entry, records=records))
+    return copies, vectors
 
 
 def _add_values(index: ValueIndex, name: str, records: Iterable[Record]) -> None:
@@ -532,10 +537,6 @@ def _add_values(index: ValueIndex, name: str, records: Iterable[Record]) -> None
         value = get_field(record.metadata, name)
         if value is not MISSING:
             index.add(record.artifact_id, value)
-
-
-def _copy(record: Record | None) -> Record | None:
-    return None if record is None else _copy_record(record)
 
 
 def _copy_record(record: Record) -> Record:

@@ -7,7 +7,6 @@ stores and from the same numbers, so that they are equal to the last bit. Then t
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
 from airw.errors import StoreError
-from airw.stores._indexes.best_rows import Postings, RowScorer, Weighing, Word
+from airw.stores._indexes.best_rows import Postings, Word, find_best
 from airw.stores._stored_values import DamagedValue, check_types, detect_damage
 from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_numbers
 from airw.stores.postgres._filter_sql import Parameters, compile_filter
@@ -216,39 +215,30 @@ class _Scores:
         self._bases = np.zeros(len(self._runs), np.int64)
         spans = np.maximum.reduceat(blocks.offsets, starts) + 1 if len(starts) else np.empty(0, np.int64)
         self._bases[1:] = np.cumsum(spans)[:-1]
-        self._scorer = RowScorer(int(spans.sum()))
-        postings = dict[str, tuple[Postings, NDArray[np.float64]]]()
+        self._row_count, postings = int(spans.sum()), dict[str, Postings]()
         names = sorted({word for each in words_by_query for word in each})
         for name, code in zip(names, hash_words(names), strict=True):
             places = blocks.find(int(code))
             bases = self._bases[np.searchsorted(self._runs, blocks.runs[places])]
             numbers = (bases + blocks.offsets[places]).astype(np.int32)
-            found = Postings(numbers, blocks.counts[places].astype(np.int32))
-            postings[name] = found, blocks.lengths[places].astype(np.float64)
+            columns = blocks.counts[places].astype(np.int32), blocks.lengths[places].astype(np.int32)
+            postings[name] = Postings(numbers, *columns)
         self.queries: list[list[Word]] = []
         for each in words_by_query:
             query = []
             for name, repeats in each.items():
-                found, lengths = postings[name]
-                frequency = len(found.rows) if frequencies is None else frequencies[name]
-                word = Word(found, Weighing.of(frequency, records, words, repeats), partial(_get_lengths, lengths))
-                word.score_all()
-                query.append(word)
+                frequency = len(postings[name].rows) if frequencies is None else frequencies[name]
+                query.append(Word(postings[name], frequency, records, words, repeats))
             self.queries.append(query)
 
     def find_best(self, query: int, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the numbers of the `depth` best records and all that tie, with their scores."""
-        rows, scores = self._scorer.find_best(self.queries[query], depth, None)
+        rows, scores = find_best(self.queries[query], depth, self._row_count)
         if len(rows) > depth:
             keep = np.flatnonzero(scores >= np.partition(scores, -depth)[-depth])
             rows, scores = rows[keep], scores[keep]
         runs = np.searchsorted(self._bases, rows, "right") - 1
         return self._runs[runs] + rows - self._bases[runs], scores
-
-
-def _get_lengths(lengths: NDArray[np.float64], _: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Return the lengths of the records of a word; they are asked for only for all of them."""
-    return lengths
 
 
 async def _rank(c: "Connection", scores: _Scores, scope: TextScope, *, is_long: bool) -> list[Ranking] | None:

@@ -1,6 +1,6 @@
 """Answers from the file of a corpus, and from the indexes of it in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -11,19 +11,16 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
 from airw._base.overriding import override
-from airw.protocols import Columns, Fed, Rank, Request, requests as forms
+from airw.protocols import Fed, Rank, Request, requests as forms
 from airw.stores._engine import Content, Finish, rank_named_if_quick, ready
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
 from airw.stores._indexes.texts import read_language
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records
-from airw.stores.sqlite._adjacency import LinkIndex
-from airw.stores.sqlite._artifacts import read_artifacts
+from airw.stores.sqlite._connection import FileVersion
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
-from airw.stores.sqlite._vector_index import VectorIndex
-from airw.stores.sqlite._watch import FileVersion
-from airw.values import LinkFilter
+from airw.stores.sqlite._vectors import VectorIndex
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ class FileIndexes:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock = (Lock() for _ in range(4))
-        self.edges = LinkIndex(self._links_lock)
+        self.edges = _links.LinkIndex(self._links_lock)
         self.clear()
 
     def clear(self) -> None:
@@ -56,55 +53,40 @@ class FileIndexes:
         self.words_version: FileVersion | None = None  # of which `words` shows the texts, if known
         self.fields = LruCache[str, FieldIndex](_CACHED)
         self.edges.clear()
-        self.max_fan_in = LruCache[_links.FanInKey, int](_CACHED)
+        self.max_fan_in = LruCache[tuple[int, str | None], int](_CACHED)
 
     def locks_for(self, requests: Sequence[Request[Any]]) -> list[Lock]:
         """Return the locks of the indexes that requests use, in the order in which they are taken."""
-        kinds = {type(request.request if isinstance(request, Fed) else request) for request in requests}
-        ranks = [request for request in _plain(requests) if isinstance(request, Rank)]
-        uses = {
-            self._filters_lock: any(request.filter is not None for request in ranks),
-            self._vectors_lock: bool({forms.Vectors, forms.VectorsOf} & kinds) or any(map(_uses_vectors, ranks)),
-            self._fields_lock: forms.Matching in kinds,
-            self._links_lock: bool({forms.Edges, forms.MaxFanIn} & kinds),
-        }
-        return [lock for lock, is_used in uses.items() if is_used]
-
-    def may_be_quick(self, requests: Sequence[Request[Any]]) -> bool:
-        """Return whether all may be answered from memory; a process has nothing there at first."""
-
-        def is_used(request: Request[Any]) -> bool:
-            if isinstance(request, forms.Edges):
-                return self.edges.is_used
-            if request.needs == "lexical":
-                return self.words.is_used
-            return isinstance(request, Rank | forms.VectorsOf) and self.vectors.is_used
-
-        return all(map(is_used, _plain(requests)))
+        used = set[Lock]()
+        for fed in requests:
+            request = fed.request if isinstance(fed, Fed) else fed
+            if isinstance(request, Rank) and request.filter is not None:
+                used.add(self._filters_lock)
+            if isinstance(request, forms.Matching):
+                used.add(self._fields_lock)
+            elif isinstance(request, forms.Edges | forms.MaxFanIn):
+                used.add(self._links_lock)
+            elif isinstance(request, forms.Vectors | forms.VectorsOf) or (
+                isinstance(request, Rank)
+                and (request.needs != "lexical" or request.among is not None or request.records is not None)
+            ):
+                used.add(self._vectors_lock)
+        locks = (self._filters_lock, self._vectors_lock, self._fields_lock, self._links_lock)
+        return [lock for lock in locks if lock in used]
 
     def prepare_if_quick(self, version: FileVersion | None, request: Request[Any]) -> Finish | None:
         """Prepare an answer from memory if that has this version and is quick; else `None`."""
+        answer: Any = None
         match request:
             case Rank(queries, int(k), None, None, per_artifact, None, None, None) if request.needs == "lexical":
-                if version is None or version != self.words_version:
-                    return None
-                found = self.words.rank_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
-                return None if found is None else ready(found)
+                if version is not None and version == self.words_version:
+                    answer = self.words.rank_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
             case forms.Edges():
-                rows = self.edges.find_at_once(request, version)
-                return None if rows is None else ready(rows)
+                answer = self.edges.find_at_once(request, version)
             case Rank() | forms.VectorsOf() if request.needs != "lexical":
                 index = self.vectors.find_latest(version)
                 return None if index is None else _prepare_if_quick(index, request)
-        return None
-
-
-def _plain(requests: Sequence[Request[Any]]) -> list[Request[Any]]:
-    return [request.request if isinstance(request, Fed) else request for request in requests]
-
-
-def _uses_vectors(request: Rank) -> bool:
-    return request.needs != "lexical" or request.among is not None or request.records is not None
+        return None if answer is None else ready(answer)
 
 
 def _prepare_if_quick(index: DenseIndex, request: "Rank | forms.VectorsOf") -> Finish | None:
@@ -120,6 +102,26 @@ def _prepare_if_quick(index: DenseIndex, request: "Rank | forms.VectorsOf") -> F
     return None
 
 
+_READERS: Mapping[type, Callable[["sqlite3.Connection", Any], Any]] = {
+    forms.Records: _records.records,
+    forms.RecordsOf: _records.records_of,
+    forms.Ledger: _records.ledger,
+    forms.Artifacts: _records.artifacts,
+    forms.ArtifactIds: _records.artifact_ids,
+    forms.Stale: _records.stale,
+    forms.Config: _records.config,
+    forms.Calibrations: _records.calibrations,
+    forms.Counts: _records.counts,
+    forms.Schema: _records.schema,
+    forms.TextLanguage: lambda connection, _: read_language(connection),
+    forms.Names: _links.names,
+    forms.Referrers: _links.referrers,
+    forms.LinkCounts: _links.link_counts,
+    forms.UnresolvedLinks: _links.unresolved_links,
+}
+"""What answers the requests that need no index in memory."""
+
+
 class FileContent(Content):
     """The content of a file in one snapshot.
 
@@ -132,51 +134,10 @@ class FileContent(Content):
     def __init__(self, connection: "sqlite3.Connection", indexes: FileIndexes, version: FileVersion | None) -> None:
         self._connection, self._indexes, self._version = connection, indexes, version
 
-    # Records, the ledger and settings
-
-    def records(self, request: forms.Records) -> Finish:
-        """Return records by id."""
-        return ready(_records.get_records(self._connection, request.ids))
-
-    def records_of(self, request: forms.RecordsOf) -> Finish:
-        """Return the records of artifacts."""
-        ids: Any = request.artifact_ids
-        return ready(_records.records_of(self._connection, ids, request.kinds, request.limit))
-
-    def ledger(self, request: forms.Ledger) -> Finish:
-        """Return ledger entries, of some artifacts or of all."""
-        ids: Any = request.ids
-        return ready(_records.ledger(self._connection, ids))
-
-    def artifacts(self, request: forms.Artifacts) -> Finish:
-        """Return whole artifacts."""
-        return ready(read_artifacts(self._connection, request.ids))
-
-    def artifact_ids(self, request: forms.ArtifactIds) -> Finish:
-        """Return all ids, sorted."""
-        return ready(_records.artifact_ids(self._connection))
-
-    def stale(self, request: forms.Stale) -> Finish:
-        """Return the artifacts to index again."""
-        return ready(_records.find_changed(self._connection, request.versions, request.stamp))
-
-    def config(self, request: forms.Config) -> Finish:
-        """Return the settings."""
-        return ready(dict(_records.read_settings(self._connection, "config").get("", {})))
-
-    def calibrations(self, request: forms.Calibrations) -> Finish:
-        """Return the calibrations by key."""
-        return ready(_records.read_settings(self._connection, "calibration"))
-
-    def counts(self, request: forms.Counts) -> Finish:
-        """Return how much there is."""
-        return ready(_records.counts(self._connection))
-
-    def schema(self, request: forms.Schema) -> Finish:
-        """Return the kinds and the fields of records."""
-        connection = self._connection
-        kinds, fields = _records.surface_kinds(connection), _records.field_names(connection, request.limit)
-        return ready(Columns(kinds, _records.has_fields(connection, request.paths), fields))
+    @override
+    def prepare(self, request: Request[Any]) -> Finish:
+        read = _READERS.get(type(request))
+        return super().prepare(request) if read is None else ready(read(self._connection, request))
 
     # Rankings
 
@@ -205,38 +166,15 @@ class FileContent(Content):
         """Return the counts behind the scores of texts."""
         return partial(self._indexes.words.count_terms, self._connection, request.queries)
 
-    def language(self, request: forms.TextLanguage) -> Finish:
-        """Return the language of the texts."""
-        return ready(read_language(self._connection))
-
     # Links
 
     def edges(self, request: forms.Edges) -> Finish:
         """Return the edges of artifacts."""
         return ready(self._indexes.edges.read(self._connection, request, self._version))
 
-    def names(self, request: forms.Names) -> Finish:
-        """Return what references mean."""
-        return ready(_links.resolve(self._connection, request.refs))
-
-    def referrers(self, request: forms.Referrers) -> Finish:
-        """Return the artifacts that link to nodes."""
-        nodes: Any = request.nodes
-        return ready(_links.referrers(self._connection, nodes, LinkFilter(types=request.types)))
-
     def max_fan_in(self, request: forms.MaxFanIn) -> Finish:
         """Return the largest number of referrers."""
-        links = LinkFilter(types=request.types)
-        return ready(_links.max_fan_in(self._connection, self._indexes.max_fan_in, links))
-
-    def link_counts(self, request: forms.LinkCounts) -> Finish:
-        """Return the number of links of each kind."""
-        return ready(_links.link_counts(self._connection))
-
-    def unresolved_links(self, request: forms.UnresolvedLinks) -> Finish:
-        """Return the links that lead to no artifact, or to several."""
-        ids: Any = request.artifact_ids
-        return ready(_links.list_unresolved(self._connection, ids, request.limit))
+        return ready(_links.max_fan_in(self._connection, self._indexes.max_fan_in, request))
 
     def matching(self, request: forms.Matching) -> Finish:
         """Return the artifacts with values of fields."""

@@ -1,21 +1,21 @@
 """Finds damage in the file of a corpus: every page, row, vector and posting is read."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airw._base.messages import error_text, one_line
+from airw._base.slices import iterate_slices
 from airw.errors import StoreCorrupt
-from airw.stores._indexes.word_tables import read_lengths
+from airw.stores._indexes.texts import read_lengths
 from airw.stores._stored_values import parse_mappings
-from airw.stores.sqlite._links import has_weights
+from airw.stores.sqlite._links import weight_column
 from airw.stores.sqlite._records import decode_vectors
-from airw.stores.sqlite._saved_vectors import read_corpus_mark
+from airw.stores.sqlite._vectors import read_corpus_mark
 from airw.values.links import LEAST_WEIGHT
 
 if TYPE_CHECKING:
     import sqlite3
 
-_BLOCK = 2048  # rows per read
 _MAX_ROWID = 2**63 - 1
 _MOST_FAULTS = 10  # of each kind
 
@@ -37,12 +37,9 @@ _ORPHANS = {
         OR target NOT IN (SELECT id FROM artifact)""",
     "records that are not counted": """
         SELECT (SELECT count(*) FROM record) <> (SELECT coalesce(sum(live), 0) FROM bucket)""",
-}
-
-_WEIGHTS = {
     "links with a wrong weight": f"""
-        SELECT count(*) FROM link WHERE weight IS NOT NULL
-        AND (typeof(weight) <> 'real' OR weight NOT BETWEEN {LEAST_WEIGHT} AND 1)""",
+        SELECT count(*) FROM link WHERE {{weight}} IS NOT NULL
+        AND (typeof({{weight}}) <> 'real' OR {{weight}} NOT BETWEEN {LEAST_WEIGHT} AND 1)""",
 }
 
 
@@ -74,15 +71,16 @@ def _check_pages(connection: "sqlite3.Connection") -> Iterator[str]:
 
 
 def _check_orphans(connection: "sqlite3.Connection") -> Iterator[str]:
-    checks = {**_ORPHANS, **(_WEIGHTS if has_weights(connection) else {})}
-    for fault, sql in checks.items():
-        (count,) = connection.execute(sql).fetchone()
+    for fault, sql in _ORPHANS.items():
+        (count,) = connection.execute(sql.format(weight=weight_column(connection))).fetchone()
         if count:
             yield f"{count} {fault}"
 
 
 def _check_records(connection: "sqlite3.Connection") -> Iterator[str]:
-    for rows in _read_blocks(connection, "SELECT rowid, id, artifact_id, kind, idx, text, metadata FROM record"):
+    for rows in iterate_slices(
+        connection.execute("SELECT rowid, id, artifact_id, kind, idx, text, metadata FROM record")
+    ):
         parse_mappings([row[-1] for row in rows])
         if not {tuple(map(type, row)) for row in rows} <= {(int, str, str, str, int, str, str)}:
             yield "records: a value has another type"
@@ -91,7 +89,7 @@ def _check_records(connection: "sqlite3.Connection") -> Iterator[str]:
 
 def _check_vectors(connection: "sqlite3.Connection") -> Iterator[str]:
     widths = set()
-    for rows in _read_blocks(connection, "SELECT data, sum FROM vector"):
+    for rows in iterate_slices(connection.execute("SELECT data, sum FROM vector")):
         widths.add(decode_vectors(*zip(*rows, strict=True)).shape[1])
     if len(widths) > 1:
         yield f"vectors: they are {' and '.join(map(str, sorted(widths)))} wide"
@@ -112,12 +110,6 @@ def _check_settings(connection: "sqlite3.Connection") -> Iterator[str]:
     (last,) = connection.execute("SELECT max(seq) FROM sqlite_sequence").fetchone()
     if (last or 0) > _MAX_ROWID // 2:
         yield "settings: the numbers of rows are used up"
-
-
-def _read_blocks(connection: "sqlite3.Connection", sql: str) -> Iterator[list[tuple[Any, ...]]]:
-    cursor = connection.execute(sql)
-    while rows := cursor.fetchmany(_BLOCK):
-        yield rows
 
 
 _CHECKS: dict[str, Callable[["sqlite3.Connection"], Iterator[str]]] = {

@@ -1,21 +1,33 @@
-"""A database connection that tasks of asyncio share, one call at a time."""
+"""The connections to one file, each with its own thread.
+
+So a long call holds up no short one.
+"""
 
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import anyio
 
 from airw._base.concurrency import in_thread
 from airw._base.fairness import note_work, without_pause
-from airw._base.sharing import SharedLock
+from airw._base.sharing import SharedLock, Signal
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
-from airw.stores.sqlite._schema import file_key, log_paths, read_immutable_state, transaction, translate_errors
+from airw.stores.sqlite._schema import (
+    connect,
+    file_state,
+    log_paths,
+    open_raw,
+    read_immutable_state,
+    transaction,
+    translate_errors,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,7 +36,9 @@ if TYPE_CHECKING:
     import aiosqlite
 
 R = TypeVar("R")
-_Key: TypeAlias = tuple[int, int]  # see `file_key`
+_Key: TypeAlias = tuple[int, ...]  # device and inode of a file
+FileVersion: TypeAlias = tuple[object, int]
+"""A state of a file, as one watch has seen it. Two states are equal if nobody has written in between."""
 
 _PATIENCE = 10.0  # seconds that a write waits for other writers
 _RETRY_EVERY = 0.02  # seconds
@@ -32,6 +46,10 @@ _INTERRUPT_EVERY = 0.005  # seconds between interrupts of a cancelled call
 _STOP_WITHIN = 1.0  # seconds
 _INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
 _READ_BYTES = 1 << 20
+_AT_ONCE = 2  # connections that short calls may use at once
+_MOST = 8  # connections; long calls on all of them hold up others
+_SHORT = 0.005  # seconds; a call that takes longer is waited for only if there can be no other connection
+_CACHE = 1024  # KiB of pages that each connection but the first may keep
 
 _descriptors: dict[_Key, int] = {}  # see `_check_readable`
 
@@ -62,8 +80,8 @@ class Connection:
         self.is_open = True
 
     @classmethod
-    async def open(cls, path: Path, connect: "Callable[[], sqlite3.Connection]") -> Self:
-        """Open the file, and start the thread.
+    async def open(cls, path: Path, **options: Any) -> Self:
+        """Open the file with the options of `connect`, and start the thread.
 
         Raises:
             StoreError: If the event loop is not asyncio. And as `connect` does.
@@ -86,7 +104,7 @@ class Connection:
             )
         # A cancelled half of this would leak a connection or a thread; all of it is quick.
         with anyio.CancelScope(shield=True):
-            connection = await in_thread(cls, path, connect, thread)
+            connection = await in_thread(cls, path, partial(connect, path, **options), thread)
             # A store that is never closed must not keep the interpreter alive.
             thread._thread.daemon = True  # noqa: SLF001 - there is no public way
             await thread
@@ -104,7 +122,7 @@ class Connection:
         async with self._lock.hold():
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
-            await self.check_same()
+            self.check_same()
             if self._is_stuck:
                 await self._submit(self._replace_raw)
             self._is_cancelled = False
@@ -118,11 +136,11 @@ class Connection:
                     await self._interrupt()
                 raise
             except StoreError as error:
-                await self.check_same()
+                self.check_same()
                 if isinstance(error, StoreCorrupt):
                     await in_thread(_check_readable, self._path)
                 raise
-            await self.check_same()
+            self.check_same()
             return result
 
     async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
@@ -135,25 +153,17 @@ class Connection:
         def work(raw: "sqlite3.Connection") -> R:
             with ExitStack() as held:
                 for lock in locks:
-                    held.enter_context(self._hold(lock))
+                    while not lock.acquire(timeout=_INTERRUPT_EVERY):
+                        if self._is_cancelled:
+                            raise StoreError("the call was cancelled")
+                    held.callback(lock.release)
+                    held.enter_context(without_pause())
                 with transaction(raw):
                     finish = prepare(raw)
                     held.close()
                     return finish()
 
         return await self.run(work)
-
-    @contextmanager
-    def _hold(self, lock: Lock) -> Iterator[None]:
-        """Hold a lock that other threads use; a cancelled call waits no longer for it."""
-        while not lock.acquire(timeout=_INTERRUPT_EVERY):
-            if self._is_cancelled:
-                raise StoreError("the call was cancelled")
-        try:
-            with without_pause():
-                yield
-        finally:
-            lock.release()
 
     async def run_with_retry(self, work: "Callable[[sqlite3.Connection], R]") -> R:
         """Return the result of `run`, and try again while another writer holds the file.
@@ -172,7 +182,7 @@ class Connection:
                     raise
             await anyio.sleep(_RETRY_EVERY)
 
-    async def check_same(self) -> None:
+    def check_same(self) -> None:
         """Check that the open file is still the file at its path.
 
         SQLite would read a removed or replaced file on, and never notice.
@@ -182,7 +192,7 @@ class Connection:
             StoreError: If it was removed.
         """
         try:
-            is_replaced = file_key(self._path) != self.key
+            is_replaced = file_state(self._path)[:2] != self.key
         except OSError as error:
             raise StoreError(
                 f"{str(self._path)!r} was removed while open ({error.strerror}); build it again"
@@ -264,7 +274,7 @@ class Connection:
                 await in_thread(self._remove_stale_log)
                 try:
                     with translate_errors(self._path):
-                        await self._submit(_close)
+                        await self._submit(lambda raw: raw.close())
                 finally:
                     await in_thread(self._thread.stop)  # from a thread without a loop: no loop waits for the end
 
@@ -272,7 +282,7 @@ class Connection:
         """Remove the log of this file, which SQLite would apply to another file at the path."""
         log, index = log_paths(self._path)
         with suppress(OSError):
-            if not self._immutable_state and file_key(self._path) != self.key and _read_key(log) == self._log_key:
+            if not self._immutable_state and _read_key(self._path) != self.key and _read_key(log) == self._log_key:
                 index.unlink(missing_ok=True)
                 log.unlink()
 
@@ -290,13 +300,140 @@ class Connection:
                 self._thread._thread.join(_STOP_WITHIN)  # noqa: SLF001 - once it has ended, aiosqlite does not warn
 
 
+class Readers:
+    """One or more connections to a file, each of which answers one call at a time.
+
+    A call takes the first connection that is free. Another one is opened when all are busy with long calls.
+
+    Args:
+        path: The file.
+        first: The first connection; the others are opened here.
+    """
+
+    def __init__(self, path: Path, first: Connection) -> None:
+        import sqlite3
+
+        self._path = path
+        self.first, self._all = first, [first]
+        self._busy_since: dict[Connection, float] = {}
+        self._guard = RLock()  # as calls come from several event loops; reentrant, as that of `SharedLock`
+        self._turn = SharedLock(repr(str(path)))  # of the calls that wait, the first one looks for a connection
+        self._released: Signal | None = None  # of that one
+        self._used_at = time.monotonic()
+        self._most = _MOST
+        # A connection of its own, which no thread uses: so a look at the version takes microseconds, and never waits.
+        self._watch: sqlite3.Connection | None = None
+        self._is_watched = True  # until the end
+
+    def is_idle(self, seconds: float = 0.0) -> bool:
+        """Return whether no call has used the file for some seconds."""
+        return not (self._busy_since or self._turn.is_held) and time.monotonic() - self._used_at >= seconds
+
+    def read_version(self) -> FileVersion | None:
+        """Return the version of the file, for an answer from memory; `None` if it is unknown."""
+        import sqlite3
+
+        try:
+            self.first.check_same()
+            with self._guard:
+                if self._watch is None and self._is_watched:
+                    self._watch = open_raw(self._path, "ro", 0)
+                watch = self._watch
+            if watch is None:
+                return None
+            (number,) = watch.execute("PRAGMA data_version").fetchone()
+        except (StoreError, sqlite3.Error, OSError):  # such as while another process recovers the file
+            return None
+        return watch, number
+
+    async def run_locked(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
+        """Return `prepare(connection)()`, called on a free connection.
+
+        The locks are held as by `Connection.run_locked`.
+        """
+        async with self._hold_one() as connection:
+            return await connection.run_locked(prepare, locks)
+
+    @asynccontextmanager
+    async def _hold_one(self) -> AsyncIterator[Connection]:
+        """Yield a connection that no other call uses meanwhile."""
+        connection = None if self._turn.is_held else self._take_free()
+        if connection is None:
+            async with self._turn.hold():
+                connection = await self._wait_for_free()
+        try:
+            yield connection
+        finally:
+            with self._guard:
+                del self._busy_since[connection]
+                self._used_at = time.monotonic()
+                if self._released is not None:
+                    self._released.set()
+
+    def _take_free(self) -> Connection | None:
+        with self._guard:
+            # The first one has the largest cache.
+            for connection in self._all:
+                if connection not in self._busy_since:
+                    self._busy_since[connection] = time.monotonic()
+                    return connection
+        return None
+
+    async def _wait_for_free(self) -> Connection:
+        """Return a connection that is free, or a new one if waiting could take long."""
+        while True:
+            released = self._released = Signal()  # before the look: what is released after it sets the signal
+            connection = self._take_free()
+            if connection is not None:
+                return connection
+            with self._guard:
+                is_first_short = time.monotonic() - max(self._busy_since.values(), default=0.0) < _SHORT
+            if len(self._all) < (_AT_ONCE if is_first_short else self._most):
+                await self._open_another()
+                continue
+            with anyio.move_on_after(_SHORT if len(self._all) < self._most else None):
+                await released.wait()
+
+    async def _open_another(self) -> None:
+        """Open one more connection, if that is possible.
+
+        Raises:
+            FileReplaced: If another file is at the path by now.
+        """
+        try:
+            connection = await Connection.open(self._path, cache=_CACHE)
+        except StoreError:
+            self.first.check_same()
+            self._most = len(self._all)  # too many open files, perhaps: those that are open suffice
+            return
+        if connection.key != self.first.key:
+            await connection.aclose()
+            raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
+        self._all.append(connection)
+
+    async def aclose(self) -> None:
+        """Close all connections once their calls have ended; closing twice is harmless."""
+        async with self._turn.hold():
+            self._close_watch()  # before the other connections
+            for connection in self._all:
+                await connection.aclose()
+
+    def abandon(self) -> None:
+        """Close all connections without an event loop."""
+        self._close_watch()
+        for connection in self._all:
+            connection.abandon()
+
+    def _close_watch(self) -> None:
+        with self._guard:
+            self._is_watched = False
+            if self._watch is not None:
+                self._watch.close()
+
+
 def _end(ended: "asyncio.Future[Any]", report: Callable[[Any], None], outcome: object) -> None:
     if not ended.done():  # as it was cancelled
         report(outcome)
-
-
-def _close(raw: "sqlite3.Connection") -> None:
-    raw.close()
 
 
 def _open_file(
@@ -316,9 +453,9 @@ def _open_file(
 
 
 def _read_key(path: Path) -> _Key | None:
-    """Return the `file_key` of a file; `None` if there is none."""
+    """Return the key of a file; `None` if there is none."""
     try:
-        return file_key(path)
+        return file_state(path)[:2]
     except OSError:
         return None
 
@@ -332,7 +469,7 @@ def _check_readable(path: Path) -> None:
         StoreError: If it cannot.
     """
     try:
-        key = file_key(path)
+        key = file_state(path)[:2]
         # Never closed: closing any descriptor of a file ends all locks that SQLite has on it in this process.
         descriptor = _descriptors[key] = _descriptors.get(key) or os.open(path, os.O_RDONLY)
         position = 0

@@ -15,7 +15,7 @@ from airw.stores._indexes.filter_columns import Column, FilterColumns, RecordNum
 from airw.stores._indexes.value_index import ValueIndex
 from airw.stores._stored_values import detect_damage, parse_mappings
 from airw.stores.sqlite._field_sql import compile_field
-from airw.stores.sqlite._records import RecordLog, parse_value, read_records
+from airw.stores.sqlite._records import RecordLog, read_records
 from airw.values.filters import Filter, matches
 
 if TYPE_CHECKING:
@@ -65,19 +65,14 @@ class FilterIndex:
 
     def _drop(self, connection: "sqlite3.Connection", record_ids: Sequence[str]) -> None:
         """Remove these records from the table."""
-        # Ids are kept as an array of hashes, which is small and compared in one step.
-        positions = np.flatnonzero(np.isin(self._hashes, np.array([*map(hash, record_ids)], np.int64)))
-        if not len(positions):
-            return
-        # Two ids may have the same hash, so keep records that still exist.
-        numbers = self._table.numbers
-        numbers_json = json.dumps(numbers[positions].tolist())
+        # Ids are kept as an array of hashes, which is small and compared in one step. Two ids may have the same hash:
+        # so records that still exist stay.
+        is_met = np.isin(self._hashes, np.array([*map(hash, record_ids)], np.int64))
         rows = connection.execute(
-            "SELECT rowid FROM record WHERE rowid IN (SELECT value FROM json_each(?))", [numbers_json]
+            "SELECT rowid FROM record WHERE rowid IN (SELECT value FROM json_each(?))",
+            [json.dumps(self._table.numbers[is_met].tolist())],
         )
-        existing = np.array([number for (number,) in rows], np.int64)
-        live = np.ones(len(numbers), np.bool_)
-        live[positions] = np.isin(numbers[positions], existing)
+        live = ~is_met | np.isin(self._table.numbers, np.array([number for (number,) in rows], np.int64))
         self._hashes = self._hashes[live]
         self._table.keep(live)
 
@@ -155,4 +150,6 @@ class FieldIndex:
             values = {value: record_id for _, record_id, _, value in records if value is not None}
             for value, record_id in values.items():
                 self._artifacts[record_id] = artifact_id
-                self._index.add(artifact_id, parse_value(value))
+                with detect_damage():
+                    parsed = json.loads(value)
+                self._index.add(artifact_id, parsed)

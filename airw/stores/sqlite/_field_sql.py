@@ -15,21 +15,13 @@ if TYPE_CHECKING:
 Sql: TypeAlias = tuple[str, list[Any]]
 
 
-def keys_json(ids: Iterable[str]) -> str:
-    """Return ids as one parameter for `json_each`, in order.
+def keys_json(texts: Iterable[object]) -> str:
+    """Return texts as one parameter for `json_each`, in order.
 
-    SQLite reads NUL as the end of a text. So an id with NUL, which no store contains, becomes null, as does a pair that
-    names an artifact of another corpus.
+    SQLite reads NUL as the end of a text. So a text with NUL, which no store contains, becomes null, as does a pair
+    that names an artifact of another corpus.
     """
-    return dump_in_slices(id if isinstance(id, str) and "\0" not in id else None for id in ids)
-
-
-def set_json(values: Iterable[str]) -> str:
-    """Return texts as one parameter for `IN (SELECT value FROM json_each(?))`.
-
-    Texts with NUL, which no store contains, are omitted, as are pairs that name artifacts of other corpora.
-    """
-    return dump_in_slices(value for value in values if isinstance(value, str) and "\0" not in value)
+    return dump_in_slices(text if isinstance(text, str) and "\0" not in text else None for text in texts)
 
 
 def register_functions(connection: "sqlite3.Connection") -> None:

@@ -32,8 +32,9 @@ EXACT_ROWS = 200_000  # up to this number of records, search is exact and needs 
 
 _BUILD_EFFORT = 128  # candidates among which a new row looks for its neighbours
 _HELD_OUT = 64  # each such row is added last, to measure the recall of an index with rows that are not in it
+_NEAREST = 10
 _QUERIES = 128  # rows with which it is measured
-_RECALL = 0.99  # required recall of the ten nearest
+_RECALL = 0.99  # required recall of the nearest
 _GOOD_RECALL = 0.995  # with which no more effort is tried: what is measured with few rows may be too good
 # Rows that a search keeps (ef in the paper); the smallest that suffices is chosen. With 40, as many as there are
 # candidates for ten results, other queries found 0.98 of the nearest where the measured ones found 0.995.
@@ -44,8 +45,6 @@ _MARGIN = 2  # candidates per result that must be left, as the index may miss ro
 _GROWTH = 8  # factor by which there are more candidates if too few are left
 _MAX_CANDIDATES = 1024  # beyond that, a product with all rows is as fast, and misses none
 _ALLOWED_PER_CANDIDATE = 16  # allowed rows that are compared in the time in which the index finds one candidate
-_QUICK_EFFORT, _QUICK_QUERIES, _QUICK_K = 192, 2, 16  # of searches that take less than about a millisecond
-_QUICK_PRODUCT = 1 << 22  # multiplications with rows not in the index that take about half a millisecond
 
 
 def is_installed() -> bool:
@@ -94,16 +93,22 @@ class NearMaker:
         dim: The width of the vectors.
         index: The index to begin with; `None` for an empty one.
         effort: The number of candidates that a search of that index keeps.
+        last: The highest number in that index.
     """
 
-    def __init__(self, dim: int, index: Any = None, effort: int = 0) -> None:
+    def __init__(self, dim: int, index: Any = None, effort: int = 0, last: int = 0) -> None:
         empty = {"ndim": dim, "metric": "cos", "dtype": "i8", "connectivity": 16}
         self._index = _import_usearch().Index(**empty) if index is None else index
         self._index.expansion_add, self._effort = _BUILD_EFFORT, effort
+        self._last = last
         self._held_out: list[tuple[NDArray[np.int64], Floats]] = []  # rows that are added in the end
 
     def add(self, numbers: NDArray[np.int64], vectors: Floats) -> None:
-        """Add rows."""
+        """Add the rows that are not in the index yet."""
+        is_new = numbers > self._last
+        numbers, vectors = numbers[is_new], vectors[is_new]
+        if not len(numbers):
+            return
         is_held_out = np.arange(len(numbers)) % _HELD_OUT == 0
         self._held_out.append((numbers[is_held_out], vectors[is_held_out]))
         self._index.add(numbers[~is_held_out].astype(np.uint64), vectors[~is_held_out])
@@ -130,15 +135,13 @@ class NearMaker:
         The queries are rows that are not in the index yet: each would find itself, and the rows that it was linked
         with.
         """
-        nearest, recall = min(10, len(self._index)), 0.0
-        exact = self._index.search(queries, nearest, threads=1, exact=True).distances if nearest else np.empty((0, 0))
+        farthest = np.atleast_2d(self._index.search(queries, _NEAREST, threads=1, exact=True).distances)[:, -1:]
         # Try one effort after the other, and count the results at least as near as the tenth.
-        for effort in _EFFORTS if nearest else ():
+        effort, recall = 0, 0.0
+        for effort in _EFFORTS:
             self._index.expansion_search = effort
-            count = min(_SHORTLIST * nearest, len(self._index))
-            found = np.atleast_2d(self._index.search(queries, count, threads=1).distances)
-            is_near = found <= np.atleast_2d(exact)[:, -1:]
-            recall = float(np.minimum(is_near.sum(axis=1), nearest).mean()) / nearest
+            found = np.atleast_2d(self._index.search(queries, _SHORTLIST * _NEAREST, threads=1).distances)
+            recall = float(np.minimum((found <= farthest).sum(axis=1), _NEAREST).mean()) / _NEAREST
             if recall >= _GOOD_RECALL:
                 break
         return effort if recall >= _RECALL else 0
@@ -156,11 +159,6 @@ class NearRows:
         self._index, self._effort = index, effort
         # A search in one thread uses working memory of the index, and its only setting.
         self._searching = Lock()
-
-    @property
-    def is_quick(self) -> bool:
-        """Return whether a search for few rows takes less than about half a millisecond now."""
-        return self._effort <= _QUICK_EFFORT and not self._searching.locked()
 
     def find(self, query: Floats, count: int) -> NDArray[np.int64]:
         """Return the numbers of about `count` nearest rows; a few may be missed."""
@@ -211,16 +209,8 @@ class NearIndex(DenseIndex):
 
     @override
     def search_if_quick(self, queries: Floats, k: int, *, per_artifact: bool = False) -> list[Ranking] | None:
-        if self.near is None:
-            return super().search_if_quick(queries, k, per_artifact=per_artifact)
-        product = (self._count - self._start) * queries.size
-        if not self.near.is_quick or not 0 < k <= _QUICK_K or len(queries) > _QUICK_QUERIES or product > _QUICK_PRODUCT:
-            return None
-        queries, most = check_queries(queries, self.dim), _SHORTLIST * k
-        options: Any = {"allowed": None, "surfaces": None, "per_artifact": per_artifact, "most": most}
-        shortlists = [self._find_near(self.near, query[np.newaxis], k, most, **options) for query in queries]
-        complete = [rows for rows in shortlists if rows is not None]
-        return self._rank(queries, complete, k, per_artifact=per_artifact) if len(complete) == len(queries) else None
+        # A query finds the same whether it is quick or not.
+        return super().search_if_quick(queries, k, per_artifact=per_artifact) if self.near is None else None
 
     def _find_near(
         self,
@@ -232,11 +222,10 @@ class NearIndex(DenseIndex):
         allowed: NDArray[np.int64] | None,
         surfaces: Sequence[str] | None,
         per_artifact: bool,
-        most: int = _MAX_CANDIDATES,
     ) -> Rows | None:
-        """Return enough allowed candidates; `None` if that takes more than `most`."""
+        """Return enough allowed candidates; `None` if these are too many."""
         numbers = self._column(NUMBER, slice(self._start))
-        while wanted <= most:
+        while wanted <= _MAX_CANDIDATES:
             found = near.find(query[0], wanted)
             # The index has rows that were removed before its vectors were saved.
             places, is_saved = _find_ascending(numbers, found)

@@ -1,7 +1,10 @@
-"""Functions that read records, vectors, the ledger and settings from a file."""
+"""Answers about records, artifacts, the ledger and settings, read from a file.
+
+The first functions take a connection and a request, and return the answer.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -10,207 +13,136 @@ import numpy as np
 
 from airw._base.arrays import Floats, NDArray
 from airw._base.checks import find_text_fault
-from airw._base.messages import error_text
-from airw._base.slices import consume_in_slices, iterate_slices, sort_in_slices
+from airw._base.slices import iterate_slices
 from airw.errors import StoreCorrupt
-from airw.stores._stored_values import DamagedValue, check_types, parse_mappings
-from airw.stores.sqlite._field_sql import compile_field, keys_json, set_json
+from airw.protocols import Artifacts, Columns, Ledger, Records, RecordsOf, Schema, Stale
+from airw.stores._link_rows import make_extraction
+from airw.stores._stored_values import check_types, parse_mappings
+from airw.stores.sqlite._field_sql import compile_field, keys_json
+from airw.stores.sqlite._links import read_links
 from airw.stores.sqlite._schema import MEND
-from airw.values import LedgerEntry, Record
+from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.artifacts import make_records
 
 if TYPE_CHECKING:
     import sqlite3
 
-# The first record of each artifact: its key in the list of ids, then columns of the record.
-_FIRST = """
-    SELECT requested.key, {columns} FROM json_each(:ids) AS requested CROSS JOIN record ON record.rowid = (
-        SELECT min(rowid) FROM record WHERE artifact_id = requested.value{of_kinds}
-    )"""
-_RECORD = "record.rowid, record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
-
-_get_place = itemgetter(0, 1)  # of a row: the position of its id among the arguments, and its rowid
-_ENTRY = "artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id"
+_RECORD = "record.id, record.artifact_id, record.kind, record.idx, record.text, record.metadata"
 
 
-def get_records(connection: "sqlite3.Connection", ids: Sequence[str]) -> list[Record | None]:
+def records(connection: "sqlite3.Connection", request: Records) -> list[Record | None]:
     """Return the record of each id, or `None`."""
-    records: list[Record | None] = [None] * len(ids)
+    found: list[Record | None] = [None] * len(request.ids)
     rows = connection.execute(
-        f"""SELECT requested.key, {_RECORD} FROM json_each(?) AS requested
+        f"""SELECT {_RECORD}, requested.key FROM json_each(?) AS requested
         CROSS JOIN record ON record.id = requested.value""",
-        [keys_json(ids)],
+        [keys_json(request.ids)],
     )
     for part in iterate_slices(rows):
-        for (position, *_), record in zip(part, _make_records(part), strict=True):
-            records[position] = record
-    return records
-
-
-def records_of(
-    connection: "sqlite3.Connection", artifact_ids: Sequence[str], kinds: Sequence[str] | None, limit: int | None
-) -> list[list[Record] | None]:
-    """Return the records of each artifact in plan order; `None` for an unknown artifact."""
-    records: list[list[Record] | None] = [None] * len(artifact_ids)
-    bound: dict[str, Any] = {} if kinds is None else {"kinds": set_json(kinds)}
-    of_kinds = "" if kinds is None else " AND kind IN (SELECT value FROM json_each(:kinds))"
-    if limit == 1:
-        _read_first(connection, artifact_ids, of_kinds, bound, records)
-    else:
-        _read_several(connection, artifact_ids, of_kinds, bound | {"limit": limit}, records)
-    # An artifact without matching records has no row: tell it from an unknown one.
-    positions = [position for position, artifact_records in enumerate(records) if artifact_records is None]
-    for position in _find_artifacts(connection, artifact_ids, positions):
-        records[position] = []
-    return records
-
-
-def _read_first(
-    connection: "sqlite3.Connection",
-    artifact_ids: Sequence[str],
-    of_kinds: str,
-    bound: Mapping[str, Any],
-    records: list[list[Record] | None],
-) -> None:
-    """Store the first record of each artifact in `records`; walks read thousands."""
-    order = _order_in_file(artifact_ids)
-    cursor = connection.execute(
-        _FIRST.format(columns=_RECORD, of_kinds=of_kinds),
-        {**bound, "ids": keys_json(artifact_ids[position] for position in order)},
-    )
-    for part in iterate_slices(cursor):
         for row, record in zip(part, _make_records(part), strict=True):
-            records[order[row[0]]] = [record]
+            found[row[-1]] = record
+    return found
 
 
-def _order_in_file(artifact_ids: Sequence[str]) -> list[int]:
-    """Return the places of artifacts in the order of their ids.
-
-    In this order they often stand together in the file: fewer pages are read.
-    """
-    names = [*map(str, artifact_ids)]  # pairs, too, which name artifacts of other corpora
-    return sorted(range(len(names)), key=names.__getitem__)
-
-
-def _read_several(
-    connection: "sqlite3.Connection",
-    artifact_ids: Sequence[str],
-    of_kinds: str,
-    bound: Mapping[str, Any],
-    records: list[list[Record] | None],
-) -> None:
-    """Store the records of each artifact in `records`, in plan order."""
-    condition = f"record.artifact_id = requested.value{of_kinds}"
-    if bound["limit"] is not None:
-        condition = f"record.rowid IN (SELECT rowid FROM record WHERE {condition} ORDER BY rowid LIMIT :limit)"
-    cursor = connection.execute(
-        f"SELECT requested.key, {_RECORD} FROM json_each(:ids) AS requested CROSS JOIN record ON {condition}",
-        {**bound, "ids": keys_json(artifact_ids)},
-    )
-    rows = [row for part in iterate_slices(cursor) for row in part]
-    # The rows usually are in order already. Then this sort costs less than one in SQLite.
-    rows = sort_in_slices(rows, key=_get_place)
-    pairs = (
-        pair for part in iterate_slices(consume_in_slices(rows)) for pair in zip(part, _make_records(part), strict=True)
-    )
-    for position, group in groupby(pairs, lambda pair: pair[0][0]):
-        records[position] = [record for _, record in group]
-
-
-def _find_artifacts(
-    connection: "sqlite3.Connection", artifact_ids: Sequence[str], positions: Sequence[int]
-) -> list[int]:
-    """Return those of the positions whose artifact exists."""
-    if not positions:
-        return []
+def records_of(connection: "sqlite3.Connection", request: RecordsOf) -> list[list[Record] | None]:
+    """Return the records of each artifact in plan order; `None` for an unknown artifact."""
+    ids = [*map(str, request.artifact_ids)]  # pairs, too, which name artifacts of other corpora
+    # In the order of their ids, artifacts often stand together in the file: fewer pages are read.
+    order = sorted(range(len(ids)), key=ids.__getitem__)
     rows = connection.execute(
-        "SELECT requested.key FROM json_each(?) AS requested CROSS JOIN artifact ON artifact.id = requested.value",
-        [keys_json(artifact_ids[position] for position in positions)],
+        f"""SELECT {_RECORD}, requested.key, coalesce(record.id, (SELECT id FROM artifact WHERE id = requested.value))
+        FROM json_each(:ids) AS requested LEFT JOIN record ON record.rowid IN (
+            SELECT rowid FROM record WHERE artifact_id = requested.value
+            AND (:kinds IS NULL OR kind IN (SELECT value FROM json_each(:kinds))) ORDER BY rowid LIMIT :limit
+        ) ORDER BY requested.key, record.rowid""",
+        {
+            "ids": keys_json(request.artifact_ids[place] for place in order),
+            "kinds": None if request.kinds is None else keys_json(request.kinds),
+            "limit": -1 if request.limit is None else request.limit,
+        },
     )
-    return [positions[index] for (index,) in rows]
+    found: dict[int, list[Record]] = {}
+    for part in iterate_slices(rows):
+        for *_, place, known_id in part:
+            if known_id is not None:
+                found.setdefault(order[place], [])
+        with_record = [row for row in part if row[0] is not None]
+        for row, record in zip(with_record, _make_records(with_record), strict=True):
+            found[order[row[-2]]].append(record)
+    return [*map(found.get, range(len(ids)))]
 
 
 def _make_records(rows: Sequence[tuple[Any, ...]]) -> list[Record]:
-    """Return the records of rows of a position and the columns `_RECORD`."""
+    """Return the records of rows that begin with the columns `_RECORD`."""
     if not rows:
         return []
-    _, _, *columns, metadata = zip(*rows, strict=True)
+    *columns, metadata = [*zip(*rows, strict=True)][:6]
     check_types(columns, [str, str, str, int, str])
     return make_records(len(rows), [*columns, parse_mappings(metadata)])
 
 
-def parse_value(text: str) -> Any:
-    """Return the value of a JSON text in the file.
-
-    Raises:
-        DamagedValue: If it is not JSON.
-    """
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DamagedValue(f"a value is no JSON text: {error_text(error)}") from error
-
-
-def check_columns(*columns: Sequence[object]) -> None:
-    """Check that these columns contain only text.
-
-    Raises:
-        DamagedValue: If one does not.
-    """
-    check_types(columns, [str] * len(columns))
-
-
-def ledger(connection: "sqlite3.Connection", ids: Sequence[str] | None) -> list[LedgerEntry | None]:
+def ledger(connection: "sqlite3.Connection", request: Ledger) -> list[LedgerEntry | None]:
     """Return the ledger entry of each artifact; without ids, all entries, ordered by id."""
-    if ids is None:
-        rows = connection.execute(
-            f"""SELECT 0, {_ENTRY} FROM artifact LEFT JOIN record ON record.artifact_id = artifact.id
-            ORDER BY artifact.id, record.rowid"""
-        )
-        return [entry for _, entry in _make_entries(rows)]
+    ids: Any = artifact_ids(connection) if request.ids is None else request.ids
     entries: list[LedgerEntry | None] = [None] * len(ids)
     rows = connection.execute(
-        f"""SELECT requested.key, {_ENTRY} FROM json_each(?) AS requested JOIN artifact ON artifact.id = requested.value
+        """SELECT requested.key, artifact.id, version, embedder_id, strategy_id, extractor_id, source, record.id
+        FROM json_each(?) AS requested JOIN artifact ON artifact.id = requested.value
         LEFT JOIN record ON record.artifact_id = artifact.id ORDER BY requested.key, record.rowid""",
         [keys_json(ids)],
     )
-    for position, entry in _make_entries(rows):
-        entries[position] = entry
+    for place, group in groupby(chain.from_iterable(iterate_slices(rows)), itemgetter(0)):
+        of_artifact = [*group]
+        values = [*of_artifact[0][1:-1], tuple(row[-1] for row in of_artifact if row[-1] is not None)]
+        entries[place] = LedgerEntry(*values)
     return entries
 
 
-def _make_entries(record_rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, LedgerEntry]]:
-    """Yield one ledger entry per artifact, from consecutive rows of its records."""
-    for (position, _), group in groupby(chain.from_iterable(iterate_slices(record_rows)), itemgetter(0, 1)):
-        rows = list(group)
-        _, artifact_id, version, embedder_id, strategy_id, extractor_id, source, _ = rows[0]
-        record_ids = tuple(row[-1] for row in rows if row[-1] is not None)
-        yield (
-            position,
-            LedgerEntry(artifact_id, version, embedder_id, strategy_id, extractor_id, source, record_ids),
-        )
+def artifacts(connection: "sqlite3.Connection", request: Artifacts) -> list[ArtifactChange | None]:
+    """Return artifacts as they were written, or `None`."""
+    ids = request.ids
+    rows = connection.execute(
+        """SELECT requested.value, data, sum FROM json_each(?) AS requested
+        CROSS JOIN record ON record.artifact_id = requested.value
+        JOIN vector ON vector.rowid = record.rowid ORDER BY requested.key, record.rowid""",
+        [keys_json(ids)],
+    )
+    vectors = {
+        id: decode_vectors(*zip(*((data, total) for _, data, total in group), strict=True))
+        for id, group in groupby(rows, itemgetter(0))
+    }
+    links, names = read_links(connection, ids)
+    none = np.empty((0, 0), np.float32)
+    found = zip(ids, ledger(connection, Ledger(ids)), records_of(connection, RecordsOf(ids)), strict=True)
+    return [
+        None
+        if entry is None
+        else ArtifactChange(entry, records or [], vectors.get(id, none), make_extraction(id, links[id], names[id]))
+        for id, entry, records in found
+    ]
 
 
-def find_changed(connection: "sqlite3.Connection", versions: Mapping[str, str], stamp: LedgerEntry) -> list[str]:
-    """Return the artifacts whose ledger entry has another version, or differs from `stamp`."""
+def artifact_ids(connection: "sqlite3.Connection", _: object = None) -> list[str]:
+    """Return the ids of all artifacts, sorted."""
+    return [artifact_id for (artifact_id,) in connection.execute("SELECT id FROM artifact ORDER BY id")]
+
+
+def stale(connection: "sqlite3.Connection", request: Stale) -> list[str]:
+    """Return the artifacts whose ledger entry has another version, or differs from the stamp."""
+    versions, stamp = request.versions, request.stamp
+    storable = versions
     # A text that cannot be stored is in no ledger entry, and SQLite would read another one. Nearly always, all can.
     if find_text_fault("".join([*versions, *versions.values()]), allow_nul=False) is not None:
-        faults = {name: find_text_fault(name + version, allow_nul=False) for name, version in versions.items()}
-        storable = {name: version for name, version in versions.items() if faults[name] is None}
-        return [*(name for name in versions if name not in storable), *find_changed(connection, storable, stamp)]
+        storable = {id: text for id, text in versions.items() if find_text_fault(id + text, allow_nul=False) is None}
     # One row for all results, and only changed artifacts: in most builds, nearly all are unchanged.
-    (changed_json,) = connection.execute(
+    (row,) = connection.execute(
         """SELECT json_group_array(requested.key) FROM json_each(?) AS requested
         LEFT JOIN artifact ON artifact.id = requested.key
         WHERE version IS NOT requested.value OR (embedder_id, strategy_id, extractor_id, source) IS NOT (?, ?, ?, ?)""",
-        [json.dumps(versions), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
+        [json.dumps(storable), stamp.embedder_id, stamp.strategy_id, stamp.extractor_id, stamp.source],
     ).fetchone()
-    return list(json.loads(changed_json))
-
-
-def artifact_ids(connection: "sqlite3.Connection") -> list[str]:
-    """Return the ids of all artifacts, sorted."""
-    return [artifact_id for (artifact_id,) in connection.execute("SELECT id FROM artifact ORDER BY id")]
+    changed = {*json.loads(row)}
+    return [id for id in versions if id in changed or id not in storable]
 
 
 def read_settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]:
@@ -219,36 +151,34 @@ def read_settings(connection: "sqlite3.Connection", kind: str) -> dict[str, Any]
     return dict(zip([key for key, _ in rows], parse_mappings([value for _, value in rows]), strict=True))
 
 
-def surface_kinds(connection: "sqlite3.Connection") -> list[str]:
-    """Return the surface kinds of all records, sorted."""
-    return [kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM record ORDER BY kind")]
+def config(connection: "sqlite3.Connection", _: object = None) -> dict[str, Any]:
+    """Return the settings of the corpus."""
+    return dict(read_settings(connection, "config").get("", {}))
 
 
-def has_fields(connection: "sqlite3.Connection", paths: Sequence[str]) -> list[bool]:
-    """Return, for each path, whether any record has the field.
+def calibrations(connection: "sqlite3.Connection", _: object = None) -> dict[str, Any]:
+    """Return the calibrations by key."""
+    return read_settings(connection, "calibration")
 
-    Reading ends at the first that has it.
-    """
-    answers = []
-    for path in paths:
+
+def schema(connection: "sqlite3.Connection", request: Schema) -> Columns:
+    """Return the surface kinds, which fields any record has, and the first names of fields."""
+    has_fields = []
+    for path in request.paths:  # reading ends at the first record that has it
         field, parameters = compile_field(path, "metadata")
         query = f"SELECT EXISTS (SELECT 1 FROM record WHERE {field} IS NOT NULL)"
-        answers.append(bool(connection.execute(query, parameters).fetchone()[0]))
-    return answers
-
-
-def field_names(connection: "sqlite3.Connection", limit: int) -> list[str]:
-    """Return the names of the fields of the first records, sorted."""
-    rows = connection.execute(
+        has_fields.append(bool(connection.execute(query, parameters).fetchone()[0]))
+    names = connection.execute(
         """SELECT DISTINCT field.key FROM (SELECT metadata FROM record ORDER BY rowid LIMIT ?) AS first
         CROSS JOIN json_each(first.metadata) AS field ORDER BY field.key""",
-        [limit],
+        [request.limit],
     )
+    kinds = [kind for (kind,) in connection.execute("SELECT DISTINCT kind FROM record ORDER BY kind")]
     # Metadata of a damaged or foreign file may be a list.
-    return [name for (name,) in rows if isinstance(name, str)]
+    return Columns(kinds, has_fields, [name for (name,) in names if isinstance(name, str)])
 
 
-def counts(connection: "sqlite3.Connection") -> dict[str, int]:
+def counts(connection: "sqlite3.Connection", _: object = None) -> dict[str, int]:
     """Return the numbers of artifacts, of records, and of links in each state."""
     artifacts, records = connection.execute(
         "SELECT (SELECT count(*) FROM artifact), (SELECT coalesce(sum(live), 0) FROM bucket)"
@@ -343,13 +273,11 @@ def encode_vectors(vectors: Floats) -> Iterator[tuple[bytes, int]]:
 
 
 def decode_vectors(data: Sequence[bytes], sums: Sequence[int]) -> Floats:
-    """Return stored vectors as `(n, dim) float32`.
+    """Return stored vectors, at least one, as `(n, dim) float32`.
 
     Raises:
         StoreCorrupt: If a checksum does not match.
     """
-    if not data:
-        return np.empty((0, 0), np.float32)
     try:
         rows = np.frombuffer(b"".join(data), "<f4").reshape(len(data), -1)
         is_intact = len({*map(len, data)}) == 1 and np.array_equal(compute_sums(rows), sums)

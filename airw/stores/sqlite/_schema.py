@@ -5,13 +5,10 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
-
-from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_folder
 from airw._base.messages import one_line, short_repr
 from airw._base.schemas import find_foreign, read_schema, small_limits, tidy_sql
@@ -34,7 +31,7 @@ _CACHE = 16_384  # KiB of pages of the first connection: what a walk of some tho
 VERSION = 7
 _OLDEST_VERSION = 6  # the oldest format that is read; the first write brings it up to date
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
-_SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "text index does not match")
+_SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "cannot hold BLOB", "text index does not match")
 MEND = "check its disk, then restore a copy of it, or remove it and build it again"
 """What would do for a damaged file, as the end of an error message."""
 
@@ -113,31 +110,28 @@ def translate_errors(path: Path) -> Iterator[None]:
 def _to_store_error(path: Path, error: "sqlite3.Error") -> StoreError:
     import sqlite3
 
-    # The lower byte is the primary error code; the others contain details.
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreBusy(f"another writer has locked {str(path)!r}; try again when it has finished")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
-            return StoreCorrupt(_describe_damage(path, error))
-        case sqlite3.SQLITE_FULL:
-            return StoreError(f"{str(path)!r} cannot be written ({error}); free some space and try again")
-        case sqlite3.SQLITE_IOERR:
-            return StoreError(
-                f"{str(path)!r} cannot be read or written ({error}); check its disk, cable or network, and free space"
-            )
-        case sqlite3.SQLITE_CANTOPEN if (length := len(os.fsencode(os.path.realpath(path)))) > _LONGEST_PATH:
-            return StoreError(
-                f"{short_repr(str(path))} cannot be opened: its path has {length} bytes, and SQLite opens paths of up "
-                f"to {_LONGEST_PATH}; use a shorter one"
-            )
-        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StoreError(
-                f"{str(path)!r} cannot be read or written ({error}); it needs a writable folder with free space"
-            )
-        case _ if any(sign in str(error) for sign in _SIGNS_OF_DAMAGE):
-            return StoreCorrupt(_describe_damage(path, error))
-        case _:
-            return StoreError(f"{str(path)!r}: {one_line(str(error))}")
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary error code; the other bytes contain details
+    reasons = {
+        sqlite3.SQLITE_FULL: f"cannot be written ({error}); free some space and try again",
+        sqlite3.SQLITE_IOERR: (
+            f"cannot be read or written ({error}); check its disk, cable or network, and free space"
+        ),
+        sqlite3.SQLITE_CANTOPEN: f"cannot be read or written ({error}); it needs a writable folder with free space",
+    }
+    reasons |= dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), reasons[sqlite3.SQLITE_CANTOPEN])
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"another writer has locked {str(path)!r}; try again when it has finished")
+    if code == sqlite3.SQLITE_CANTOPEN and (length := len(os.fsencode(os.path.realpath(path)))) > _LONGEST_PATH:
+        return StoreError(
+            f"{short_repr(str(path))} cannot be opened: its path has {length} bytes, and SQLite opens paths of up "
+            f"to {_LONGEST_PATH}; use a shorter one"
+        )
+    if code in reasons:
+        return StoreError(f"{str(path)!r} {reasons[code]}")
+    is_damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
+    if is_damage or any(sign in str(error) for sign in _SIGNS_OF_DAMAGE):
+        return StoreCorrupt(_describe_damage(path, error))
+    return StoreError(f"{str(path)!r}: {one_line(str(error))}")
 
 
 def _describe_damage(path: Path, error: Exception) -> str:
@@ -240,23 +234,28 @@ def _has_content(path: Path) -> bool:
     return has_content
 
 
-def file_key(path: Path) -> tuple[int, int]:
-    """Return the device and the inode of a file.
+def file_state(path: Path) -> tuple[int, ...]:
+    """Return device, inode, size and times of a file.
 
     Raises:
         OSError: If there is no such file.
     """
     status = path.stat()
-    return status.st_dev, status.st_ino
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file beside another one."""
+    return path.with_name(path.name + suffix)
 
 
 def log_paths(path: Path) -> tuple[Path, Path]:
     """Return the paths of the log that SQLite applies to a file, and of its index."""
-    return path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+    return beside(path, "-wal"), beside(path, "-shm")
 
 
-def read_immutable_state(path: Path) -> tuple[int, int, int] | None:
-    """Return inode, time and size of a file that must be read without locks; else `None`.
+def read_immutable_state(path: Path) -> tuple[int, ...] | None:
+    """Return the state of a file that must be read without locks; else `None`.
 
     Such a file, or its folder, is read-only, and nobody else is writing to it. To lock it, SQLite would create files
     beside it, and so could not read it at all.
@@ -267,8 +266,7 @@ def read_immutable_state(path: Path) -> tuple[int, int, int] | None:
     log, index = log_paths(path)
     if log.exists() and (index.exists() or log.stat().st_size):
         return None
-    status = path.stat()
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    return file_state(path)
 
 
 def check_removable(path: Path) -> None:
@@ -293,7 +291,7 @@ def check_removable(path: Path) -> None:
         raise StoreError(f"{str(path)!r} is not a corpus; delete it by other means if you no longer need it")
 
 
-async def remove_files(path: Path, folder: Path) -> None:
+def remove_files(path: Path, folder: Path) -> None:
     """Remove the file of a corpus, the files of SQLite beside it, and its saved vectors.
 
     Raises:
@@ -301,16 +299,28 @@ async def remove_files(path: Path, folder: Path) -> None:
     """
     from shutil import rmtree
 
-    await in_thread(partial(rmtree, folder, ignore_errors=True))
+    rmtree(folder, ignore_errors=True)
     # The log goes first: if removal stops halfway, a database without its log is only older.
     # What a killed copy leaves goes too; the lock goes last.
-    beside = ("-partial", "-partial-wal", "-partial-shm")
-    for suffix in ("-wal", "-shm", "", *beside, "-lock"):
-        file = path.with_name(path.name + suffix)
+    for suffix in ("-wal", "-shm", "", "-partial", "-partial-wal", "-partial-shm", "-lock"):
+        file = beside(path, suffix)
         try:
-            await anyio.Path(file).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{str(file)!r} cannot be removed ({error.strerror})") from error
+
+
+def open_raw(path: Path, mode: str, timeout: float) -> "sqlite3.Connection":
+    """Open a file as it is, in a mode of SQLite.
+
+    A file with a `read_immutable_state` is read without locks.
+    """
+    import sqlite3
+
+    mode = "ro&immutable=1" if read_immutable_state(path) else mode
+    return sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
+    )
 
 
 def _open_connection(
@@ -321,10 +331,7 @@ def _open_connection(
 ) -> "sqlite3.Connection":
     import sqlite3
 
-    mode = "ro&immutable=1" if read_immutable_state(path) else "rwc" if create else "rw"
-    connection = sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE
-    )
+    connection = open_raw(path, "rwc" if create else "rw", _PATIENCE)
     try:
         with small_limits(connection):
             _prepare(connection, path, create, language)
@@ -394,16 +401,15 @@ def _check_format(connection: "sqlite3.Connection", path: Path) -> None:
             f"{str(path)!r} has format {version}, this version of airw reads {_OLDEST_VERSION} to {VERSION}; "
             "upgrade airw or build it again"
         )
-    _check_schema(connection, path)
+    _check_schema(connection, path, version)
 
 
-def _check_schema(connection: "sqlite3.Connection", path: Path) -> None:
+def _check_schema(connection: "sqlite3.Connection", path: Path, version: int) -> None:
     """Check that the file has the tables of a corpus, and nothing that runs by itself.
 
     A stranger may have put a view in the place of a table, a column that takes gigabytes to compute, or a trigger that
     never ends.
     """
-    version = _read_version(connection)
     own, schema = _list_statements(version), read_schema(connection)
     tables = {name for name, sql in own.items() if not min(sql).startswith("CREATE INDEX")}
     if missing := tables - {name for _, name, _ in schema}:
@@ -446,7 +452,8 @@ def is_state_known(path: Path) -> bool:
     SQLite was interrupted while it copied the log into it, the state is unknown.
     """
     try:
-        return _lock_path(path).read_text(encoding="ascii") == _describe_state(path)
+        lock, state = _describe_state(path)
+        return lock.read_text(encoding="ascii") == state
     except (OSError, ValueError):
         return False
 
@@ -454,14 +461,12 @@ def is_state_known(path: Path) -> bool:
 def note_state(path: Path) -> None:
     """Note the present state of a file as known; do nothing if it was never locked."""
     with suppress(OSError):
-        if _lock_path(path).exists() and not is_state_known(path):
-            _lock_path(path).write_text(_describe_state(path), encoding="ascii")
+        lock, state = _describe_state(path)
+        if lock.exists() and not is_state_known(path):
+            lock.write_text(state, encoding="ascii")
 
 
-def _describe_state(path: Path) -> str:
+def _describe_state(path: Path) -> tuple[Path, str]:
+    """Return the lock file of a file, and what it says if the present state is known."""
     status = path.stat()
-    return f"{status.st_ino} {status.st_mtime_ns} {status.st_size}\n"
-
-
-def _lock_path(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
+    return beside(path, "-lock"), f"{status.st_ino} {status.st_mtime_ns} {status.st_size}\n"

@@ -1,7 +1,7 @@
 """Functions that write artifacts and settings to the file of a corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airw._base.arrays import Floats
@@ -27,9 +27,9 @@ class ArtifactRows:
 
     puts: Sequence[ArtifactChange]
     vectors: Floats | None
-    artifacts: list[tuple[str, ...]] = field(default_factory=list)
-    records: list[tuple[Any, ...]] = field(default_factory=list)
-    extractions: dict[str, Extraction] = field(default_factory=dict)
+    artifacts: list[tuple[str, ...]]
+    records: list[tuple[Any, ...]]
+    extractions: dict[str, Extraction]
 
 
 def apply_change(connection: "sqlite3.Connection", change: Change) -> None:
@@ -111,18 +111,22 @@ def prepare_rows(puts: Sequence[ArtifactChange]) -> ArtifactRows:
     Raises:
         StoreError: If an artifact cannot be stored.
     """
-    rows = ArtifactRows(puts, check_changes(puts))
-    rows.artifacts = [
-        (entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source)
-        for entry in (change.entry for change in puts)
-    ]
+    vectors = check_changes(puts)
+    entries = [change.entry for change in puts]
     records = [record for change in puts for record in change.records]
-    rows.records = [
-        (record.id, record.artifact_id, record.surface_kind, record.surface_index, metadata, record.text)
-        for record, metadata in zip(records, encode_metadata(puts), strict=True)
-    ]
-    rows.extractions = {change.entry.artifact_id: change.extraction for change in puts}
-    return rows
+    return ArtifactRows(
+        puts,
+        vectors,
+        [
+            (entry.artifact_id, entry.version, entry.embedder_id, entry.strategy_id, entry.extractor_id, entry.source)
+            for entry in entries
+        ],
+        [
+            (record.id, record.artifact_id, record.surface_kind, record.surface_index, metadata, record.text)
+            for record, metadata in zip(records, encode_metadata(puts), strict=True)
+        ],
+        {change.entry.artifact_id: change.extraction for change in puts},
+    )
 
 
 def set_setting(connection: "sqlite3.Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:

@@ -1,20 +1,21 @@
 """Copying and checking the file of a corpus, also while others read it."""
 
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from airw._base.concurrency import first_error, in_thread
 from airw._base.file_lock import hold_folder, sync_file
 from airw.errors import ArgumentError, CorpusNotFound, StoreCorrupt, StoreError
 from airw.stores.sqlite._checking import find_damage, prepare_check
-from airw.stores.sqlite._saved_vectors import list_files, vector_folder
 from airw.stores.sqlite._schema import (
     WrongFormat,
+    beside,
     check_removable,
     connect,
     is_state_known,
@@ -23,10 +24,8 @@ from airw.stores.sqlite._schema import (
     transaction,
     translate_errors,
 )
+from airw.stores.sqlite._vectors import list_files, vector_folder
 from airw.stores.sqlite.store import SqliteStore
-
-if TYPE_CHECKING:
-    import sqlite3
 
 T = TypeVar("T")
 
@@ -71,12 +70,11 @@ async def replace_file(target: Path, *, replace: bool = False) -> AsyncIterator[
         StoreError: If the target exists and `replace` is false, or is not a corpus, or cannot be written.
     """
     target = await in_thread(target.absolute)
-    lock = target.with_name(target.name + "-lock")
+    lock = beside(target, "-lock")
     has_lock = lock.exists()
     async with SqliteStore(target).writing():
         try:
-            await in_thread(_check_target, target, replace)
-            partial = await in_thread(_prepare_partial, target)
+            partial = await in_thread(_prepare_partial, target, replace)
             try:
                 yield partial
                 await in_thread(_copy_vectors, partial, target)
@@ -122,14 +120,11 @@ def _check_paths(source: Path, target: Path) -> tuple[Path, Path]:
     return source, target
 
 
-def _check_target(target: Path, replace: bool) -> None:  # noqa: FBT001
+def _prepare_partial(target: Path, replace: bool) -> Path:  # noqa: FBT001
     if target.exists() and not replace:
         raise StoreError(f"{str(target)!r} exists; pass replace=True to replace it")
     check_removable(target)
-
-
-def _prepare_partial(target: Path) -> Path:
-    partial = target.with_name(target.name + "-partial")
+    partial = beside(target, "-partial")
     _remove_partial(partial)
     return partial
 
@@ -137,11 +132,11 @@ def _prepare_partial(target: Path) -> Path:
 def _remove_partial(partial: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         with suppress(OSError):
-            partial.with_name(partial.name + suffix).unlink()
+            beside(partial, suffix).unlink()
     shutil.rmtree(vector_folder(partial), ignore_errors=True)
 
 
-def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path) -> None:
+def _copy_pages(check_cancelled: Callable[..., None], source: Path, partial: Path) -> None:
     import sqlite3
 
     with (
@@ -152,7 +147,7 @@ def _copy_pages(check_cancelled: Callable[[], None], source: Path, partial: Path
         transaction(connection),
     ):
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-        connection.backup(copy, pages=_PAGES, progress=lambda *_: check_cancelled())
+        connection.backup(copy, pages=_PAGES, progress=check_cancelled)
 
 
 def _copy_vectors(source: Path, target: Path) -> None:
@@ -174,10 +169,16 @@ def _put_in_place(partial: Path, target: Path) -> None:
     The log goes first, as SQLite would apply it to the new file. What is in it is copied into the old file before, so
     that this one is whole if the process is killed in between.
     """
+    import sqlite3
+
     try:
         sync_file(partial)
         with hold_folder(target.parent):  # nobody opens the old file with the log of the new one, or the reverse
-            _copy_log(target)
+            with (
+                suppress(sqlite3.Error),  # such as of readers, which keep a part of the log
+                closing(sqlite3.connect(f"{target.as_uri()}?mode=rw", uri=True)) as connection,
+            ):
+                connection.execute("PRAGMA wal_checkpoint")
             for log in log_paths(target):
                 log.unlink(missing_ok=True)
             partial.replace(target)
@@ -187,15 +188,7 @@ def _put_in_place(partial: Path, target: Path) -> None:
         raise StoreError(f"{str(target)!r} cannot be written ({error.strerror})") from error
 
 
-def _copy_log(path: Path) -> None:
-    """Copy the log of a file into the file, as far as its readers let."""
-    import sqlite3
-
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
-        connection.execute("PRAGMA wal_checkpoint")
-
-
-def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:
+def _check(check_cancelled: Callable[..., None], path: Path) -> list[str]:
     path = path.absolute()
     try:
         connection = connect(path)
@@ -205,45 +198,23 @@ def _check(check_cancelled: Callable[[], None], path: Path) -> list[str]:
         return [str(error.__cause__ or error)]
     with closing(connection), translate_errors(path):
         prepare_check(connection)
-        with _hold_snapshot(connection):
-            connection.set_progress_handler(lambda: _is_cancelled(check_cancelled), 100_000)
-            return list(find_damage(connection))
-
-
-@contextmanager
-def _hold_snapshot(connection: "sqlite3.Connection") -> Iterator[None]:
-    """Run the block in one snapshot of a file that may be damaged."""
-    import sqlite3
-
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        # A commit fails once the text index has met damage.
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
+        connection.execute("BEGIN")  # one snapshot, which closing ends: a commit would fail once it has met damage
+        connection.set_progress_handler(check_cancelled, 100_000)
+        return list(find_damage(connection))
 
 
 class _Cancelled(Exception):
     """Ends the work in a thread whose caller was cancelled."""
 
 
-def _is_cancelled(check_cancelled: Callable[[], None]) -> bool:
-    try:
-        check_cancelled()
-    except _Cancelled:
-        return True
-    return False
-
-
 async def _run_until_cancelled(work: Callable[..., T], *args: object) -> T:
     """Return `work(check_cancelled, *args)`, called in a worker thread.
 
-    `check_cancelled` raises an error once the caller is cancelled.
+    `check_cancelled` raises an error once the caller is cancelled. In a callback of SQLite, that interrupts the work.
     """
     is_cancelled = False
 
-    def check_cancelled() -> None:
+    def check_cancelled(*_: object) -> None:
         if is_cancelled:
             raise _Cancelled
 
@@ -259,7 +230,7 @@ async def _run_until_cancelled(work: Callable[..., T], *args: object) -> T:
             group.start_soon(watch)
             try:
                 result = await in_thread(work, check_cancelled, *args)
-            except _Cancelled:
+            except (_Cancelled, StoreError):
                 await anyio.lowlevel.checkpoint_if_cancelled()
                 raise
             group.cancel_scope.cancel()

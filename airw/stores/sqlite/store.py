@@ -6,12 +6,12 @@ import sys
 import time
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.lowlevel
@@ -37,18 +37,17 @@ from airw.stores._indexes.texts import read_language
 from airw.stores.own_store import OwnStore
 from airw.stores.sqlite import _records, _runs
 from airw.stores.sqlite._answers import FileContent, FileIndexes
-from airw.stores.sqlite._connection import Connection, FileReplaced
-from airw.stores.sqlite._readers import Readers
-from airw.stores.sqlite._saved_vectors import save_vectors, vector_folder
+from airw.stores.sqlite._connection import Connection, FileReplaced, Readers
 from airw.stores.sqlite._schema import (
+    beside,
     check_removable,
-    connect,
+    file_state,
     is_new,
     is_state_known,
-    log_paths,
     note_state,
     remove_files,
 )
+from airw.stores.sqlite._vectors import save_vectors, vector_folder
 from airw.stores.sqlite._writing import apply_change, prepare_rows
 from airw.stores.sqlite.durability import DURABILITIES, Durability
 from airw.values import ArtifactChange, Language, check_language
@@ -63,7 +62,7 @@ _IDLE = 0.005  # seconds without a call, after which a file may be put aside
 _PATIENCE = 0.5  # seconds that a call waits for another file to be put aside
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
 _WRITER_CACHE = 4_096  # KiB of pages that the writer keeps: what one write changes; also for a copy
-P = ParamSpec("P")
+Args = TypeVarTuple("Args")
 R = TypeVar("R")
 
 _OPEN: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
@@ -144,10 +143,9 @@ class SqliteStore(EngineStore, RunKeeper):
         language: Language | None = "en",
     ) -> None:
         super().__init__()
-        self._process = os.getpid()  # first: `__del__` reads it, also if an argument is refused
+        self._process = os.getpid()  # first: `__del__` reads these three, also if an argument is refused
         self._reader: Readers | None = None
         self._writer: Connection | None = None
-        self._process = os.getpid()
         self._path = Path(path).absolute()  # as the writer opens later, perhaps in another working folder
         self._durability: Durability = check_choice("durability", durability, DURABILITIES)
         self._new_language = check_language(language)
@@ -158,8 +156,8 @@ class SqliteStore(EngineStore, RunKeeper):
         self._is_closed = False
         self._is_known = False
         self._lock_count = 0  # blocks that hold `writing`
-        self._calls = 0  # that read now
         self._seen: Hashable = None  # what tells the present state of the file from earlier ones
+        self._aside: Hashable = None  # the state of the file when it was put aside: what is in memory is of that state
         self._version = object()  # another one after each write, also while the file is put aside
 
     @property
@@ -201,7 +199,7 @@ class SqliteStore(EngineStore, RunKeeper):
         store = cls(path)
         await in_thread(check_removable, store._path)
         async with store.writing():
-            await remove_files(store._path, store._folder)
+            await in_thread(remove_files, store._path, store._folder)
 
     async def discard(self) -> None:
         """Close the store and remove its files; the caller holds `writing`.
@@ -210,7 +208,7 @@ class SqliteStore(EngineStore, RunKeeper):
             StoreError: If a file cannot be removed.
         """
         await self.aclose()
-        await remove_files(self._path, self._folder)
+        await in_thread(remove_files, self._path, self._folder)
 
     async def __aenter__(self) -> Self:
         if self._reader is None:
@@ -229,13 +227,13 @@ class SqliteStore(EngineStore, RunKeeper):
 
     async def _connect(self, *, create: bool) -> tuple[Connection, object]:
         """Return a new connection, and the id of the embedder of the vectors."""
-        opening = partial(connect, self._path, create=create, language=self._new_language)
-        connection = await Connection.open(self._path, opening)
+        connection = await Connection.open(self._path, create=create, language=self._new_language)
         try:
-            return connection, await connection.run(_read_embedder_id)
+            config = await connection.run(_records.config)
         except BaseException:
             await connection.aclose()
             raise
+        return connection, config.get("embedder_id")
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -246,22 +244,22 @@ class SqliteStore(EngineStore, RunKeeper):
         try:
             await self._save_vectors(at_end=True)
         finally:
-            await self._close()
+            self._is_closed = True
+            with anyio.CancelScope(shield=True):
+                async with self._writer_lock.hold():
+                    await self._close_connections()
+                    if self._is_known:
+                        self._is_known = False
+                        await in_thread(note_state, self._path)
+            self._indexes.clear()
+            with _CONNECTED_LOCK:
+                _CONNECTED.discard(self)
+                _OPEN.discard(self)
 
-    async def _close(self) -> None:
-        self._is_closed = True
-        with anyio.CancelScope(shield=True):
-            async with self._writer_lock.hold():
-                for connection in (self._writer, self._reader):
-                    if connection is not None:
-                        await connection.aclose()
-                if self._is_known:
-                    self._is_known = False
-                    await in_thread(note_state, self._path)
-        self._indexes.clear()
-        with _CONNECTED_LOCK:
-            _CONNECTED.discard(self)
-            _OPEN.discard(self)
+    async def _close_connections(self) -> None:
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                await connection.aclose()
 
     def __del__(self) -> None:
         # At the end of the interpreter no thread can be started or ended; `_abandon_all` has run before.
@@ -270,23 +268,19 @@ class SqliteStore(EngineStore, RunKeeper):
 
     def _abandon(self) -> None:
         """Close what was left open, and warn."""
-        if self._process != os.getpid():
-            return  # the process that opened it closes it
-        connections = (self._writer, self._reader)
-        open_connections = [connection for connection in connections if connection is not None and connection.is_open]
-        for connection in open_connections:
-            connection.abandon()
-        if open_connections:
-            message = f"the corpus {str(self._path)!r} was left open; use `async with`, or `await corpus.aclose()`"
-            # Python deletes a store anywhere: a place in some file would only mislead, and take more lines.
-            warnings.warn_explicit(message, ResourceWarning, "airw", 1)
+        if self._reader is None or not self._reader.first.is_open or self._process != os.getpid():
+            return  # it is closed; or the process that opened it closes it
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                connection.abandon()
+        message = f"the corpus {str(self._path)!r} was left open; use `async with`, or `await corpus.aclose()`"
+        # Python deletes a store anywhere: a place in some file would only mislead, and take more lines.
+        warnings.warn_explicit(message, ResourceWarning, "airw", 1)
 
     @override
     async def version(self) -> Hashable:
-        self._check_open()
-        reader = self._reader
-        is_open = reader is not None and reader.is_open
-        seen = await reader.read_version() if is_open and reader else _read_file_state(self._path)
+        reader = self._check_open()
+        seen: Hashable = reader.read_version() if reader.first.is_open else _read_file_state(self._path)
         if seen != self._seen:
             self._seen, self._version = seen, object()
         return None if seen is None else self._version
@@ -297,57 +291,44 @@ class SqliteStore(EngineStore, RunKeeper):
 
         What is in memory stays there, and is used again if nobody has written to the file.
         """
-        reader = self._reader
         most = _MOST_CONNECTED if len(_OPEN) > _MOST_IN_USE else _MOST_UNUSED
-        if len(_CONNECTED) < most or reader is None or not self._may_rest(reader):
+        if len(_CONNECTED) < most or not self._may_rest():
             return
         with anyio.CancelScope(shield=True):
             async with self._writer_lock.hold():
-                if self._reader is not reader or not self._may_rest(reader):
+                if not self._may_rest():
                     return
-                version = await self.version()
                 before = await in_thread(_read_file_state, self._path)
-                known = version is await self.version()
-                await reader.aclose()
+                await self.version()
+                await self._close_connections()
                 with _CONNECTED_LOCK:
                     _CONNECTED.discard(self)
                 # Closing may move a log into the file. Otherwise, whoever changes it from now on changes its state.
-                self._seen = await in_thread(_read_file_state, self._path)
-                if not known or self._seen != before:
+                self._seen = self._aside = await in_thread(_read_file_state, self._path)
+                if self._seen != before:
                     self._version = object()
 
-    async def _rest_if_idle(self) -> bool:
-        """Put the file aside if it is idle; return whether it will be, as only a call uses it now."""
-        reader = self._reader
-        if reader is None or not reader.is_open or self._writer is not None or self._lock_count:
-            return False
-        if reader.is_idle(_IDLE):
-            await self.put_aside()
-        return reader.is_open
-
-    def _may_rest(self, reader: Readers) -> bool:
+    def _may_rest(self, idle: float = 0.0) -> bool:
         """Return whether the file may be closed: it is open, idle, and nobody writes to it."""
-        is_used = self._calls or self._lock_count or self._writer is not None or self._is_closed
-        return not is_used and self._process == os.getpid() and reader.is_open and reader.is_idle()
+        reader = self._reader
+        is_writing = self._lock_count or self._writer is not None or self._is_closed or self._process != os.getpid()
+        return not is_writing and reader is not None and reader.first.is_open and reader.is_idle(idle)
 
     @override
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
         # Without a thread, the call would never yield to the event loop; and others may ask meanwhile.
         await anyio.lowlevel.checkpoint()
-        reader, version, indexes = await self._get_reader(), None, self._indexes
-        if indexes.may_be_quick(requests):
-            version = await reader.read_version()
-            quick = answer_quickly(partial(indexes.prepare_if_quick, version), requests)
-            # Another call may have brought an index up to date between two of the answers.
-            if quick is not None and (len(requests) == 1 or version == await reader.read_version()):
-                return quick
+        reader, indexes = await self._get_reader(), self._indexes
+        version = reader.read_version()
+        quick = answer_quickly(partial(indexes.prepare_if_quick, version), requests)
+        # Another call may have brought an index up to date between two of the answers.
+        if quick is not None and (len(requests) == 1 or version == reader.read_version()):
+            return quick
 
         def prepare(connection: "sqlite3.Connection") -> Finish:
             return prepare_all(FileContent(connection, indexes, version).prepare, requests)
 
-        answers: list[Any] = await self._use_reader(
-            lambda reader: reader.run_locked(prepare, indexes.locks_for(requests))
-        )
+        answers: list[Any] = await self._use_reader(prepare, indexes.locks_for(requests))
         if any(request.needs == "lexical" for request in requests):
             # Nobody has written since this version, if it still is the present one when it is compared.
             indexes.words_version = version or indexes.words_version
@@ -355,14 +336,11 @@ class SqliteStore(EngineStore, RunKeeper):
 
     @override
     async def apply(self, change: Change) -> None:
-        if change == Change(language=change.language) and change.language in ("same", await self._language()):
+        if change == Change(language=change.language) and change.language in ("same", await self._read(read_language)):
             return  # an unchanged file is not written
         await self._write(apply_change, change)
         if change.config is not None:
             self._embedder_id = change.config.get("embedder_id")
-
-    async def _language(self) -> Language | None:
-        return await self._read(read_language)
 
     @override
     async def begin_run(self, run: IngestRun, row: Mapping[str, Any], *, removals: Sequence[str] = ()) -> None:
@@ -388,10 +366,10 @@ class SqliteStore(EngineStore, RunKeeper):
     @override
     @asynccontextmanager
     async def writing(self, *, timeout: float = 30.0) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
-        async with hold_file(self._path.with_name(self._path.name + "-lock"), timeout=timeout):
+        async with hold_file(beside(self._path, "-lock"), timeout=timeout):
             if self._reader is not None and not self._is_closed:
                 # What is read and written in this block must be about one file.
-                await self._read(_read_embedder_id)
+                await self._read(_records.config)
             self._lock_count += 1
             try:
                 yield
@@ -409,62 +387,53 @@ class SqliteStore(EngineStore, RunKeeper):
             StoreError: If the file cannot be read.
         """
         # A connection of its own, as others could not read newer content meanwhile.
-        connection = await Connection.open(self._path, partial(connect, self._path, cache=_WRITER_CACHE))
+        connection = await Connection.open(self._path, cache=_WRITER_CACHE)
         try:
-            await connection.run(_begin_snapshot)
+            await connection.run(lambda raw: raw.execute("BEGIN").execute("SELECT 1 FROM sqlite_schema").fetchone())
             yield _Snapshot(connection, self._folder)
         finally:
             await connection.aclose()
 
-    async def _read(
-        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def _read(self, work: "Callable[[sqlite3.Connection, *Args], R]", *args: *Args) -> R:
         """Return `work(connection, …)`, called on a reader, in one snapshot of the file."""
-        return await self._use_reader(
-            lambda reader: reader.run_locked(lambda raw: ready(work(raw, *args, **kwargs)), [])
-        )
+        return await self._use_reader(lambda raw: ready(work(raw, *args)), [])
 
-    async def _use_reader(self, call: Callable[[Readers], Awaitable[R]]) -> R:
-        """Return what the call returns; if the file was replaced, open the new one and call again."""
-        self._calls += 1
-        try:
-            for _ in range(_OPENINGS):
-                reader = await self._get_reader()
-                try:
-                    return await call(reader)
-                except FileReplaced:
-                    if self._lock_count:
-                        raise  # what was read so far is about another file
-                    await self._reopen(reader)
-                except StoreError:
-                    if self._reader is reader and (reader.is_open or self._is_closed):
-                        raise
-                    # Another task has closed this reader, to open the new file: wait for it.
-                    await self._reopen(reader)
-        finally:
-            self._calls -= 1
+    async def _use_reader(self, prepare: "Callable[[sqlite3.Connection], Callable[[], R]]", locks: Sequence[Lock]) -> R:
+        """Return `prepare(connection)()`, called on a reader.
+
+        If the file was replaced, that is one of the new file.
+        """
+        for _ in range(_OPENINGS):
+            reader = await self._get_reader()
+            try:
+                return await reader.run_locked(prepare, locks)
+            except FileReplaced:
+                if self._lock_count:
+                    raise  # what was read so far is about another file
+            except StoreError:
+                # Another task may have closed this reader, to open the new file: wait for it.
+                if self._reader is reader and (reader.first.is_open or self._is_closed):
+                    raise
+            await self._reopen(reader)
         raise FileReplaced(f"{str(self._path)!r} is replaced again and again; try again later")
 
-    async def _write(
-        self, work: "Callable[Concatenate[sqlite3.Connection, P], R]", *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def _write(self, work: "Callable[[sqlite3.Connection, *Args], R]", *args: *Args) -> R:
         """Call `work` on the writer; it must be one transaction.
 
         Then save new vectors, if that is due. A block of `writing` does so at its end.
         """
         before, reader = self._reader, await self._get_reader()
-        if before is not None and reader.key != before.key:  # replaced while it was put aside
+        if before is not None and reader.first.key != before.first.key:  # replaced while it was put aside
             raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
         try:
             async with self._writer_lock.hold():
                 if self._writer is None:
-                    await reader.check_same()
-                    options: Any = {"durability": self._durability, "cache": _WRITER_CACHE}
+                    reader.first.check_same()
                     self._writer = await Connection.open(
-                        self._path, partial(connect, self._path, writable=True, **options)
+                        self._path, writable=True, durability=self._durability, cache=_WRITER_CACHE
                     )
                 writer = self._writer
-            result = await writer.run_with_retry(lambda raw: work(raw, *args, **kwargs))
+            result = await writer.run_with_retry(lambda raw: work(raw, *args))
         except FileReplaced:
             # The write was prepared for the old file. So it fails, and the next one goes to the new file.
             if not self._lock_count:
@@ -485,8 +454,7 @@ class SqliteStore(EngineStore, RunKeeper):
         Raises:
             StoreError: If that fails, or the vectors in it are of another embedder.
         """
-        was_aside = self not in _CONNECTED  # a writer has been opened since then, if there is one
-        if was_aside:
+        if not reader.first.is_open:  # it was put aside, or the new file could not be opened before
             await _make_room()
             with _CONNECTED_LOCK:
                 _CONNECTED.add(self)
@@ -494,27 +462,25 @@ class SqliteStore(EngineStore, RunKeeper):
             async with self._writer_lock.hold():
                 if self._reader is not reader or self._is_closed:
                     return
+                aside = None if reader.first.is_open else self._aside
                 # Close first: connections of one process to one file share what they know of its log.
-                for connection in (None if was_aside else self._writer, reader):
-                    if connection is not None:
-                        await connection.aclose()
-                if not was_aside:
+                if reader.first.is_open:
+                    await self._close_connections()
                     self._writer = None
-                state, version = await in_thread(_read_file_state, self._path), self._version
-                is_same = was_aside and state is not None and state == self._seen
-                if not is_same:
-                    self._is_known = False
-                    self._indexes.clear()
+                await reader.aclose()  # the others, if only the first one has closed, as it met another file
                 try:
-                    self._reader = await self._open_successor()
+                    successor = await self._open_successor()
                 except BaseException:
+                    self._is_known = False
                     with _CONNECTED_LOCK:
                         _CONNECTED.discard(self)
                     raise
-                await self.version()
-                seen, after = self._seen, await in_thread(_read_file_state, self._path)
-                if is_same and after == state and self._seen is seen:
-                    self._version = version
+                # Who writes between these two looks changes the second one.
+                seen, state = successor.read_version(), await in_thread(_read_file_state, self._path)
+                if aside is None or state != aside:
+                    self._is_known, self._version = False, object()
+                    self._indexes.clear()
+                self._seen, self._reader = seen, successor
 
     async def _open_successor(self) -> Readers:
         """Open the file that has replaced the one of this store."""
@@ -527,12 +493,14 @@ class SqliteStore(EngineStore, RunKeeper):
             raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
         return Readers(self._path, connection)
 
-    def _check_open(self) -> None:
+    def _check_open(self) -> Readers:
+        """Return the connections that read, which may be put aside."""
         self._check_process()
         if self._reader is None:
             raise StoreError(f"{str(self._path)!r} is not open; use `async with`, or `await SqliteStore.open(path)`")
         if self._is_closed:
             raise StoreError(f"{str(self._path)!r} is closed; open it again")
+        return self._reader
 
     def _check_process(self) -> None:
         # A forked process lacks the threads of the connections: a call would wait for ever.
@@ -540,11 +508,10 @@ class SqliteStore(EngineStore, RunKeeper):
             raise StoreError(f"{str(self._path)!r} was opened before this process was forked; open it again here")
 
     async def _get_reader(self) -> Readers:
-        self._check_open()
-        reader = cast("Readers", self._reader)
-        if not reader.is_open:  # put aside; or the file was replaced, and the new one could not be opened before
+        reader = self._check_open()
+        if not reader.first.is_open:
             await self._reopen(reader)
-        return cast("Readers", self._reader)
+        return self._check_open()
 
 
 async def _make_room() -> None:
@@ -556,9 +523,14 @@ async def _make_room() -> None:
     while len(_OPEN) > _MOST_IN_USE and len(_CONNECTED) >= _MOST_CONNECTED:
         with _CONNECTED_LOCK:
             stores = [*_CONNECTED]
-        # Others are not put aside, such as those with a writer.
-        stores = [store for store in stores if await store._rest_if_idle()]  # noqa: SLF001 - its own
-        if not stores or time.monotonic() > deadline:
+        is_room_near = False
+        for store in stores:
+            # Others are not put aside, such as those with a writer.
+            if store._may_rest(_IDLE):  # noqa: SLF001 - its own
+                await store.put_aside()
+            elif store._writer is None and not store._lock_count:  # noqa: SLF001 - its own
+                is_room_near = True
+        if not is_room_near or time.monotonic() > deadline:
             return
         await anyio.sleep(_IDLE)
 
@@ -580,14 +552,13 @@ def _read_file_state(path: Path) -> Hashable:
 
     It is `None` if there is no file, or a log, which is written again from its beginning.
     """
-    log, _ = log_paths(path)
     try:
-        if log.exists() and log.stat().st_size:
-            return None
-        status = path.stat()
+        with suppress(FileNotFoundError):
+            if os.stat(f"{path}-wal").st_size:  # noqa: PTH116 - of hundreds of files, their `Path`s cost more
+                return None
+        return file_state(path)
     except OSError:
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class _Snapshot(OwnStore):
@@ -607,16 +578,6 @@ class _Snapshot(OwnStore):
     async def read(self, *requests: Request[Any]) -> list[Any]:
         check_able(self, *requests)
 
-        def answer(connection: "sqlite3.Connection") -> Any:
-            return prepare_all(FileContent(connection, self._indexes, None).prepare, requests)()
-
-        return cast("list[Any]", await self._connection.run(answer))
-
-
-def _begin_snapshot(connection: "sqlite3.Connection") -> None:
-    connection.execute("BEGIN")
-    connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-
-
-def _read_embedder_id(connection: "sqlite3.Connection") -> object:
-    return _records.read_settings(connection, "config").get("", {}).get("embedder_id")
+        return await self._connection.run(
+            lambda raw: list[Any](prepare_all(FileContent(raw, self._indexes, None).prepare, requests)())
+        )

@@ -11,7 +11,7 @@ from airw.errors import ArgumentError, CorpusNotFound, StoreBusy, StoreError
 from airw.protocols import ArtifactIds, Artifacts, Calibrations, Change, Config, TextLanguage, ask
 from airw.sources import from_mapping
 from airw.stores import PostgresStore, SqliteStore
-from airw.testing._store_tools import artifacts_with_names, diverse_artifacts, read_all, requests_about
+from airw.testing._store_tools import artifacts_with_names, describe, diverse_artifacts, read_all, requests_about
 from airw.testing.changes import put
 from tests.support.postgres import fresh_name, get_server, server_dsn
 
@@ -53,14 +53,16 @@ async def fill(store):
 
 
 async def answers(store):
-    """Return what a store answers to requests of all kinds about all artifacts."""
-    return await read_all(store, requests_about(artifacts()))
+    """Return what a store answers to requests of all kinds about all artifacts, by request."""
+    requests = requests_about(artifacts())
+    found = await read_all(store, requests)
+    return {f"{place} {describe(request)}": found[place] for place, request in enumerate(requests)}
 
 
 def assert_equal(ours, theirs, *, exactly):
     assert ours.keys() == theirs.keys()
     for request in ours:
-        if exactly or not request.startswith("Rank("):
+        if exactly or "Rank(" not in request:
             np.testing.assert_equal(ours[request], theirs[request], err_msg=request)
 
 

@@ -225,16 +225,15 @@ def test_rows_of_a_file_and_added_ones_equal_one_fresh_put_of_the_remaining_rows
 def test_a_quick_search_is_a_search(rows, queries, k, per_artifact):
     index, queries = fill_index(rows), np.array(queries, np.float32)
     found = index.search_if_quick(queries, k, per_artifact=per_artifact)
-    assert index.is_quick(len(queries)) == (found is not None) == bool(rows)
+    assert (found is not None) == bool(rows)
     if rows:
         assert to_lists(found) == to_lists(index.search(queries, k, per_artifact=per_artifact))
 
 
 def test_a_search_is_not_quick_with_many_rows_or_many_equal_ones():
     index = fill_index([(f"{at}", "chunk", 0, [1.0, 0.0]) for at in range(300)])
-    assert index.is_quick(1)
     assert index.search_if_quick(np.ones((1, 2), np.float32), 3) is None
-    assert not index.is_quick(20_000)
+    assert index.search_if_quick(np.ones((20_000, 2), np.float32), 3) is None
 
 
 @pytest.mark.parametrize("per_artifact", [True, False])

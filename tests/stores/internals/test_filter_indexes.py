@@ -91,9 +91,7 @@ def one_by_one(field, values):
 # Comparisons of a column
 
 
-@pytest.mark.parametrize("few", [0, 20, 256], ids=["sorted", "some sorted", "none sorted"])
-def test_every_value_compares_with_every_other_as_in_filters(few, monkeypatch):
-    monkeypatch.setattr(columns_module, "_MAX_UNSORTED", few)
+def test_every_value_compares_with_every_other_as_in_filters():
     column, rows = Column(), [{"v": value} for value in VALUES] + [{}]
     for half in (slice(25), slice(25, None)):
         column.add_texts([metadata_json({"v": row["v"]})[5:-1] if row else None for row in rows[half]])
@@ -134,11 +132,9 @@ STEPS = st.tuples(st.dictionaries(NAMES, st.lists(METADATA, max_size=2), max_siz
 @given(
     st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4),
     FILTERS,
-    st.sampled_from([0, 2, 256]),
 )
-def test_the_allowed_records_satisfy_the_filter_after_any_writes_of_another_connection(steps, filter, few):
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(columns_module, "_MAX_UNSORTED", few)
+def test_the_allowed_records_satisfy_the_filter_after_any_writes_of_another_connection(steps, filter):
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         path, columns = Path(folder) / "corpus.airw", FilterIndex()
         writer = stack.enter_context(closing(connect(path, create=True, writable=True)))
         reader = stack.enter_context(closing(connect(path)))
@@ -379,27 +375,30 @@ def memory_store():
     store._close()
 
 
+def list_numbers(content):
+    return {record_id: int(content.index.number(None, [record_id], None)[0]) for record_id in content.by_id}
+
+
 def check_memory(store, *filters):
     for condition in filters:
         filter = parse_filter(condition)
         content = store._content
         allowed = content.match(filter).tolist()
-        assert [record_id for record_id, number in content.numbers.items() if number in allowed] == [
+        assert [record_id for record_id, number in list_numbers(content).items() if number in allowed] == [
             record.id for record in content.by_id.values() if matches(filter, record.metadata)
         ]
         assert allowed == sorted(allowed)
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4), st.sampled_from([0, 2, 256]))
-def test_in_memory_the_allowed_records_satisfy_the_filter_after_any_writes(steps, few):
-    with pytest.MonkeyPatch.context() as patch, memory_store() as store:
-        patch.setattr(columns_module, "_MAX_UNSORTED", few)
+@given(st.lists(st.tuples(STEPS, st.lists(FILTERS, max_size=3)), min_size=1, max_size=4))
+def test_in_memory_the_allowed_records_satisfy_the_filter_after_any_writes(steps):
+    with memory_store() as store:
         for (puts, removals), filters in steps:
             store._apply(Change([*changes_of(puts)], removals))
             check_memory(store, *filters, *(Not(each) for each in filters))
             content = store._content
-            assert dict(content.texts._connection.execute("SELECT id, rowid FROM record")) == content.numbers
+            assert dict(content.texts._connection.execute("SELECT id, rowid FROM record")) == list_numbers(content)
 
 
 def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
@@ -426,8 +425,7 @@ def test_in_memory_nothing_piles_up_without_filters_or_with_values_that_never_re
             assert store._content.filters._table.columns["v"].value_count <= 12
 
 
-def test_in_memory_members_of_an_enumeration_compare_as_numbers(monkeypatch):
-    monkeypatch.setattr(columns_module, "_MAX_UNSORTED", 0)
+def test_in_memory_members_of_an_enumeration_compare_as_numbers():
     with memory_store() as store:
         store._apply(Change([*changes_of(number_artifacts([Level.LOW, Level.HIGH, 3, "x"]))]))
         for op in ("$gt", "$gte", "$lt", "$lte", "$eq", "$ne"):

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 
 from airw._base.lru import LruCache
-from airw.protocols import Change, Edges
+from airw.protocols import Change, Edges, MaxFanIn, Names, Referrers, UnresolvedLinks
 from airw.stores._indexes.texts import prepare_texts
 from airw.stores.memory._links import LinkTable
 from airw.stores.sqlite import _links
-from airw.stores.sqlite._adjacency import LinkIndex
+from airw.stores.sqlite._links import LinkIndex
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import _create_tables
 from airw.stores.sqlite._writing import apply_change
@@ -118,9 +118,9 @@ def read_file(connection):
     return {
         "out": neighbors(connection, NAMES, "out"),
         "in": neighbors(connection, NAMES, "in"),
-        "unresolved": _links.list_unresolved(connection, None, None),
+        "unresolved": _links.unresolved_links(connection, UnresolvedLinks()),
         "counts": _links.link_counts(connection),
-        "referrers": _links.referrers(connection, REFS, LinkFilter()),
+        "referrers": _links.referrers(connection, Referrers(REFS)),
     }
 
 
@@ -165,21 +165,24 @@ def check_alike(table, connection, ids_in_store):
     assert {key: answer[key] for key in table.counts()} == table.counts()
     for ids in (["b", "a\0", "\ud800", "a", "b", "absent"], []):
         for limit in (None, 1):
-            assert _links.list_unresolved(connection, ids, limit) == list(table.list_unresolved(ids))[:limit]
+            assert (
+                _links.unresolved_links(connection, UnresolvedLinks(ids, limit))
+                == list(table.list_unresolved(ids))[:limit]
+            )
     refs = [*REFS, "absent", "a\0", "\ud800"]
-    assert _links.resolve(connection, refs) == [table.resolve(ref) for ref in refs]
+    assert _links.names(connection, Names(refs)) == [table.resolve(ref) for ref in refs]
     nodes = [*refs, *(("else", ref) for ref in refs), ("oth\0er", "a"), ("none", "a"), "a"]
     for types in (None, ["r"], TYPES, []):
         links = LinkFilter(types=types)
-        answer = _links.referrers(connection, nodes, links)
+        answer = _links.referrers(connection, Referrers(nodes, types))
         assert answer == [sorted(table.referrers(node, links)) for node in nodes]
         most = max(map(len, answer))
-        assert [_links.max_fan_in(connection, LruCache(9), links), table.max_fan_in(links)] == [most, most]
+        assert [_links.max_fan_in(connection, LruCache(9), MaxFanIn(types)), table.max_fan_in(links)] == [most, most]
 
 
 @pytest.mark.parametrize("direction", ["out", "in"])
 def test_edges_are_read_from_one_index_without_sorting(direction):
-    question = {"out": _links._OUT, "in": _links._IN}[direction].format(weight_count="count(weight)")
+    question = {"out": _links._OUT, "in": _links._IN}[direction].format(weight="weight")
     with tables() as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {question}", {"ids": "[]"}).fetchall()
     steps = [step for *_, step in plan if "json_each" not in step and "LIST" not in step]

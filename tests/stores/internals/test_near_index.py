@@ -22,7 +22,7 @@ import pytest
 from airw.errors import EmbedderError, EmbedderMismatch, StoreCorrupt
 from airw.protocols import ArtifactIds, Change, Counts, Rank, Vectors, ask
 from airw.stores import MemoryStore, SqliteStore, copy_file
-from airw.stores.sqlite import _near_index, _saved_vectors
+from airw.stores.sqlite import _near_index, _vectors
 from airw.stores.sqlite._near_index import NearIndex
 from airw.values import ArtifactChange, LedgerEntry, Record
 from airw.values.filters import parse_filter
@@ -44,9 +44,9 @@ def small_limits(monkeypatch):
 def lower_limits(setattr):
     setattr(_near_index, "EXACT_ROWS", 3_000)
     setattr(_near_index, "_ALLOWED_PER_CANDIDATE", 1)
-    setattr(_saved_vectors, "MIN_ROWS", 1)
-    setattr(_saved_vectors, "MIN_NEW", 500)
-    setattr(_saved_vectors, "MIN_AT_END", 100)
+    setattr(_vectors, "MIN_ROWS", 1)
+    setattr(_vectors, "MIN_NEW", 500)
+    setattr(_vectors, "MIN_AT_END", 100)
 
 
 @pytest.fixture
@@ -99,12 +99,12 @@ def list_sizes(path):
 
 
 def list_indexes(path):
-    return sorted(_saved_vectors.vector_folder(path).glob("*.usearch"))
+    return sorted(_vectors.vector_folder(path).glob("*.usearch"))
 
 
 def list_strays(path):
     """Return the files beside the index and the vectors that do not belong there."""
-    names = {(file.stem, file.suffix) for file in _saved_vectors.vector_folder(path).iterdir()}
+    names = {(file.stem, file.suffix) for file in _vectors.vector_folder(path).iterdir()}
     stems = {stem for stem, suffix in names if suffix == ".usearch"}
     return names - {(stem, suffix) for stem in stems for suffix in (".vectors", ".usearch")} - {("writer", ".lock")}
 
@@ -278,7 +278,7 @@ async def test_an_index_that_is_missing_cut_short_garbage_or_of_another_file_is_
 async def test_indexes_of_an_earlier_format_are_ignored_and_the_next_write_removes_them(path):
     async with SqliteStore(path) as store:
         await fill(store, 3_500)
-    folder = _saved_vectors.vector_folder(path)
+    folder = _vectors.vector_folder(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         ((mark,),) = connection.execute("SELECT trim(value, '\"') FROM setting WHERE kind = 'file'").fetchall()
         names = {"columns": f"{mark}-{'0' * 16}.columns", "vectors": f"{mark}-{'1' * 16}.vectors", "rows": 3_500}
@@ -340,7 +340,7 @@ async def test_an_index_with_another_checksum_than_the_database_names_is_never_m
 @pytest.mark.slow
 async def test_an_index_is_on_the_disk_before_the_database_has_its_name(path, monkeypatch):
     steps = []
-    sync, record = os.fsync, _saved_vectors._record_setting
+    sync, record = os.fsync, _vectors._record_setting
 
     def note_sync(descriptor):
         steps.append(Path(f"/proc/self/fd/{descriptor}").readlink().suffix)
@@ -351,7 +351,7 @@ async def test_an_index_is_on_the_disk_before_the_database_has_its_name(path, mo
         record(connection, setting)
 
     monkeypatch.setattr(os, "fsync", note_sync)
-    monkeypatch.setattr(_saved_vectors, "_record_setting", note_record)
+    monkeypatch.setattr(_vectors, "_record_setting", note_record)
     async with SqliteStore(path) as store:
         await store.apply(Change(changes(0, 4_000)))
     assert steps == [".usearch", "recorded"]
@@ -524,7 +524,7 @@ async def test_new_rows_that_were_removed_before_the_index_grows_are_no_error(pa
             await each.apply(Change(changes(0, 4_000)))
             await each.apply(Change(changes(4_000, 4_400)))
             await each.apply(Change(removals=[f"a{at:05}" for at in range(4_000, 4_400)]))
-        monkeypatch.setattr(_saved_vectors, "MIN_NEW", 100)
+        monkeypatch.setattr(_vectors, "MIN_NEW", 100)
         await each.apply(Change(changes(4_400, 4_500)))
         await store.apply(Change(changes(4_400, 4_500)))
         assert list_sizes(path) == [4_100]
@@ -547,18 +547,3 @@ async def test_searches_at_the_same_time_find_what_each_finds_alone(path):
             for number, one in enumerate(asked):
                 group.start_soon(search, number, *one)
         assert [found[number].record_ids for number in range(len(asked))] == [each.record_ids for each in alone]
-
-
-async def test_a_short_search_in_a_large_corpus_needs_no_thread(path, monkeypatch):
-    # How much effort a graph needs depends a little on the order in which threads have built it.
-    monkeypatch.setattr(_near_index, "_QUICK_EFFORT", 1_000)
-    async with SqliteStore(path) as store, MemoryStore() as memory:
-        for each in (store, memory):
-            await fill(each, 4_600)
-        for query in QUERIES[:2]:  # the second one sees which version of the file is in memory
-            await ask(store, Rank(query[None], 10))
-        with monkeypatch.context() as patch:
-            patch.setattr(store, "_use_reader", None)
-            for query in QUERIES:
-                [ranking], [expected] = [await ask(each, Rank(query[None], 10)) for each in (store, memory)]
-                assert len({*ranking.record_ids} & {*expected.record_ids}) >= 8

@@ -29,7 +29,7 @@ from airw.protocols import (
 )
 from airw.stores import MemoryStore, SqliteStore
 from airw.stores._indexes.dense_index import DenseIndex
-from airw.stores.sqlite import _connection, _links, _near_index, _readers, _schema, _writing
+from airw.stores.sqlite import _connection, _near_index, _schema, _writing
 from airw.stores.sqlite._records import counts
 from airw.stores.sqlite._schema import APPLICATION_ID, check_sqlite, connect
 from airw.stores.sqlite._writing import apply_change
@@ -202,18 +202,16 @@ async def test_reading_a_field_continues_after_an_interruption(store):
     assert await ask(store, Matching([("n", value) for value in (*range(5), 500, 3_000)])) == [*expected, [], ["0000"]]
 
 
-async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, monkeypatch, path):
-    asked, execute = [], _links._execute
-    monkeypatch.setattr(_links, "_execute", lambda *args, **bound: (asked.append(args), execute(*args, **bound))[1])
+async def test_the_largest_fan_in_is_counted_once_per_state_of_the_file(store, path):
     await store.apply(Change([change("a", links=["c"]), change("b", links=["c"])]))
     async with await SqliteStore.open(path) as other:
         for _ in range(2):
             assert [await ask(each, MaxFanIn()) for each in (store, other, store)] == [2, 2, 2]
             assert await ask(store, MaxFanIn(types=["none"])) == 0
-        assert len(asked) == 3
+        assert [len(each._indexes.max_fan_in) for each in (store, other)] == [2, 1]
         await other.apply(Change([change("d", links=["c"])]))
         assert [await ask(each, MaxFanIn()) for each in (store, other, store)] == [3, 3, 3]
-        assert len(asked) == 5
+        assert [len(each._indexes.max_fan_in) for each in (store, other)] == [3, 2]
 
 
 async def test_the_vectors_of_artifacts_are_those_of_memory_in_a_corpus_too_large_for_a_matrix_too(store, monkeypatch):
@@ -355,7 +353,7 @@ async def test_cancelling_one_task_does_not_stop_another_s_statement(store):
 async def test_a_long_call_holds_up_no_short_one_and_takes_no_more_connections_than_it_must(store, monkeypatch):
     """Short calls share two connections; each long one has its own, up to eight."""
     clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)  # on which all calls are short, at first
-    monkeypatch.setattr(_readers, "time", clock)
+    monkeypatch.setattr(_connection, "time", clock)
     await store.apply(Change([change("a")]))
     released = threading.Event()
     with anyio.fail_after(PATIENCE):
@@ -398,7 +396,7 @@ async def test_a_cancelled_call_waits_no_longer_for_the_index_of_another(store):
 
 
 async def test_every_reader_sees_a_write_of_this_store_in_its_next_call(store, monkeypatch):
-    monkeypatch.setattr(_readers, "_SHORT", 60)
+    monkeypatch.setattr(_connection, "_SHORT", 60)
     for size in range(20):
         await store.apply(Change([change(f"{size:02}", metadata={"n": size})]))
         counts = await map_bounded(lambda _: ask(store, Counts()), range(6), limit=6)
