@@ -102,8 +102,13 @@ def test_a_server_keeps_to_its_document(schema, method, path):
     load_all_checks()
     checks, operation = [CHECKS.get_one(name) for name in CHECKED], schema[path][method]
     has_fields = bool(operation.body or operation.query)
+    expected = 200 if path != "/traverse/continue" else 410  # no token is drawn
     allowed = ask(operation, GenerationMode.POSITIVE, checks, EXAMPLES if has_fields else 3)
-    assert allowed[200 if path != "/traverse/continue" else 410] > 0, allowed  # no token is drawn
+    # Of the values that the document allows, few fit each other: of the walks that are drawn, one in ten begins.
+    for _ in range(9):
+        if not allowed[expected]:
+            allowed += ask(operation, GenerationMode.POSITIVE, checks, EXAMPLES)
+    assert allowed[expected] > 0, allowed
     if has_fields:
         forbidden = ask(operation, GenerationMode.NEGATIVE, checks, EXAMPLES)
         assert forbidden[400] > 0, forbidden
