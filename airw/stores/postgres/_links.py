@@ -98,7 +98,7 @@ _RESOLVE = f"""
 # the id of an artifact is never the second kind; such texts come as a fourth kind, which has no referrers.
 _OF_TYPES = "($2::text[] IS NULL OR type = ANY ($2))"
 _REFERRERS = f"""
-    SELECT kind, corpus, node, {{result}} FROM (
+    SELECT kind, corpus, node, array_agg(DISTINCT artifact_id) FROM (
         SELECT {_ARTIFACT} AS kind, NULL AS corpus, target AS node, artifact_id FROM link
         WHERE is_covered AND target = ANY ({_KEYS}) AND {_OF_TYPES}
         UNION ALL
@@ -112,8 +112,6 @@ _REFERRERS = f"""
         SELECT {_ID}, NULL, key, NULL FROM name
         WHERE {prefix_of("key")} = ANY ({_KEYS}) AND tier = 0 AND artifact_id = key
     ) AS found GROUP BY kind, corpus, node"""
-_LIST_REFERRERS = _REFERRERS.format(result="array_agg(DISTINCT artifact_id)")
-_COUNT_REFERRERS = _REFERRERS.format(result="count(DISTINCT artifact_id)")
 # Counting takes a second for a million links. So it is done only if links have changed since the value in the cache.
 _MAX_FAN_IN = f"""
     SELECT state, CASE WHEN state IS DISTINCT FROM $2 THEN (
@@ -247,20 +245,15 @@ def _choose_carriers(
 
 async def referrers(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[list[str]]:
     """Return the artifacts that link to each node, sorted."""
-    found = await _find_referrers(c, _LIST_REFERRERS, nodes, links)
-    return [[*found.get(node, ())] for node in nodes]
-
-
-async def _find_referrers(c: "Connection", sql: str, nodes: Sequence[NodeId], links: LinkFilter) -> dict[NodeId, Any]:
-    """Return the result of each node that has referrers."""
     texts = (node if isinstance(node, str) else node[1] for node in nodes)
-    rows = await c.fetch(sql, to_keys(texts), _keep_storable(links.types))
+    rows = await c.fetch(_REFERRERS, to_keys(texts), _keep_storable(links.types))
     ids = {node for kind, _, node, _ in rows if kind == _ID}
-    return {
-        node if corpus is None else ArtifactRef(corpus, node): result
-        for kind, corpus, node, result in rows
+    found: dict[NodeId, list[str]] = {
+        node if corpus is None else ArtifactRef(corpus, node): artifact_ids
+        for kind, corpus, node, artifact_ids in rows
         if kind in (_ARTIFACT, _FOREIGN) or (kind == _TEXT and node not in ids)
     }
+    return [[*found.get(node, ())] for node in nodes]
 
 
 async def max_fan_in(c: "Connection", cache: LruCache[LinkFilter, tuple[str | None, int]], links: LinkFilter) -> int:
