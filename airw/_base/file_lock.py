@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -12,6 +12,7 @@ import anyio
 from airw.errors import StoreBusy, StoreError
 
 _RETRY_INTERVAL = 0.01  # seconds
+_FEW_FILES = 8  # more than SQLite opens for one file
 _HELD_BY_OTHER = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EINTR}
 
 if sys.platform == "win32":
@@ -120,3 +121,18 @@ def _try_hold(path: Path, holder: str) -> int | None:
         if not is_locked:
             os.close(descriptor)
     return descriptor if is_locked else None
+
+
+MORE_FILES = "close some files, or let this process open more (ulimit -n)"
+"""The advice to a process that `lacks_open_files`."""
+
+
+def lacks_open_files() -> bool:
+    """Return whether this process can hardly open another file, which SQLite does not say."""
+    with ExitStack() as opened:
+        try:
+            for _ in range(_FEW_FILES):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False

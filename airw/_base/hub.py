@@ -67,19 +67,19 @@ async def check_hub(label: str, name: str, *, error: type[AirwError], fix: str) 
     """
     import httpx
 
-    from airw._base.http.calls import load_tls
+    from airw._base.http.calls import load_tls, new_client
 
     if is_offline():
         if not await in_thread(lambda: any(repository.is_dir() for repository in _repositories(name))):
             raise error(f"{label} is not in the cache of the hub, and HF_HUB_OFFLINE forbids to download it; {fix}")
         return
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
-    context = await in_thread(load_tls)
+    await in_thread(load_tls)
     try:
         with anyio.fail_after(PATIENCE):
-            async with httpx.AsyncClient(verify=context, timeout=PATIENCE) as client:
+            async with new_client(0) as client:
                 # Any answer will do, also a refusal: the hub's own library explains it.
-                await client.head(endpoint)
+                await client.head(endpoint, timeout=PATIENCE)
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as cause:
         # The hub's library may trust other certificates than httpx does by default.
         if not _is_about_certificates(cause):

@@ -28,7 +28,7 @@ from airw.cli.resolve import (
 )
 from airw.cli.wording import translate
 from airw.errors import ArgumentError, SeedNotFound, StoreError
-from airw.values import Limits, SearchHit
+from airw.values import Limits, SearchHit, read_operators
 
 
 @asynccontextmanager
@@ -48,10 +48,16 @@ async def search(arguments: argparse.Namespace) -> int:
             filter=parse_filter(arguments.filter),
             surfaces=arguments.surfaces.split(",") if arguments.surfaces else None,
             per_artifact=not arguments.all_surfaces,
+            operators=not arguments.plain,
             **pick(arguments, "k", "mode", "fusion", "rerank", "rerank_text", "boost"),
         )
-    output.print_hits(hits, query, arguments.format)
+    output.print_hits(hits, _without_operators(query, arguments), arguments.format)
     return 0
+
+
+def _without_operators(query: str, arguments: argparse.Namespace) -> str:
+    """Return the words of a query, which choose the parts of documents that are shown."""
+    return query if arguments.plain else read_operators(query).text
 
 
 async def traverse(arguments: argparse.Namespace) -> int:
@@ -78,13 +84,14 @@ async def traverse(arguments: argparse.Namespace) -> int:
 async def _policy(corpus: corpora.Corpus, arguments: argparse.Namespace) -> walking.WalkPolicy:
     from airw.cli.policies import documents_of, make_policy, parse_parameters
     from airw.policies.path_coverage import DEFAULT_POLICY
-    from airw.policies.specs import name_of
+    from airw.policies.specs import name_of, with_operators
 
     name = arguments.policy or name_of(DEFAULT_POLICY)
     parameters = parse_parameters(name, arguments.set)
     for key, words in documents_of(parameters).items():
         parameters[key] = await find_artifact_ids(corpus, words)
-    return make_policy(name, parameters, start=arguments.start, direction=arguments.direction)
+    policy = make_policy(name, parameters, start=arguments.start, direction=arguments.direction)
+    return policy if arguments.plain or "operators" in parameters else with_operators(policy)
 
 
 async def _print_page(walk: walking.Walk) -> None:
@@ -116,7 +123,8 @@ async def discover(arguments: argparse.Namespace) -> int:
         check_count("--expand", arguments.expand)
     options = {**_options(arguments), "roots": _roots(arguments, names)}
     names = [await ensure_built(name, arguments.embedder) for name in names]
-    printer = output.DiscoveryPrinter(arguments.format, query, many=len(names) > 1)
+    shown = _without_operators(query, arguments)
+    printer = output.DiscoveryPrinter(arguments.format, shown, many=len(names) > 1)
     reports: dict[str, Mapping[str, Any]] = {}
     async with (
         _open_all(names, arguments.embedder) as members,
@@ -169,7 +177,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     if options.get("min_score") == "none":
         options["min_score"] = None
     expand = {} if arguments.expand is None else {"expand": discovery.SentenceWindow(arguments.expand)}
-    return {**options, **expand, "filter": parse_filter(arguments.filter)}
+    return {**options, **expand, "filter": parse_filter(arguments.filter), "operators": not arguments.plain}
 
 
 def _report_failures(reports: Mapping[str, Mapping[str, Any]], *, floors: bool) -> int:

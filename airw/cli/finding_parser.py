@@ -31,6 +31,7 @@ _POLICIES = (
 )
 _STRATEGIES = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")
 _LEVELS = ("metadata", "body", "bundled")
+_PLAIN = """search for all words, also those with signs: "a phrase" (must be there), -word (must not), begin*"""
 _FILTER = """only documents that match, such as '{"status": "Final"}'"""
 
 
@@ -56,6 +57,7 @@ Below each document is the part of it that matches best."""
     search.add_argument(
         "--all-surfaces", action="store_true", help="rank all surfaces, instead of documents by their best surface"
     )
+    search.add_argument("--plain", action="store_true", help=_PLAIN)
     add_fusion(search, "airw.search")
     add_rerank(search, "airw.search")
     add_boost(search)
@@ -96,6 +98,7 @@ def _traverse(sub: Commands) -> None:
         metavar="N",
         help="visit at most N documents",
     )
+    walk.add_argument("--plain", action="store_true", help=_PLAIN)
     walk.add_argument("--timeout", type=float, metavar="SECONDS", help="stop after this long")
     walk.add_argument(
         "--count-beyond-limits",
@@ -148,6 +151,7 @@ The exit code is 0 even if no document answers the query, 1 if some corpora fail
     add_mode(discover, "airw.discover")
     add_fusion(discover, "airw.discover")
     discover.add_argument("--filter", metavar="JSON", help=_FILTER)
+    discover.add_argument("--plain", action="store_true", help=_PLAIN)
     _add_selection(discover)
     _add_disclosure(discover)
     add_rerank(discover, "airw.discover")

@@ -10,7 +10,7 @@ from functools import cache
 
 from airw import errors
 
-_QUOTED = r"(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|\"(?:[^\"\\]|\\.)*\"|`[^`]*`"
+_QUOTED = r"(?<!\w)'(?:[^'\\]|\\.)*'(?!\w)|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|\b[a-z][a-z+]*://\S*"  # and addresses
 _ARGUMENTS = r"\((?:[^()]|\([^()]*\))*\)"  # of a call, with calls among them
 _PHRASES = (
     # Functions become commands.
@@ -63,16 +63,18 @@ _OTHER_NAMES = {
 def translate(message: str) -> str:
     """Return a message of the library in the words of the command line.
 
-    Quoted text stays unchanged.
+    Quoted text and addresses stay unchanged.
 
     Example:
         >>> translate("max_hops must be a whole number of at least 0, not -1")
         '--max-hops must be a whole number of at least 0, not -1'
         >>> translate("corpus 'max_hops' contains no artifact 'a'; register('b', kind, ...) helps")
         "corpus 'max_hops' contains no document 'a'; `airw register NAME KIND` helps"
+        >>> translate("postgresql:///artifacts?host=/run is no artifact")
+        'postgresql:///artifacts?host=/run is no document'
     """
     rules = _rules()
-    # One pattern for quoted text and phrases: what begins first wins, so a phrase inside quotes is never replaced.
+    # One pattern for all: what begins first wins, so a phrase inside quotes or an address is never replaced.
     pattern = "|".join([_QUOTED, *(f"(?:{phrase})" for phrase, _ in rules)])
     return re.sub(pattern, _replace, message)
 

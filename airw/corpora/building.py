@@ -26,7 +26,7 @@ from airw.corpora.recipes import UPSERT_SOURCE, BuildRecipe, OnError, fit_strate
 from airw.corpora.settings import check_settings
 from airw.corpora.source_pages import SourcePages
 from airw.corpora.trust import remember_embedder
-from airw.embedders import MissingEmbedder, is_same_model, resolve_embedder
+from airw.embedders import HashingEmbedder, MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
     ArgumentError,
     ArgumentKindError,
@@ -304,7 +304,7 @@ async def _build(request: BuildRequest) -> Corpus:
     async with AsyncExitStack() as exit_stack, aclosing(all_pages) as pages:
         # Read the first page before a new file is created: a source that is missing then leaves no empty corpus.
         async with request.lock_store(exit_stack, pages.peek) as store:
-            recipe = await keep_settings(request, recipe, store, embedder)
+            recipe, embedder = await keep_settings(request, recipe, store, embedder)
             meter = ProgressMeter(request.progress)
             recipe = await with_survey(recipe, request.source, request.batch_size, meter)
             await check_origin(request, store)
@@ -379,12 +379,14 @@ async def _keep_files(source: Source, recipe: BuildRecipe, store: Store) -> None
         await store.apply(Change(config={**config, "files": files}))
 
 
-async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> BuildRecipe:
-    """Return the recipe with what the settings of the corpus and the embedder decide.
+async def keep_settings(
+    request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder
+) -> tuple[BuildRecipe, Embedder]:
+    """Return the recipe and the embedder with what the settings of the corpus decide.
 
-    An older index may know the same weights by another id. Then nothing needs to be embedded again. And a build that
-    names no link extractor uses that of the last build. A source that leaves the strategy open gets one for texts that
-    are longer than the model reads.
+    An older index may know the same weights by another id, and `"light"` stays the version that made the vectors. Then
+    nothing needs to be embedded again. And a build that names no link extractor uses that of the last build. A source
+    that leaves the strategy open gets one for texts that are longer than the model reads.
     """
     if getattr(request.source, "fits_model", False):
         recipe = fit_strategy(recipe, await _ask_model(embedder, lambda: getattr(embedder, "max_tokens", None)))
@@ -392,9 +394,13 @@ async def keep_settings(request: BuildRequest, recipe: BuildRecipe, store: Store
     if not request.force:
         recipe = await in_thread(keep_extractor, recipe, stored)
     stored_id = stored.get("embedder_id")
-    if isinstance(stored_id, str) and await in_thread(is_same_model, embedder, stored_id):
-        return replace(recipe, embedder_id=stored_id)
-    return recipe
+    if not isinstance(stored_id, str):
+        return recipe, embedder
+    if isinstance(request.spec, str) and isinstance(embedder, HashingEmbedder):
+        embedder = resolve_embedder(request.spec, stored_id)
+    if await in_thread(is_same_model, embedder, stored_id):
+        recipe = replace(recipe, embedder_id=stored_id)
+    return recipe, embedder
 
 
 async def make_config(request: BuildRequest, recipe: BuildRecipe, store: Store, embedder: Embedder) -> dict[str, Any]:
@@ -465,7 +471,7 @@ def _storable_spec(embedder: EmbedderLike, embedder_id: str) -> str:
         return embedder
     for spec in ("light", "default"):
         with suppress(EmbedderUnavailable):
-            if resolve_embedder(spec).id == embedder_id:
+            if resolve_embedder(spec, embedder_id).id == embedder_id:
                 return spec
     return CUSTOM
 

@@ -338,7 +338,7 @@ def _resolve_embedder(name: str, config: Mapping[str, Any], requested: EmbedderL
     if not isinstance(spec, str) or not isinstance(stored_id, str) or type(dim) is not int:
         raise StoreCorrupt(f"the settings of corpus {name!r} do not name its embedder; build the corpus again")
     if requested is not None:
-        embedder = resolve_embedder(requested)
+        embedder = resolve_embedder(requested, stored_id)
         check_embedder(embedder, stored_id, dim, name)
         return embedder
     # A corpus without its embedder is still of use: lexical searches, links and lists need no vector.
@@ -384,7 +384,8 @@ def _make_stored(spec: str, stored_id: str, dim: int, name: str) -> Embedder:
 
     try:
         # Whatever the settings call the one that needs no model: its id says that it made the vectors.
-        embedder = HashingEmbedder() if stored_id == HashingEmbedder().id else resolve_embedder(spec)
+        light = resolve_embedder("light", stored_id)
+        embedder = light if light.id == stored_id else resolve_embedder(spec)
     except ArgumentError as error:
         raise EmbedderUnavailable(f"its settings name no embedder: {error}") from error
     if isinstance(embedder, HashingEmbedder):

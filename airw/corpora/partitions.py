@@ -197,7 +197,7 @@ async def _begin(
     request: BuildRequest, recipe: BuildRecipe, store: RunStore, embedder: Embedder
 ) -> tuple[IngestRun, dict[str, Any], BuildRecipe]:
     """Begin the run; return it, the settings of the corpus, and the recipe that they decide."""
-    recipe = await keep_settings(request, recipe, store, embedder)
+    recipe, embedder = await keep_settings(request, recipe, store, embedder)
     config = await make_config(request, recipe, store, embedder)
     outdated = sorted(await find_outdated(request, recipe, store, config))
     run_settings = {name: config[name] for name in ("embedder_id", "dim")}
@@ -346,16 +346,18 @@ def _mismatch_error(plan: IngestPlan) -> EmbedderMismatch:
 
 def _resolve(plan: IngestPlan) -> tuple[Embedder, BuildRecipe]:
     """Return the embedder, after checking that it is the one of the plan, and the recipe."""
-    embedder = _make_embedder(plan.embedder) if isinstance(plan.embedder, str) else plan.embedder
     settings = plan.run.settings
+    embedder = plan.embedder
+    if isinstance(embedder, str):
+        embedder = _make_embedder(embedder, settings["embedder_id"])
     check_embedder(embedder, settings["embedder_id"], settings["dim"], plan.source.name)
     return embedder, BuildRecipe.of(plan.source, settings["embedder_id"], plan.source.edge_extractor, plan.on_error)
 
 
 @lru_cache(maxsize=4)
-def _make_embedder(spec: str) -> Embedder:
+def _make_embedder(spec: str, stored_id: str) -> Embedder:
     """Make an embedder once in each process, because its model may take seconds to load."""
-    return resolve_embedder(spec)
+    return resolve_embedder(spec, stored_id)
 
 
 def to_row(page: Page, changes: Iterable[ArtifactChange], kept_ids: Iterable[str]) -> dict[str, Any]:

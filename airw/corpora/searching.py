@@ -68,6 +68,10 @@ async def search(corpus: CorpusLike, query: str, **options: Unpack[SearchOptions
         filter: Rank only records whose metadata satisfies it; see `airw.values.filters`.
         surfaces: Rank only surfaces of these kinds.
         per_artifact: Rank artifacts, each by its best surface, instead of surfaces; true by default.
+        operators: Read operators in the query; false by default, as a question may contain such signs by chance. Then
+            an artifact must contain `"a phrase"` word for word, and a word that begins with `prefix` for `prefix*`. It
+            must not contain `word` for `-word`, nor what `-"a phrase"` and `-prefix*` name. Hyphens and stars inside
+            words, and a minus before a number, mean nothing. See `airw.values.read_operators`.
         fusion: How a hybrid search joins the two rankings, as above: `"scores"` (the default), `"ranks"` (the default
             of `discover`), `"blend"` or `"rrf"`. A record that is missing in one ranking counts 0 there. If `rrf_k`,
             `alpha` or `bm25_sat_k` is given and `fusion` is not, the default is `"blend"`, and `"rrf"` in `discover`.

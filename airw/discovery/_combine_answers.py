@@ -1,21 +1,21 @@
-"""Combine the answers of all sources into one result: merge, select, disclose."""
+"""Combine the answers of all sources into one result: fuse, select, disclose."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 
 from airw._base.concurrency import call_user_function, offload_if
-from airw._base.messages import error_text, short_repr
+from airw._base.messages import short_repr
+from airw.discovery._final_places import PendingBound, bounds_of, final_places, final_union_places
 from airw.discovery._planning import DiscoveryPlan
-from airw.discovery._query_source import SourceRequest, drop_copies
-from airw.discovery._rank_bounds import final_places
-from airw.discovery._union import UnionMember, UnionSearch
-from airw.discovery._union_bounds import PendingBound, bounds_of, final_union_places
+from airw.discovery._sources import AskedSource, Discovery, drop_copies
+from airw.discovery._union import search_union
 from airw.discovery.disclosure import disclose
 from airw.discovery.hit_evidence import SourceScales, list_scales, select_by_evidence, sums_ranks, weigh_hits
-from airw.discovery.results import Answer, DiscoveryResult
+from airw.discovery.results import DiscoveryResult
 from airw.discovery.selection import Selection, abstain, select
 from airw.errors import ArgumentError, DiscoveryError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
@@ -26,34 +26,33 @@ from airw.values.hits import with_facts
 _OFFLOAD_ABOVE = 500  # pairs of artifacts; comparing so many takes about half a millisecond
 
 
-async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer]) -> DiscoveryResult:
+async def combine_answers(run: Discovery) -> DiscoveryResult:
     """Return the result of a discovery; it does not depend on the order of the answers.
 
     Raises:
         DiscoveryError: If no source answered.
         ArgumentError: If the scores of the sources cannot be merged, or a function returns something else than hits.
     """
-    plan = request.plan
-    # Answers arrive in any order; report them in that of the sources.
-    ordered: Sequence[Answer] = [answers[member.name] for member in plan.members]
-    _require_answer(plan, ordered)
-    if plan.walk is None and not any(answer.hits or answer.error for answer in ordered):
-        await explain_no_hits(plan.search, request.corpora)
+    plan, sources = run.plan, [*run.sources.values()]
+    _require_answer(run)
+    if plan.walk is None and not any(source.hits or source.error for source in sources):
+        await explain_no_hits(plan.search, [source.corpus for source in sources if source.corpus])
     merge: str = "custom" if callable(plan.merge) else plan.merge
     if plan.searches_union:
-        # A source may still fail while the union is searched.
-        hits, ordered, merge = await _search_union(request, ordered)
+        hits, merge = await _fuse_union(run, merge)
     else:
-        hits = await _merge_sources(plan, ordered)
-    selection = await _select_hits(request, hits, ordered)
-    corpora = {source: corpus for member in plan.members for source, corpus in member.corpora.items()}
+        hits = await _fuse_sources(plan, sources, needs_evidence=not plan.is_multi_source and plan.walk is None)
+    selection = await _select_hits(run, hits)
+    corpora = None
+    if plan.expand is not None:
+        corpora = {source: corpus for member in plan.members for source, corpus in member.corpora.items()}
     results = await disclose(
         selection,
         level=plan.disclose_level,
         loader=plan.loader,
         store=plan.store,
         expand=plan.expand,
-        corpus=None if plan.expand is None else corpora,
+        corpus=corpora,
         roots=plan.roots,
     )
     return DiscoveryResult(
@@ -63,63 +62,54 @@ async def combine_answers(request: SourceRequest, answers: Mapping[str, Answer])
         disclose_level=plan.disclose_level,
         results=results,
         abstained=selection.abstained,
-        reason=_reason(plan, selection, ordered),
-        n_retrieved=sum(len(answer.hits) for answer in ordered),
-        signals=_signals(plan, selection, ordered, merge),
+        reason=_reason(plan, selection, sources),
+        n_retrieved=sum(len(source.hits) for source in sources),
+        signals=_signals(run, selection, merge),
     )
 
 
-def _require_answer(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
+def _require_answer(run: Discovery) -> None:
     """Raise if all sources failed; a single corpus raises its own error."""
-    causes = {answer.source: answer.error for answer in answers if answer.error is not None}
-    if len(causes) < len(answers):
+    causes = {name: source.error for name, source in run.sources.items() if source.error is not None}
+    if len(causes) < len(run.sources):
         return
-    if not plan.is_multi_source and answers[0].report["status"] == "failed":
-        raise causes[answers[0].source]
-    errors = "; ".join(f"{answer.source}: {answer.report['error']}" for answer in answers)
+    reports = {name: source.report for name, source in run.sources.items()}
+    [only, *_] = reports
+    if not run.plan.is_multi_source and reports[only]["status"] == "failed":
+        raise causes[only]
+    errors = "; ".join(f"{name}: {report['error']}" for name, report in reports.items())
     raise DiscoveryError(f"no source answered: {errors}", causes) from ExceptionGroup("sources", list(causes.values()))
 
 
-async def _search_union(
-    request: SourceRequest, answers: Sequence[Answer]
-) -> tuple[Sequence[SearchHit], Sequence[Answer], str]:
-    """Return the candidates of all sources, the answers, and how they were merged."""
-    plan, now = request.plan, anyio.current_time()
-    _require_one_embedder(plan, answers)
-    union = request.union_search(has_later_stages=True)
-    # A source that is late in the union has half the time: the rest is for the union without it.
-    in_time = replace(union, deadline=(now + union.deadline) / 2)
-    with anyio.CancelScope(deadline=union.deadline) as scope:
-        answer = await in_time.run(_take_part(request, answers))
+async def _fuse_union(run: Discovery, merge: str) -> tuple[Sequence[SearchHit], str]:
+    """Return the candidates of all sources, and how they were merged."""
+    plan, now, deadline = run.plan, anyio.current_time(), run.union_deadline
+    embedders = {name: source.embedder_id for name, source in run.sources.items() if source.error is None}
+    # Cosines of different embedders are on different scales.
+    if (merge == "score" or plan.union_search.adds_scores) and len({*embedders.values()}) > 1:
+        named = ", ".join(f"{source}: {id}" for source, id in embedders.items())
+        raise ArgumentError(f"merge={merge!r} needs one embedder for all corpora, not {named}; use 'rrf'")
+    with anyio.CancelScope(deadline=deadline) as scope:
+        # A source that is late in the union has half the time: the rest is for the union without it.
+        union = await search_union(run, _take_part(run.sources.values()), deadline=(now + deadline) / 2)
     if scope.cancelled_caught:
         # A reranker may hang, too. What the sources have ranked is here, and is fused without asking anyone.
-        return await _merge_sources(plan, _drop_weak(plan, answers)), answers, "rrf-by-source"
-    answers = [_with_failure(item, answer.failures.get(item.source)) for item in answers]
-    _require_answer(plan, answers)
-    return _drop_copies(plan, answer.hits), answers, plan.merge if isinstance(plan.merge, str) else "custom"
+        return await _fuse_sources(plan, [*run.sources.values()], needs_evidence=True), "rrf-by-source"
+    for name, error in union.failures.items():
+        run.sources[name].fail(error)
+    _require_answer(run)
+    return _drop_copies(plan, union.hits), merge
 
 
-def _take_part(request: SourceRequest, answers: Iterable[Answer]) -> dict[str, UnionMember]:
-    """Return the sources that take part in the union.
+def _take_part(sources: Iterable[AskedSource]) -> list[str]:
+    """Return the names of the sources that take part in the union.
 
     They have answered, and are not below their floor.
 
     A source without evidence takes part: one corpus that contains all would rank its artifacts too.
     """
-    return {
-        answer.source: request.members[answer.source]
-        for answer in answers
-        if answer.error is None and answer.report["reason"] != "below_floor"
-    }
-
-
-def _with_failure(answer: Answer, error: Exception | None) -> Answer:
-    """Return the answer of a source that failed while the union was searched."""
-    if error is None:
-        return answer
-    status = "timeout" if isinstance(error, TimeoutError) else "failed"
-    changes = {"status": status, "error": error_text(error), "abstained": True, "reason": None}
-    return replace(answer, error=error, report={**answer.report, **changes})
+    able = (source for source in sources if source.error is None and source.report["reason"] != "below_floor")
+    return [source.member.name for source in able]
 
 
 def _drop_copies(plan: DiscoveryPlan, hits: Iterable[SearchHit]) -> list[SearchHit]:
@@ -132,19 +122,14 @@ def _drop_copies(plan: DiscoveryPlan, hits: Iterable[SearchHit]) -> list[SearchH
     return merge_copies([hit for hit in candidates if id(hit) in kept], plan.identity)
 
 
-def _require_one_embedder(plan: DiscoveryPlan, answers: Sequence[Answer]) -> None:
-    if plan.merge == "score" or plan.union_search.adds_scores:
-        # Cosines of different embedders are on different scales.
-        ids = {answer.source: answer.embedder_id for answer in answers if answer.error is None}
-        if len(set(ids.values())) > 1:
-            embedders = ", ".join(f"{source}: {id}" for source, id in ids.items())
-            raise ArgumentError(f"merge={plan.merge!r} needs one embedder for all corpora, not {embedders}; use 'rrf'")
-
-
-async def _merge_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list[SearchHit]:
-    if not plan.is_multi_source and plan.walk is None:
-        answers = _drop_weak(plan, answers)
-    surviving = {answer.source: answer.survivors for answer in _order_sources(plan, answers) if answer.survivors}
+async def _fuse_sources(
+    plan: DiscoveryPlan, sources: Sequence[AskedSource], *, needs_evidence: bool
+) -> list[SearchHit]:
+    """Fuse the rankings of the sources, or let the function of the caller do it."""
+    surviving = {source.member.name: source.survivors for source in _order_sources(plan, sources)}
+    if needs_evidence:
+        surviving = {source: [*filter(plan.search.has_evidence, hits)] for source, hits in surviving.items()}
+    surviving = {source: hits for source, hits in surviving.items() if hits}
     if callable(plan.merge):
         hits = list(await call_user_function(plan.merge, surviving))
         others = [hit for hit in hits if not isinstance(hit, SearchHit)]
@@ -154,159 +139,143 @@ async def _merge_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> list
     return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.search.k)
 
 
-def _drop_weak(plan: DiscoveryPlan, answers: Iterable[Answer]) -> list[Answer]:
-    """Return the answers with the hits that have evidence."""
-    return [replace(item, hits=tuple(filter(plan.search.has_evidence, item.hits))) for item in answers]
-
-
-def _order_sources(plan: DiscoveryPlan, answers: Sequence[Answer]) -> Sequence[Answer]:
-    """Return the answers in the order that decides ties.
+def _order_sources(plan: DiscoveryPlan, sources: Sequence[AskedSource]) -> Sequence[AskedSource]:
+    """Return the sources in the order that decides ties.
 
     In `ir`, whose fusion is `"rrf-by-source"`, this is the order of the caller. Elsewhere the best score decides, then
     the name: nothing may depend on the order in which the corpora are listed.
     """
     if plan.merge == "rrf-by-source" or callable(plan.merge):
-        return answers
-    return sorted(answers, key=lambda answer: (-(answer.hits[0].score if answer.hits else 0.0), answer.source))
+        return sources
+    return sorted(sources, key=lambda source: (-(source.hits[0].score if source.hits else 0.0), source.member.name))
 
 
-async def _select_hits(request: SourceRequest, hits: Sequence[SearchHit], answers: Sequence[Answer]) -> Selection:
+async def _select_hits(run: Discovery, hits: Sequence[SearchHit]) -> Selection:
+    plan = run.plan
     # Fused scores have no floor: the floors of several sources were applied before the fusion.
-    plan, report = request.plan, answers[0].report
-    strategy, floor = plan.strategy, None if plan.is_multi_source else report["floor"]
-    if "evidence" in report and not plan.is_multi_source:
-        # This floor applies to the evidence, not to scores.
-        if report["reason"] == "below_floor":
-            return abstain(answers[0].hits, "below_floor", floor=floor, evidence=report["evidence"])
-        floor = None
-    # A single source below its floor has no survivors. Select among its own hits, so that the selection abstains with
-    # the right reason and signals, whatever the strategy is.
-    if not plan.is_multi_source and answers[0].report["reason"] == "below_floor":
-        return select(answers[0].hits, max_k=plan.max_k, min_score=floor)
-    if callable(strategy):
-        chosen = list(await call_user_function(strategy, hits))
-        return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
-    bounds: dict[str, Any] = {"max_k": plan.max_k, "rel": plan.rel, "gap_ratio": plan.gap_ratio}
-    if _sums_ranks(plan, hits):
-        evidence = weigh_hits(hits, _find_scales(request, answers))
-        return select_by_evidence(hits, evidence, strategy=strategy, min_score=floor, **bounds)
-    return select(hits, strategy=strategy, min_score=floor, **bounds)
-
-
-def _sums_ranks(plan: DiscoveryPlan, hits: Sequence[SearchHit]) -> bool:
-    """Return whether the scores of the hits are sums of reciprocal ranks, to be weighed.
-
-    With `"rrf-by-source"` they are such sums, but `ir` compares them all the same.
-    """
-    if callable(plan.merge) or plan.merge == "rrf-by-source":
-        return False
-    return plan.is_multi_source if plan.walk is not None else sums_ranks(plan.union_search, hits)
-
-
-def _find_scales(request: SourceRequest, answers: Iterable[Answer]) -> Callable[[SearchHit], SourceScales]:
-    """Return a function that tells on which scales the scores of a hit are."""
-    scales: dict[str | None, SourceScales] = {}
-    for answer in answers:
-        member = request.members.get(answer.source)
-        counts = None if member is None else member.counts
-        # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
-        formula = answer.source if counts is None else counts.formula
-        scales[answer.source] = list_scales(request.plan.search, answer.embedder_id, formula, answer.source)
-    if not request.plan.is_multi_source:
-        (only,) = scales.values()
-        return lambda _: only
-    return lambda hit: scales.get(hit.source) or SourceScales()
-
-
-def _reason(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer]) -> str:
-    """Return the reason of the selection, or why all sources abstained if they did."""
-    if any(answer.survivors for answer in answers):
-        return selection.reason
-    reports = [answer.report for answer in answers if answer.error is None]
-    reasons = [report["reason"] for report in reports]
+    floor = None
     if not plan.is_multi_source:
-        return "abstain:no_evidence" if reasons[0] == "no_evidence" else selection.reason
-    if "below_floor" in reasons:
+        [only] = run.sources.values()
+        floor, is_below = only.report["floor"], only.report["reason"] == "below_floor"
+        if is_below and "evidence" in only.report:
+            return abstain(only.hits, "below_floor", floor=floor, evidence=only.report["evidence"])
+        if "evidence" in only.report:
+            floor = None  # this floor applies to the evidence, not to scores
+        elif is_below:
+            # It has no survivors. Select among its own hits, so that the selection abstains with the right reason and
+            # signals, whatever the strategy is.
+            return select(only.hits, max_k=plan.max_k, min_score=floor)
+    if callable(plan.strategy):
+        chosen = list(await call_user_function(plan.strategy, hits))
+        return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
+    # Sums of reciprocal ranks are weighed; `ir`, which fuses as `"rrf-by-source"` does, compares them all the same.
+    if callable(plan.merge) or plan.merge == "rrf-by-source":
+        is_sum = False
+    elif plan.walk is not None:
+        is_sum = plan.is_multi_source
+    else:
+        is_sum = sums_ranks(plan.union_search, hits)
+    choose: Callable[..., Selection] = partial(select_by_evidence, evidence=_weigh(run, hits)) if is_sum else select
+    return choose(
+        hits, strategy=plan.strategy, min_score=floor, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio
+    )
+
+
+def _weigh(run: Discovery, hits: Sequence[SearchHit]) -> list[float]:
+    """Return the evidence of each hit, on the scales of its source."""
+    scales: dict[str | None, SourceScales] = {}
+    for name, source in run.sources.items():
+        # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
+        formula = name if source.counts is None else source.counts.formula
+        scales[name] = list_scales(run.plan.search, source.embedder_id, formula, name)
+    if not run.plan.is_multi_source:
+        (only,) = scales.values()
+        return weigh_hits(hits, lambda _: only)
+    return weigh_hits(hits, lambda hit: scales.get(hit.source) or SourceScales())
+
+
+def _reason(plan: DiscoveryPlan, selection: Selection, sources: Sequence[AskedSource]) -> str:
+    """Return the reason of the selection, or why all sources abstained if they did."""
+    if any(source.survivors for source in sources):
+        return selection.reason
+    reports = [source.report for source in sources if source.error is None]
+    reasons = {report["reason"] for report in reports}
+    if plan.is_multi_source and "below_floor" in reasons:
         all_have_floors = all(report["floor"] is not None for report in reports)
         return "abstain:all_sources_below_floor" if all_have_floors else "abstain:no_surviving_sources"
     return "abstain:no_evidence" if "no_evidence" in reasons else selection.reason
 
 
-def _signals(plan: DiscoveryPlan, selection: Selection, answers: Sequence[Answer], merge: str) -> dict[str, Any]:
-    signals = dict(selection.signals)
-    if not plan.is_multi_source:
-        report = answers[0].report
-        extras = {name: report[name] for name in ("floor_note", "evidence", "explanation", "walk") if name in report}
-        if report["floor"] is not None:
-            extras |= {"floor": report["floor"], "floor_kind": report["floor_kind"]}
-        return signals | {"n_candidates": len(answers[0].hits)} | extras
-    signals["merge"] = merge
-    signals["sources"] = [answer.source for answer in answers]
-    signals["per_source"] = {answer.source: dict(answer.report) for answer in answers}
-    if merge in ("rrf", "rrf-by-source"):
-        signals["merge_rrf_k"] = plan.rrf_k
-    return signals
+def _signals(run: Discovery, selection: Selection, merge: str) -> dict[str, Any]:
+    if not run.plan.is_multi_source:
+        [only] = run.sources.values()
+        names = ["floor_note", "evidence", "explanation", "walk"]
+        names += [] if only.report["floor"] is None else ["floor", "floor_kind"]
+        told = {name: only.report[name] for name in names if name in only.report}
+        return {**selection.signals, "n_candidates": len(only.hits), **told}
+    return {
+        **selection.signals,
+        "merge": merge,
+        "sources": [*run.sources],
+        "per_source": {name: dict(source.report) for name, source in run.sources.items()},
+        **({"merge_rrf_k": run.plan.rrf_k} if merge in {"rrf", "rrf-by-source"} else {}),
+    }
 
 
-async def rank_so_far(request: SourceRequest, answers: Mapping[str, Answer]) -> list[SearchHit]:
+async def rank_so_far(run: Discovery, heard: Sequence[AskedSource]) -> list[SearchHit]:
     """Return the fused ranking of the sources that have answered so far.
 
     The metadata of each hit gain `rank_final`. The list is empty if `merge` is a function.
     """
-    plan = request.plan
-    if plan.searches_union:
-        return await _rank_union_so_far(request, answers)
-    return [] if callable(plan.merge) else _rank_sources_so_far(plan, answers)
+    if run.plan.searches_union:
+        return await _rank_union_so_far(run, heard)
+    return [] if callable(run.plan.merge) else _rank_sources_so_far(run, heard)
 
 
-async def _rank_union_so_far(request: SourceRequest, answers: Mapping[str, Answer]) -> list[SearchHit]:
-    plan = request.plan
-    union = request.union_search(has_later_stages=False)
-    pending = [member.name for member in plan.members if member.name not in answers]
+async def _rank_union_so_far(run: Discovery, heard: Sequence[AskedSource]) -> list[SearchHit]:
+    plan, pending = run.plan, [source for source in run.sources.values() if source not in heard]
     # Before the next `await`: other sources may count their words meanwhile, but these scores know nothing of them.
-    bounds = _pending_bounds(request, union, pending)
-    answer = await union.run(_take_part(request, answers.values()))
-    hits = _drop_copies(plan, answer.hits)
+    bounds = _pending_bounds(run, pending)
+    names = _take_part(heard)
+    union = await search_union(run, names, deadline=run.union_deadline, has_later_stages=False)
+    hits = _drop_copies(plan, union.hits)
     # Further stages give scores that have no bounds; so does a factor of a source.
-    has_bounds = bounds is not None and answer.channels and not plan.search.has_second_stage and not union.weights
-    if pending and has_bounds:
-        # Each hit is compared with each artifact in the rankings.
-        pairs = len(hits) * sum(len(channel.rankings[0]) for channel in answer.channels.values())
-        options = hits, answer.channels, bounds or [], answer.search
-        return _mark_final(hits, await offload_if(pairs > _OFFLOAD_ABOVE, final_union_places, *options))
-    return _mark_final(hits, [not pending] * len(hits))
+    if bounds is None or not union.channels or plan.search.has_second_stage or run.factors:
+        return _mark_final(hits, [not pending] * len(hits))
+    # Each hit is compared with each artifact in the rankings.
+    pairs = len(hits) * sum(len(channel.rankings[0]) for channel in union.channels.values())
+    options = hits, union.channels, bounds, union.search
+    return _mark_final(hits, await offload_if(pairs > _OFFLOAD_ABOVE, final_union_places, *options))
 
 
-def _pending_bounds(
-    request: SourceRequest, union: UnionSearch, pending: Iterable[str]
-) -> list[Mapping[Mode, PendingBound]] | None:
+def _pending_bounds(run: Discovery, pending: Sequence[AskedSource]) -> list[Mapping[Mode, PendingBound]] | None:
     """Return the bounds of each pending source.
 
-    The result is `None` if not all have counted, or one cannot be compared.
+    The result is `None` if there is none, not all have counted, or one cannot be compared.
     """
-    if not request.all_counted.is_set():
+    contains, pooled = run.union.contains, run.pooled
+    # Nobody has counted the words of a beginning.
+    if not pending or not run.all_counted.is_set() or (contains is not None and contains.beginnings):
         return None
-    members = [request.members.get(name) for name in pending]
-    known = [member for member in members if member is not None]
-    embedders = {member.corpus.embedder.id for member in request.members.values()}
-    counts = [member.counts for member in known if member.counts is not None]
-    if len(counts) < len(members) or len(embedders) > 1 or len(union.pooled) > 1:
+    embedders = {source.embedder_id for source in run.sources.values() if source.has_counted}
+    known = [source.counts for source in pending if source.counts is not None]
+    if len(known) < len(pending) or len(embedders) > 1 or len(pooled) > 1:
         return None
-    pooled = next(iter(union.pooled.values()), None)
-    return [] if pooled is None else [bounds_of(item, pooled, union.search.channels) for item in counts]
+    [pool] = pooled.values()
+    return [bounds_of(counts, pool, run.union.channels) for counts in known]
 
 
-def _rank_sources_so_far(plan: DiscoveryPlan, answers: Mapping[str, Answer]) -> list[SearchHit]:
-    ordered = _order_sources(plan, [answers[member.name] for member in plan.members if member.name in answers])
-    weights = plan.merge_weights or {}
+def _rank_sources_so_far(run: Discovery, heard: Sequence[AskedSource]) -> list[SearchHit]:
+    plan, weights = run.plan, run.plan.merge_weights or {}
     if plan.merge == "rrf-by-source":
         # Pending sources stay in the mapping, without hits: positions of sources decide ties, and must not shift later.
-        hits = {item.name: answers[item.name].survivors if item.name in answers else () for item in plan.members}
-        pending = {place: weights.get(name, 1.0) for place, name in enumerate(hits) if name not in answers}
+        hits = {name: source.survivors if source in heard else () for name, source in run.sources.items()}
+        places = enumerate(run.sources.items())
+        pending = {place: weights.get(name, 1.0) for place, (name, source) in places if source not in heard}
     else:
         # A pending source may turn out to have the best score of all, and then comes first.
-        hits = {answer.source: answer.survivors for answer in ordered}
-        names = [member.name for member in plan.members if member.name not in answers]
+        hits = {source.member.name: source.survivors for source in _order_sources(plan, heard)}
+        names = [name for name, source in run.sources.items() if source not in heard]
         pending = {-place: weights.get(name, 1.0) for place, name in enumerate(names, start=1)}
     options: dict[str, Any] = {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
     entries = fuse_entries(hits, **options)

@@ -32,23 +32,19 @@ _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class FileBody:
-    """The text of a file; if it is missing or cut, `note` is the reason."""
+class Contents:
+    """The text of an artifact, and the files beside it.
+
+    `note` is the reason if something is missing or cut.
+    """
 
     text: str | None = None
     note: str | None = None
     truncated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FileBundle:
-    """The files beside a body; if they are missing or incomplete, `note` is the reason."""
-
     files: tuple[str, ...] = ()
-    note: str | None = None
 
 
-def read_body(pointer: str, roots: Sequence[OpenFolder]) -> FileBody:
+def read_body(pointer: str, roots: Sequence[OpenFolder]) -> Contents:
     """Read the file that a pointer names, or the README of the folder.
 
     It must be below one of the roots, which are resolved already.
@@ -58,12 +54,12 @@ def read_body(pointer: str, roots: Sequence[OpenFolder]) -> FileBody:
         if _is_below(path, roots) and path.is_dir():
             # The README may be a link that leads out of the roots, so it is resolved and checked too.
             path = _readme(path).resolve()
-        return _read_text(path) if _is_below(path, roots) else FileBody(note=OUTSIDE)
+        return _read_text(path) if _is_below(path, roots) else Contents(note=OUTSIDE)
     except (OSError, ValueError, RuntimeError):  # a NUL in the pointer is a ValueError, a loop of links a RuntimeError
-        return FileBody(note=UNREADABLE)
+        return Contents(note=UNREADABLE)
 
 
-def read_bundle(pointer: str, roots: Sequence[OpenFolder]) -> FileBundle:
+def read_bundle(pointer: str, roots: Sequence[OpenFolder]) -> Contents:
     """List the files beside a SKILL.md, or beside the README of a folder.
 
     The folder must be below one of the roots, which are resolved already.
@@ -71,19 +67,19 @@ def read_bundle(pointer: str, roots: Sequence[OpenFolder]) -> FileBundle:
     try:
         path = Path(pointer).resolve()
         if not _is_below(path, roots):
-            return FileBundle(note=OUTSIDE)
+            return Contents(note=OUTSIDE)
         if path.is_dir():
             folder, body_name = path, _readme(path).name
         elif path.name == _SKILL and _is_below(path.parent, roots):
             folder, body_name = path.parent, path.name
         else:
-            return FileBundle()
+            return Contents()
         others = (name for name in _walk_files(folder, roots) if name != body_name)
         # One more than is returned, to find out whether there are more.
         files = tuple(islice(others, MAX_FILES + 1))
     except (OSError, ValueError, RuntimeError):
-        return FileBundle(note=UNREADABLE)
-    return FileBundle(files[:MAX_FILES], BUNDLE_TRUNCATED if len(files) > MAX_FILES else None)
+        return Contents(note=UNREADABLE)
+    return Contents(note=BUNDLE_TRUNCATED if len(files) > MAX_FILES else None, files=files[:MAX_FILES])
 
 
 def _is_below(path: Path, roots: Sequence[OpenFolder]) -> bool:
@@ -96,20 +92,20 @@ def _readme(folder: Path) -> Path:
     return next((path for path in candidates if path.is_file()), candidates[0])
 
 
-def _read_text(path: Path) -> FileBody:
+def _read_text(path: Path) -> Contents:
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN_FLAGS)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            return FileBody(note=UNREADABLE)
+            return Contents(note=UNREADABLE)
         data = file.read(_MAX_BYTES)
     try:
         # The last character may be cut in the middle; only a file that ends here must end well.
         text = getincrementaldecoder("utf-8-sig")().decode(data, final=len(data) < _MAX_BYTES)
     except UnicodeDecodeError:
-        return FileBody(note=NOT_TEXT)
+        return Contents(note=NOT_TEXT)
     if "\0" in text:  # binary, or text in UTF-16
-        return FileBody(note=NOT_TEXT)
+        return Contents(note=NOT_TEXT)
     is_too_long = len(text) > MAX_CHARS
-    return FileBody(text[:MAX_CHARS], TRUNCATED if is_too_long else None, is_too_long)
+    return Contents(text[:MAX_CHARS], TRUNCATED if is_too_long else None, is_too_long)
 
 
 def _walk_files(folder: Path, roots: Sequence[OpenFolder]) -> Iterator[str]:

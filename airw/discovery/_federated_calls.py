@@ -11,9 +11,8 @@ from airw._base.concurrency import map_bounded
 from airw._base.messages import error_text, one_line
 from airw._base.notes import add_note
 from airw.errors import AirwError, ArgumentError, DiscoveryError, FilterError, RemoteError, StoreError
-from airw.protocols import Rank, Request, Store
+from airw.protocols import Request, Store
 from airw.stores.memory.stack import Stack
-from airw.values import TermCounts
 from airw.walking import LostCorpus
 
 OnMemberError: TypeAlias = Literal["skip", "raise"]
@@ -22,6 +21,10 @@ STACK: Final = "/"
 """In the place of a name: the small stores of this process, which are ranked together."""
 
 _MAX_CONCURRENCY = 16  # stores called at once
+
+
+class NotTogether(Exception):
+    """The small stores cannot answer together."""
 
 
 def is_callers_fault(error: Exception) -> bool:
@@ -96,13 +99,16 @@ class MemberCalls:
 
         Raises:
             DiscoveryError: If every corpus has failed.
+            NotTogether: If the small stores must be asked one by one, so that a failure is that of its store.
         """
         answers: dict[str, list[Any]] = {}
         if STACK in requests:
-            together = await self._read_together(stacked, requests[STACK])
-            if together is None:  # one by one, so that a failure is that of its store
-                return await self._read_apart(stacked, requests)
-            answers[STACK] = together
+            with anyio.move_on_after(self._longest), suppress(AirwError):  # such as of vectors of another width
+                together = await self.stack.read(stacked, requests[STACK])
+                if together is not None:
+                    answers[STACK] = together
+            if not answers:
+                raise NotTogether
 
         async def call_member(name: str) -> None:
             try:
@@ -129,34 +135,6 @@ class MemberCalls:
         with anyio.move_on_after(min(self._longest, self._half / 2)):
             names = await self.stack.update(self.stores)
         return names if names.isdisjoint(self._left_out) else frozenset()
-
-    async def _read_together(self, names: AbstractSet[str], requests: Sequence[Request[Any]]) -> list[Any] | None:
-        """Return the answers of the small stores together.
-
-        They are `None` if the stores must be asked one by one.
-        """
-        answers: list[Any] | None = None
-        with anyio.move_on_after(self._longest), suppress(AirwError):  # such as of vectors of another width
-            answers = await self.stack.read(names, requests)
-        return answers
-
-    async def _read_apart(
-        self, names: AbstractSet[str], requests: Mapping[str, Sequence[Request[Any]]]
-    ) -> dict[str, list[Any]]:
-        """Return what the stores answer one by one, in the form of the answers of all together."""
-        alike = requests[STACK]
-        apart: dict[str, Sequence[Request[Any]]] = {name: own for name, own in requests.items() if name != STACK}
-        apart |= {name: [*alike, *apart.get(name, ())] for name in names}
-        answers = await self.read(apart)
-        first = {name: [own.pop(0) for _ in alike] for name, own in answers.items() if name in names}
-        if not first:
-            return answers
-        columns = zip(*first.values(), strict=True)
-        together = [
-            dict(zip(first, column, strict=True)) if isinstance(request, Rank) else TermCounts.sum(column)
-            for request, column in zip(alike, columns, strict=True)
-        ]
-        return {STACK: together, **answers}
 
     async def _read_in_time(self, name: str, requests: Sequence[Request[Any]]) -> list[Any]:
         began = anyio.current_time()

@@ -30,7 +30,7 @@ from airw.discovery._federated_answers import (
     to_federated_link,
     to_federated_record,
 )
-from airw.discovery._federated_calls import STACK, MemberCalls
+from airw.discovery._federated_calls import STACK, MemberCalls, NotTogether
 from airw.errors import ArgumentError
 from airw.protocols import (
     CAPABILITIES,
@@ -66,7 +66,7 @@ from airw.values import ArtifactRef, Edge, NodeId, NodeIdLike, Ranking, TermCoun
 # A search needs one member that can, as do links. Whoever asks about given artifacts needs an answer for each.
 _BY_ONE: Final[frozenset[Capability]] = frozenset({"dense", "edges", "lexical", "links"})
 _BY_ALL: Final[frozenset[Capability]] = frozenset(
-    {"ledger", "matching", "names", "records", "scores", "vectors", "words"}
+    {"ledger", "matching", "names", "phrases", "records", "scores", "vectors", "words"}
 )
 _OFFLOAD_ABOVE = 1_000  # ids or rows: splitting and joining more of them takes longer than about a millisecond
 
@@ -106,6 +106,13 @@ class FederatedStore:
         # Whoever counts words or ranks all that there is asks every store.
         asks_all = any(isinstance(request, Words) or _ranks_all(request) for request in requests)
         stacked = await self.calls.update_stack() if asks_all else frozenset[str]()
+        try:
+            return await self._read(requests, stacked)
+        except NotTogether:
+            return await self._read(requests, frozenset())
+
+    async def _read(self, requests: Sequence[Request[Any]], stacked: AbstractSet[str]) -> list[Any]:
+        """Return the answer of each request; `stacked` are the stores that are ranked together."""
         reading = _Reading([*self.calls.stores], self._able, stacked, requests)
         values = [getattr(request, item.name) for request in requests for item in fields(cast("Any", request))]
         while reading.plans:

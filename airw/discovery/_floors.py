@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from airw._base.checks import check_number
 from airw._base.concurrency import in_thread, offload_if
 from airw.corpora.floors import BuiltFloor, load_built_floor
+from airw.discovery._planning import DiscoveryPlan
 from airw.embedders import is_same_model
 from airw.errors import ArgumentError
 from airw.protocols import Calibrations, OpenCorpus, Words, ask, check_capabilities
 from airw.reranking import is_anonymous
 from airw.retrieval import SearchQuery
-from airw.retrieval.evidence import FIRST_FORMULA, Evidence
+from airw.retrieval.evidence import FIRST_FORMULA, Evidence, find_evidence
 
 FloorKind = Literal["given", "calibrated", "built"]
 
@@ -55,58 +56,97 @@ class SourceFloor:
         weights = self.weights or {}
         return evidence.weigh(weights) if evidence.channels.keys() >= weights.keys() else None
 
+    def compare(self, best_score: float | None, evidence: Evidence | None) -> float | None:
+        """Return what is compared with the floor, or `None` if nothing can be."""
+        if not self.weighs_evidence:
+            return best_score
+        return None if evidence is None else self.weigh(evidence)
+
     def is_missed(self, best_score: float | None, evidence: Evidence | None) -> bool:
         """Return whether a source is below the floor."""
-        if not self.weighs_evidence:
-            # A NaN score counts as below the floor.
-            return best_score is None or not best_score >= self.value
-        weighed = None if evidence is None else self.weigh(evidence)
-        return weighed is not None and weighed < self.value
+        compared = self.compare(best_score, evidence)
+        if compared is None:
+            return not self.weighs_evidence
+        return not compared >= self.value  # NaN counts as below the floor
 
     def explain(self, best_score: float | None, evidence: Evidence | None) -> str:
         """Return in words what was compared with the floor."""
-        end = f"the {self.kind} floor {self.value:.3f}"
-        if not self.weighs_evidence:
-            if best_score is None:
-                return f"no hit, with {end}"
-            return f"best score {best_score:.3f} {self._relation(best_score)} {end}"
-        weighed = None if evidence is None else self.weigh(evidence)
-        if weighed is None or evidence is None:
-            return f"no evidence that could be compared with {end}"
+        end, compared = f"the {self.kind} floor {self.value:.3f}", self.compare(best_score, evidence)
+        if compared is None:
+            return f"{'no evidence that could be compared' if self.weighs_evidence else 'no hit,'} with {end}"
+        relation = "reaches" if compared >= self.value else "is below"
+        if evidence is None or not self.weighs_evidence:
+            return f"best score {compared:.3f} {relation} {end}"
         parts = evidence.describe(self.weights or {}, with_lead=self.built is None)
-        return f"evidence {weighed:.3f} {self._relation(weighed)} {end}: {parts}"
-
-    def _relation(self, value: float) -> str:
-        return "reaches" if value >= self.value else "is below"
-
-
-async def find_formula(corpus: OpenCorpus, search: SearchQuery) -> str | None:
-    """Return the formula of BM25 of a corpus; `None` if its store cannot count words."""
-    if "words" not in corpus.store.capabilities:
-        return None
-    return (await ask(corpus.store, Words([search.text]))).formula
-
-
-def describe_misfit(floor: SourceFloor) -> str:
-    """Return why a floor of another formula of BM25 does not apply, and what would do."""
-    advice = "build again" if floor.kind == "built" else "call calibrate_min_score(…, persist=True) again"
-    return f"the {floor.kind} floor is for texts that were split or weighed in another way: {advice}"
-
-
-async def load_measured(corpus: OpenCorpus, search: SearchQuery) -> SourceFloor | None:
-    """Return the floor that the last build measured for this mode, or `None`."""
-    built = await load_built_floor(corpus, search.mode)
-    return None if built is None else SourceFloor.of_build(built)
+        return f"evidence {compared:.3f} {relation} {end}: {parts}"
 
 
 @dataclass(frozen=True, slots=True)
-class StoredFloor:
-    """What a corpus has stored for a kind of search.
+class FoundFloor:
+    """What a source is compared with.
 
     Args:
         floor: The floor, or `None`.
-        note: The reason why there is none.
-        is_lost: Whether there is a floor that only another fusion could use.
+        note: The reason why there is none, or not the one that somebody calibrated.
+        evidence: The evidence of the source, if the floor weighs it.
+    """
+
+    floor: SourceFloor | None = None
+    note: str | None = None
+    evidence: Evidence | None = None
+
+
+async def find_floor(
+    corpus: OpenCorpus, plan: DiscoveryPlan, source: str, evidence: Evidence | None = None
+) -> FoundFloor:
+    """Return the floor of a source: the given one, the calibrated one or the measured one.
+
+    Args:
+        corpus: The corpus.
+        plan: The discovery.
+        source: The name of the source.
+        evidence: Its evidence, if somebody has found it already.
+
+    Raises:
+        ArgumentError: If the selection compares each score with the floor, and the stored one is not for scores.
+    """
+    search, given, is_requested = plan.search, plan.floors[source], plan.is_floor_requested
+    if not isinstance(given, str):
+        return FoundFloor(None if given is None else SourceFloor(given, "given"))
+    # A store that keeps no calibrations has no floors; that is an error only if they are requested.
+    if not is_requested and "settings" not in corpus.store.capabilities:
+        return FoundFloor()
+    compares_scores = plan.strategy == "abs_threshold"
+
+    async def load_measured() -> SourceFloor | None:
+        built = None if compares_scores else await load_built_floor(corpus, search.mode)
+        return None if built is None else SourceFloor.of_build(built)
+
+    stored = await _load_calibrated(corpus, search, compares_scores=compares_scores, is_walk=plan.walk is not None)
+    floor = stored.floor or await load_measured()
+    # That the default finds no floor is nothing to report; that it cannot use one which somebody calibrated is.
+    note = stored.note if stored.is_lost or (is_requested and floor is None) else None
+    while floor is not None:
+        known, formula = None, None
+        if floor.weighs_evidence:
+            known = evidence or await find_evidence(corpus, search.text, search.mode, **search.conditions)
+            formula = known.formula
+        elif floor.formula is not None and "words" in corpus.store.capabilities:
+            formula = (await ask(corpus.store, Words([search.text]))).formula
+        if floor.formula in (None, formula):
+            return FoundFloor(floor, note, known)
+        # Somebody has measured a calibrated floor: that it does not count any more is worth a warning.
+        if is_requested or floor.kind == "calibrated":
+            advice = "build again" if floor.kind == "built" else "call calibrate_min_score(…, persist=True) again"
+            note = f"the {floor.kind} floor is for texts that were split or weighed in another way: {advice}"
+        floor = await load_measured() if floor.kind == "calibrated" else None
+    return FoundFloor(note=note)
+
+
+class _Stored(NamedTuple):
+    """The calibrated floor, or the reason why there is none.
+
+    `is_lost` is true if there is a floor that only another fusion could use.
     """
 
     floor: SourceFloor | None = None
@@ -114,9 +154,7 @@ class StoredFloor:
     is_lost: bool = False
 
 
-async def load_calibrated(
-    corpus: OpenCorpus, query: SearchQuery, *, compares_scores: bool, is_walk: bool
-) -> StoredFloor:
+async def _load_calibrated(corpus: OpenCorpus, query: SearchQuery, *, compares_scores: bool, is_walk: bool) -> _Stored:
     """Return the calibrated floor for a kind of search, or the reason why there is none.
 
     Args:
@@ -124,16 +162,11 @@ async def load_calibrated(
         query: The search.
         compares_scores: Whether the selection compares each score with the floor.
         is_walk: Whether a walk takes the place of the search; then only a floor of the evidence fits.
-
-    Raises:
-        ArgumentError: If it does, and the floor is not for scores.
     """
     # The tag of a reranker may be a hash of its weights.
     key, tag = await offload_if(query.rerank is not None, query.scale, corpus.embedder.id)
     if is_anonymous(tag):
-        return StoredFloor(
-            note="the reranker has no name that a floor could be stored under: add an attribute `id` to it"
-        )
+        return _Stored(note="the reranker has no name that a floor could be stored under: add an attribute `id` to it")
     check_capabilities(query.verb, corpus.store, "settings")
     records = await ask(corpus.store, Calibrations())
     of_mode, own = records.get(query.mode, {}), records.get(key, {})
@@ -142,10 +175,10 @@ async def load_calibrated(
     if compares_scores and own and own.get("signal") != "evidence":
         is_of_evidence = False
     if is_walk and not is_of_evidence:
-        return StoredFloor()
+        return _Stored()
     if query.rescaling_options and not is_of_evidence:
         moved = " and ".join(query.rescaling_options)
-        return StoredFloor(note=f"{moved} move scores off the scale that floors are calibrated on")
+        return _Stored(note=f"{moved} move scores off the scale that floors are calibrated on")
     record = of_mode if is_of_evidence else own
     if compares_scores and record.get("signal") == "evidence":
         raise ArgumentError(
@@ -156,12 +189,12 @@ async def load_calibrated(
         is_lost = bool(of_mode) and tag is None
         only = f", only for {query.mode!r}" if is_lost else ""
         note = f"nothing is calibrated for {key!r}{only}: call calibrate_min_score(…, persist=True)"
-        return StoredFloor(note=note, is_lost=is_lost)
+        return _Stored(note=note, is_lost=is_lost)
     embedder_id, stored_id = corpus.embedder.id, record.get("embedder_id")
     # An older index may know the same weights by another id.
     if isinstance(stored_id, str) and await in_thread(is_same_model, corpus.embedder, stored_id):
         embedder_id = stored_id
-    return StoredFloor(*_read_floor(record, query.mode if is_of_evidence else key, query, tag, embedder_id))
+    return _Stored(*_read_floor(record, query.mode if is_of_evidence else key, query, tag, embedder_id))
 
 
 def _read_floor(

@@ -65,6 +65,7 @@ class DiscoverOptions(SearchTuning, total=False):
     disclose_level: Level
     filter: Mapping[str, Any] | Filter | None
     surfaces: Iterable[str] | None
+    operators: bool
     max_k: int
     rel: float
     gap_ratio: float
@@ -133,16 +134,16 @@ class DiscoveryPlan:
             raise ArgumentError(f"per_artifact has no meaning for {verb}, which selects artifacts: leave it out")
         check_option_names(verb, options, DISCOVER_DEFAULTS)
         search_options: dict[str, Any] = {**options}
-        plan_options = {name: search_options.pop(name) for name in _PLAN_DEFAULTS if name in search_options}
+        given = {name: search_options.pop(name) for name in _PLAN_DEFAULTS if name in search_options}
         members, is_multi_source = members_of(corpus)
-        names = tuple(member.name for member in members)
         is_floor_requested = "min_score" in search_options
         # This strategy applies its number to every hit; no other floor can take its place.
-        default_floor = None if plan_options.get("strategy") == "abs_threshold" else AUTO
-        floors = floors_of(search_options.pop("min_score", default_floor), names, is_multi_source=is_multi_source)
-        if plan_options.get("walk") is False:
-            del plan_options["walk"]
-        if plan_options.get("walk") is not None:
+        default_floor = None if given.get("strategy") == "abs_threshold" else AUTO
+        min_score = search_options.pop("min_score", default_floor)
+        floors = floors_of(min_score, tuple(member.name for member in members), is_multi_source=is_multi_source)
+        if given.get("walk") is False:
+            del given["walk"]
+        if given.get("walk") is not None:
             _check_walk(search_options, floors, is_floor_requested=is_floor_requested)
         else:
             _check_searchable(members)
@@ -154,7 +155,7 @@ class DiscoveryPlan:
             search=search,
             floors=floors,
             is_floor_requested=is_floor_requested,
-            **plan_options,
+            **given,
         )
         _check_selection(plan, next(iter(floors.values())))
         _check_merge(plan)
@@ -179,10 +180,8 @@ class DiscoveryPlan:
     @property
     def rrf_k(self) -> int:
         """Return the rank constant of the fusion of several corpora."""
-        if self.searches_union:
-            return self.union_search.rank_constant
-        given = self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
-        return 60 if given is None else given
+        union = self.union_search
+        return union.rank_constant if self.searches_union else 60 if union.rrf_k is None else union.rrf_k
 
     @property
     def searches_union(self) -> bool:
@@ -196,10 +195,9 @@ class DiscoveryPlan:
     @property
     def union_search(self) -> SearchQuery:
         """Return the search in the union of the corpora."""
-        fusion = "blend" if self.merge == "blend" else self.search.fusion
-        return replace(
-            self.search, fusion=fusion, rrf_k=self.search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k
-        )
+        search = self.search
+        fusion = "blend" if self.merge == "blend" else search.fusion
+        return replace(search, fusion=fusion, rrf_k=search.rrf_k if self.merge_rrf_k is None else self.merge_rrf_k)
 
 
 _PLAN_DEFAULTS = {item.name: item.default for item in fields(DiscoveryPlan) if item.default is not MISSING}
@@ -298,15 +296,22 @@ def members_of(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
 
 
 def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
+    is_multi_source = isinstance(corpus, Mapping | list | tuple)
     if isinstance(corpus, Mapping):
-        members, is_multi_source = [_member(name, item) for name, item in corpus.items()], True
-    elif isinstance(corpus, list | tuple):
-        members, is_multi_source = [_member(None, item) for item in corpus], True
+        members = [_member(name, item) for name, item in corpus.items()]
     else:
-        members, is_multi_source = [_member(None, cast("CorpusLike", corpus))], False
+        several = corpus if isinstance(corpus, list | tuple) else [cast("CorpusLike", corpus)]
+        members = [_member(None, item) for item in several]
     if not members:
         raise ArgumentError("corpus must contain at least one corpus: pass a corpus, a name, or a list of them")
-    _check_names(member.name for member in members)
+    # Corpus names are not case-sensitive, so `Notes` and `notes` would be the same source.
+    names: dict[str, str] = {}
+    for member in members:
+        if (known := names.get(member.name.casefold())) is not None:
+            raise ArgumentError(
+                f"corpus names must differ, but two are {known!r} and {member.name!r}: pass {{name: corpus}}"
+            )
+        names[member.name.casefold()] = member.name
     for member in members:
         if is_multi_source and isinstance(member.corpus, FederatedCorpus):
             raise ArgumentError(f"corpus {member.name!r} is a FederatedCorpus itself: pass its corpora instead")
@@ -315,32 +320,15 @@ def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
 
 def _member(name: object, corpus: CorpusLike) -> Member:
     if not isinstance(corpus, str | os.PathLike):
-        check_corpus(corpus)
+        default = check_corpus(corpus).name
     else:
-        locate(corpus)
-    source = _corpus_name(corpus) if name is None else name
+        location = locate(corpus)
+        # As the caller spells it: two spellings of one name are one source.
+        default = os.fspath(corpus) if is_corpus_name(corpus) else location.default_name
+    source = default if name is None else name
     if not isinstance(source, str) or not source.strip():
         raise ArgumentError(f"corpus needs a name that is a string, not {short_repr(source)}: pass {{name: corpus}}")
     return Member(source, corpus)
-
-
-def _corpus_name(corpus: CorpusLike) -> str:
-    if isinstance(corpus, str | os.PathLike):
-        # As the caller spells it: two spellings of one name are one source.
-        return os.fspath(corpus) if is_corpus_name(corpus) else locate(corpus).default_name
-    return corpus.name
-
-
-def _check_names(names: Iterable[str]) -> None:
-    # Corpus names are not case-sensitive, so `Notes` and `notes` would be the same source.
-    names_by_key: dict[str, str] = {}
-    for name in names:
-        key = name.casefold()
-        if key in names_by_key:
-            raise ArgumentError(
-                f"corpus names must differ, but two are {names_by_key[key]!r} and {name!r}: pass {{name: corpus}}"
-            )
-        names_by_key[key] = name
 
 
 def floors_of(min_score: Floors, names: tuple[str, ...], *, is_multi_source: bool) -> dict[str, Floor]:

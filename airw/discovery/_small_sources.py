@@ -3,12 +3,12 @@
 Each answers as it would alone, but hundreds of them need a few array operations instead of a few calls each.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import RLock
-from typing import Any, cast, overload
+from typing import Any, TypeAlias, cast, overload
 from weakref import ref
 
 import anyio
@@ -16,10 +16,10 @@ import anyio.lowlevel
 
 from airw._base.concurrency import in_thread
 from airw._base.telemetry import record_span
-from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
-from airw.discovery._query_source import SourceQuery, SourceRequest, describe_answer
-from airw.discovery._union import RememberingStore, SmallSources, UnionMember
-from airw.discovery.results import Answer
+from airw.discovery._floors import find_floor
+from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan
+from airw.discovery._remembering import RememberingStore
+from airw.discovery._sources import AskedSource, Discovery
 from airw.errors import AirwError
 from airw.protocols import Calibrations, Config, OpenCorpus, Rank, Store
 from airw.retrieval import Mode, SearchQuery, embed_text
@@ -27,7 +27,7 @@ from airw.retrieval.evidence import CANDIDATES, evidence_of
 from airw.retrieval.merging import Candidate, ChannelRankings, merge_rankings
 from airw.retrieval.query import rank_weights
 from airw.stores.memory.stack import OwnRanking, Stack, choose_small
-from airw.values import Ranking, Record, SearchHit, TermCounts
+from airw.values import Record, SearchHit, TermCounts
 from airw.values.hits import add_facts
 
 _AT_ONCE = 32  # answers that are put together without a break: some milliseconds
@@ -104,81 +104,71 @@ class RankedHits(Sequence[SearchHit]):
         return self._make(self._candidates[place])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SmallSource:
-    """A small source: its corpus, what its channels rank, its word counts, and the hits."""
-
-    member: Member
-    corpus: OpenCorpus
-    rankings: Mapping[Mode, Ranking]
-    counts: TermCounts | None
-    hits: RankedHits
+_Own: TypeAlias = tuple[Mapping[Mode, OwnRanking], RankedHits]
+"""What each channel of a source ranks, and its hits."""
 
 
-def choose_members(plan: DiscoveryPlan) -> dict[str, Member]:
-    """Return the members that may be asked together, by name.
+def choose_small_sources(plan: DiscoveryPlan) -> Collection[str]:
+    """Return the names of the sources that may be asked together.
 
     There are none if the search needs what only each of them can answer.
     """
     search = plan.search
-    has_conditions = search.filter is not None or search.surfaces is not None
+    has_conditions = any(value is not None for value in search.conditions.values())
     is_plain = search.k and not search.has_second_stage and search.formulate is None and not has_conditions
     if not plan.searches_union or not is_plain or plan.dedup_by not in (None, AUTO):
-        return {}
+        return ()
     opened: dict[str, Any] = {member.name: member.corpus for member in plan.members if hasattr(member.corpus, "store")}
     embedders = [corpus.embedder.id for corpus in opened.values()]
     most = max({*embedders}, key=embedders.count, default=None)
-    small = choose_small(
+    # Copies of skills are told apart by their names, which each source knows.
+    return choose_small(
         {
             name: corpus.store
             for name, corpus in opened.items()
-            # Copies of skills are told apart by their names, which each source knows.
             if corpus.embedder.id == most and (plan.dedup_by is None or name.casefold() != SKILLS)
         }
-    )
-    return {member.name: member for member in plan.members if member.name in small}
+    ).keys()
 
 
-async def ask_together(request: SourceRequest, members: Mapping[str, Member]) -> list[Answer]:
-    """Return the answers of the sources that can be asked together.
+async def ask_together(run: Discovery, names: Collection[str]) -> list[AskedSource]:
+    """Ask the sources that can be asked together, and return them.
 
     The others must be asked one by one.
 
     Args:
-        request: The request, which learns what the union of all sources needs.
-        members: Those that may be asked together.
+        run: The discovery, which learns what the union of all sources needs.
+        names: The sources that may be asked together.
     """
-    stores = {name: cast("OpenCorpus", member.corpus).store for name, member in members.items()}
-    stack = _find_stack(stores)
+    opened = {name: cast("OpenCorpus", run.sources[name].member.corpus) for name in names}
+    stores = {name: corpus.store for name, corpus in opened.items()}
+    search, stack = run.plan.search, _find_stack(stores)
     if stack is None:
         return []
-    sources = list[_SmallSource]()
+    found: Mapping[str, _Own] = {}
+    views = {name: run.view(corpus, 0) for name, corpus in opened.items()}
     # Whoever is asked alone raises the errors of an embedder, too.
-    with anyio.move_on_after((request.deadline - anyio.current_time()) / 2), suppress(AirwError):
-        names = await stack.update(stores, most=_MOST_COPIED)
-        views = {name: request.embeddings.wrap(cast("OpenCorpus", members[name].corpus), 0) for name in sorted(names)}
-        rankings = await _rank(request.plan.search, stack, views)
-        sources = await in_thread(
-            lambda: [_merge(request.plan.search, members[name], views[name], own) for name, own in rankings.items()]
+    with anyio.move_on_after((run.deadline - anyio.current_time()) / 2), suppress(AirwError):
+        stacked = await stack.update(stores, most=_MOST_COPIED)
+        own = await _rank(search, stack, {name: views[name] for name in sorted(stacked)})
+        found = await in_thread(
+            lambda: {name: (own[name], _merge(search, name, views[name], own[name])) for name in own}
         )
-    counts = [source.counts for source in sources if source.counts is not None]
-    pooled = TermCounts.sum(counts) if counts else None
-    request.counts.append(pooled)
-    if sources:
-        request.small.append(SmallSources(stack, frozenset(source.member.name for source in sources)))
-    for source in sources:
-        request.members[source.member.name] = UnionMember(source.corpus, pooled)
-        request.corpora.append(source.corpus)
-        request.stop_waiting_for(source.member.name)
-    answers = []
-    for place, source in enumerate(sources):
+    if found:
+        run.stack, run.stacked = stack, frozenset(found)
+    counts = [ranked["lexical"].counts for ranked, _ in found.values() if "lexical" in ranked]
+    pooled = TermCounts.sum(filter(None, counts)) if any(counts) else None
+    for name, (_, hits) in found.items():
+        source = run.sources[name]
+        source.corpus, source.hits, source.has_counted, source.counts = views[name], hits, True, pooled
+        run.stop_waiting_for(name)
+    for place, (name, (ranked, _)) in enumerate(found.items()):
         if place % _AT_ONCE == 0:
             await anyio.lowlevel.checkpoint()
-        with record_span("source", source.member.name, request.plan.search.text, dict[str, Any]) as span:
-            answer = await _to_answer(request, source, *stack.settings_of(source.member.name))
-            describe_answer(span, answer)
-        answers.append(answer)
-    return answers
+        with record_span("source", name, search.text, dict[str, Any]) as span:
+            await _find_floor(run.sources[name], ranked, *stack.settings_of(name))
+            run.sources[name].make_report(span)
+    return [run.sources[name] for name in found]
 
 
 async def _rank(
@@ -200,22 +190,15 @@ async def _rank(
     return found
 
 
-def _merge(search: SearchQuery, member: Member, corpus: OpenCorpus, found: Mapping[Mode, OwnRanking]) -> _SmallSource:
+def _merge(search: SearchQuery, source: str, corpus: OpenCorpus, found: Mapping[Mode, OwnRanking]) -> RankedHits:
     """Merge what the channels of a source have ranked."""
     query, depth = search.for_embedder(corpus.embedder.id), search.ranking_depth(len(search.channels))
-    weights = zip(search.channels, rank_weights(search.channels, query.alpha or 0.0), strict=True)
-    channels = [ChannelRankings(kind, [found[kind].ranking.first(depth)], weight) for kind, weight in weights]
-    candidates = merge_rankings(channels, query, query.k)
+    weights = rank_weights(search.channels, query.alpha or 0.0)
+    channels = [ChannelRankings(kind, [found[kind].ranking.first(depth)], weight) for kind, weight in weights.items()]
     records = {
         id: record for own in found.values() for id, record in zip(own.ranking.record_ids, own.records, strict=True)
     }
-    return _SmallSource(
-        member,
-        corpus,
-        {kind: own.ranking for kind, own in found.items()},
-        found["lexical"].counts if "lexical" in found else None,
-        RankedHits(candidates, partial(_to_hit, member.name, records)),
-    )
+    return RankedHits(merge_rankings(channels, query, query.k), partial(_to_hit, source, records))
 
 
 def _to_hit(source: str, records: Mapping[str, Record], candidate: Candidate) -> SearchHit:
@@ -224,16 +207,16 @@ def _to_hit(source: str, records: Mapping[str, Record], candidate: Candidate) ->
     return hit
 
 
-async def _to_answer(
-    request: SourceRequest, source: _SmallSource, config: Mapping[str, Any], calibrations: Mapping[str, Any]
-) -> Answer:
-    """Return the answer of a source, after a look at its floor."""
-    plan, corpus = request.plan, source.corpus
-    query = SourceQuery(source.member, request, hits=source.hits, embedder_id=corpus.embedder.id)
-    if calibrations or plan.floors[source.member.name] != AUTO or plan.is_floor_requested:
+async def _find_floor(
+    source: AskedSource, found: Mapping[Mode, OwnRanking], config: Mapping[str, Any], calibrations: Mapping[str, Any]
+) -> None:
+    """Find the floor of a source, if it may have one."""
+    plan, name, corpus = source.run.plan, source.member.name, source.corpus
+    if corpus is not None and (calibrations or plan.floors[name] != AUTO or plan.is_floor_requested):
         store = cast("RememberingStore", corpus.store)
         store.learn(Config(), config)
         store.learn(Calibrations(), calibrations)
-        query.known_evidence = evidence_of(source.rankings.get("dense"), source.rankings.get("lexical"), source.counts)
-        await query.check_floor(corpus)
-    return query.to_answer()
+        rankings = {kind: own.ranking for kind, own in found.items()}
+        counts = found["lexical"].counts if "lexical" in found else None
+        evidence = evidence_of(rankings.get("dense"), rankings.get("lexical"), counts)
+        source.found = await find_floor(corpus, plan, name, evidence)

@@ -6,7 +6,7 @@ path into it.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,7 +14,7 @@ from airw._base.checks import check_choice
 from airw._base.concurrency import call_user_function, in_thread, map_bounded
 from airw._base.json import deep_copy, json_clean
 from airw._base.messages import error_text, short_repr
-from airw.discovery._disclosed_files import UNREADABLE, FileBody, FileBundle, read_body, read_bundle
+from airw.discovery._disclosed_files import UNREADABLE, Contents, read_body, read_bundle
 from airw.discovery.expansion import Corpora, check_policy, passages_from
 from airw.discovery.open_folders import OpenFolder
 from airw.discovery.selection import Selection
@@ -154,78 +154,71 @@ async def disclose(
     return [_to_disclosure(level, *parts) for parts in zip(hits, contents, passages, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Contents:
-    """The body and the bundle of one hit."""
-
-    body: FileBody = field(default_factory=FileBody)
-    bundle: FileBundle = field(default_factory=FileBundle)
-
-
 async def _read_contents(
     hits: Sequence[SearchHit],
     level: Level,
     loader: Loader | None,
     store: Mapping[str, Any] | None,
     roots: Sequence[str | os.PathLike[str]],
-) -> list[_Contents]:
+) -> list[Contents]:
     """Read body and bundle of each hit, several hits at once."""
     if level == "metadata":
-        return [_Contents()] * len(hits)
+        return [Contents()] * len(hits)
     if loader is None and store is None and not roots:
         _check_nothing_to_read(hits)
     folders = await in_thread(_resolve_roots, roots)
 
-    async def read(hit: SearchHit) -> _Contents:
+    async def read(hit: SearchHit) -> Contents:
         pointer = _pointer(hit)
         if loader is not None:
             # A copy: the loader must not change the metadata of the hit.
             metadata = {key: deep_copy(value) for key, value in hit.metadata.items()}
             body = await _load_body("loader", loader, metadata, pointer)
         elif pointer is None:
-            return _Contents()
+            return Contents()
         elif store is not None:
             body = await _load_body("store", store.get, pointer, pointer)
         else:
             body = await in_thread(read_body, pointer, folders)
         if level == "body" or pointer is None or not folders:
-            return _Contents(body)
-        return _Contents(body, await in_thread(read_bundle, pointer, folders))
+            return body
+        bundle = await in_thread(read_bundle, pointer, folders)
+        return replace(body, files=bundle.files, note=body.note or bundle.note)
 
     return await map_bounded(read, hits, limit=_MAX_CONCURRENCY)
 
 
-async def _load_body(parameter: str, load: Callable[[Any], Any], argument: object, pointer: str | None) -> FileBody:
+async def _load_body(parameter: str, load: Callable[[Any], Any], argument: object, pointer: str | None) -> Contents:
     """Call the user's loader or store; an error becomes a note."""
     try:
         text = await call_user_function(load, argument)
     except Exception as error:  # noqa: BLE001 - the other hits must not fail with it
-        return FileBody(note=f"{parameter}_failed: {error_text(error).removesuffix(':')}")
+        return Contents(note=f"{parameter}_failed: {error_text(error).removesuffix(':')}")
     if text is None:
-        return FileBody(note=None if pointer is None else UNREADABLE)
+        return Contents(note=None if pointer is None else UNREADABLE)
     if isinstance(text, str):
-        return FileBody(text)
-    return FileBody(note=f"{parameter}_failed: returned {type(text).__name__}, not text")
+        return Contents(text)
+    return Contents(note=f"{parameter}_failed: returned {type(text).__name__}, not text")
 
 
 def _to_disclosure(
-    level: Level, hit: SearchHit, contents: _Contents, passage: tuple[str | None, str | None]
+    level: Level, hit: SearchHit, contents: Contents, passage: tuple[str | None, str | None]
 ) -> Disclosure:
     metadata = {key: deep_copy(value) for key, value in hit.metadata.items()}
-    notes = {"disclosure": contents.body.note or contents.bundle.note, "expansion": passage[1]}
+    notes = {"disclosure": contents.note, "expansion": passage[1]}
     return Disclosure(
         artifact_id=hit.artifact_id,
         level=level,
         name=str(metadata.get("name") or hit.artifact_id),
         score=float(hit.score),
         summary=hit.text,
-        body=contents.body.text,
+        body=contents.text,
         pointer=_pointer(hit),
         metadata=with_facts(metadata, {key: note for key, note in notes.items() if note is not None}),
         source=hit.source,
         passage=passage[0],
-        truncated=contents.body.truncated,
-        bundle=contents.bundle.files,
+        truncated=contents.truncated,
+        bundle=contents.files,
     )
 
 

@@ -1,23 +1,21 @@
 """Discovery in one or several corpora: search, apply floors, fuse, select, disclose."""
 
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from functools import partial
-from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 import anyio
 
-from airw._base.concurrency import map_bounded
+from airw._base.concurrency import first_error
 from airw._base.signatures import shows_options
 from airw._base.telemetry import OpenSpan, record_span, start_span
 from airw.discovery._combine_answers import combine_answers, rank_so_far
 from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
-from airw.discovery._query_source import SourceRequest, prepare_request, query_source
-from airw.discovery._small_sources import ask_together, choose_members
-from airw.discovery.results import Answer, DiscoveryResult, SourceAnswered
+from airw.discovery._small_sources import ask_together, choose_small_sources
+from airw.discovery._sources import AskedSource, Discovery, begin
+from airw.discovery.results import DiscoveryResult, SourceAnswered
 from airw.errors import ArgumentError
 from airw.walking import merge
 from airw.walking.streams import ReadAhead
@@ -53,6 +51,7 @@ async def discover(corpus: Corpora, query: str, **options: Unpack[DiscoverOption
             `store`, `expand` and `roots`.
         filter: Search only records whose metadata satisfy this filter.
         surfaces: Search only surfaces of these kinds.
+        operators: Read `"a phrase"`, `-without` and `prefix*` in the query, as in `airw.search`.
         max_k: Select at most this many hits; see `airw.select` for this, `rel` and `gap_ratio`.
         rel: The ratio to the first hit that a hit must reach. Sums of ranks have no ratio, so hits of a fusion by rank
             are compared by their evidence: the shares of the best cosine and of the best BM25 score, added up.
@@ -137,32 +136,27 @@ def _describe_result(result: DiscoveryResult) -> Mapping[str, Any]:
 
 
 async def _discover(plan: DiscoveryPlan) -> DiscoveryResult:
-    async with prepare_request(plan) as request:
-        answers = await _ask_sources(request)
-        for answer in answers:
-            if answer.floor_note is not None:
-                which = "calibrated floor" if answer.report["floor"] is not None else "floor"
-                warnings.warn(f"min_score='auto': no {which} for {answer.source!r}: {answer.floor_note}", stacklevel=3)
-        return await combine_answers(request, {answer.source: answer for answer in answers})
+    async with begin(plan) as run:
+        await _ask_sources(run)
+        for name, report in ((name, source.report) for name, source in run.sources.items()):
+            if "floor_note" in report:
+                which = "calibrated floor" if report["floor"] is not None else "floor"
+                warnings.warn(f"min_score='auto': no {which} for {name!r}: {report['floor_note']}", stacklevel=3)
+        return await combine_answers(run)
 
 
-async def _ask_sources(request: SourceRequest) -> list[Answer]:
-    """Return the answers of all sources, in any order."""
-    small = choose_members(request.plan)
-    ask_one = partial(query_source, request=request)
-
-    async def ask_small() -> list[Answer]:
-        answers = await ask_together(request, small) if small else []
-        known = {answer.source for answer in answers}
-        rest = [member for name, member in small.items() if name not in known]
-        return [*answers, *await map_bounded(ask_one, rest, limit=max(len(rest), 1))]
-
-    async def ask_other(member: Member) -> list[Answer]:
-        return [await ask_one(member)]
-
-    others = [member for member in request.plan.members if member.name not in small]
-    jobs: list[Callable[[], Awaitable[list[Answer]]]] = [ask_small, *(partial(ask_other, member) for member in others)]
-    return [*chain.from_iterable(await map_bounded(lambda job: job(), jobs, limit=len(jobs)))]
+async def _ask_sources(run: Discovery) -> None:
+    """Ask all sources; small ones are asked together, if they can be."""
+    small = choose_small_sources(run.plan)
+    with first_error():
+        async with anyio.create_task_group() as group:
+            for name, source in run.sources.items():
+                if name not in small:
+                    group.start_soon(source.ask)
+            known = await ask_together(run, small) if small else []
+            for name in small:
+                if run.sources[name] not in known:
+                    group.start_soon(run.sources[name].ask)
 
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
@@ -233,12 +227,13 @@ class DiscoveryStream:
 
     def __init__(self, plan: DiscoveryPlan) -> None:
         self._plan = plan
-        self._answers: dict[str, Answer] = {}
+        self._heard: list[AskedSource] = []
         self._stack = AsyncExitStack()
-        self._request: SourceRequest | None = None
-        self._incoming: ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]] | None = None
+        self._run: Discovery | None = None
+        self._incoming: ReadAhead[tuple[AsyncGenerator[AskedSource, None], AskedSource]] | None = None
         self._result: DiscoveryResult | None = None
         self._span: OpenSpan | None = None
+        self._is_over = False
 
     @property
     def result(self) -> DiscoveryResult | None:
@@ -255,7 +250,7 @@ class DiscoveryStream:
             # The tasks of the sources start here, and the spans of the sources are inside the one that is current now.
             with _work_within(self._span):
                 async with AsyncExitStack() as stack:
-                    self._request = await stack.enter_async_context(prepare_request(plan))
+                    self._run = await stack.enter_async_context(begin(plan))
                     # The sources stop before the corpora are closed.
                     await stack.enter_async_context(self._incoming)
                     self._stack = stack.pop_all()
@@ -279,30 +274,33 @@ class DiscoveryStream:
         return self
 
     async def __anext__(self) -> SourceAnswered | DiscoveryResult:
-        if self._incoming is None or self._request is None:
+        if self._incoming is None or self._run is None:
             raise ArgumentError(
                 "a DiscoveryStream yields only inside its block: async with discover_stream(…) as updates"
             )
-        if self._result is not None:
+        if self._is_over:
             raise StopAsyncIteration
         with _work_within(self._span):
-            return await self._next_update(self._incoming, self._request)
+            try:
+                return await self._next_update(self._incoming, self._run)
+            except Exception:
+                self._is_over = True
+                raise
 
     async def _next_update(
-        self, incoming: "ReadAhead[tuple[AsyncGenerator[Answer, None], Answer]]", request: SourceRequest
+        self, incoming: "ReadAhead[tuple[AsyncGenerator[AskedSource, None], AskedSource]]", run: Discovery
     ) -> SourceAnswered | DiscoveryResult:
-        try:
-            _, answer = await anext(incoming)
-        except StopAsyncIteration:
-            self._result = await combine_answers(request, self._answers)
-            if self._span is not None:
-                self._span.set(_describe_result(self._result))
-                self._span.end()
-            return self._result
-        self._answers[answer.source] = answer
-        pending = tuple(member.name for member in self._plan.members if member.name not in self._answers)
-        ranking = tuple(await rank_so_far(request, self._answers))
-        return SourceAnswered(answer.source, answer.report, tuple(answer.hits), ranking, pending)
+        async for _, source in incoming:
+            self._heard.append(source)
+            pending = tuple(name for name, other in run.sources.items() if other not in self._heard)
+            ranking = tuple(await rank_so_far(run, self._heard))
+            return SourceAnswered(source.member.name, source.report, tuple(source.hits), ranking, pending)
+        self._result = await combine_answers(run)
+        self._is_over = True
+        if self._span is not None:
+            self._span.set(_describe_result(self._result))
+            self._span.end()
+        return self._result
 
-    async def _stream_answer(self, member: Member) -> AsyncGenerator[Answer, None]:
-        yield await query_source(member, cast("SourceRequest", self._request))
+    async def _stream_answer(self, member: Member) -> AsyncGenerator[AskedSource, None]:
+        yield await cast("Discovery", self._run).sources[member.name].ask()

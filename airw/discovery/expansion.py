@@ -3,8 +3,7 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, TypeAlias
+from typing import TypeAlias, cast
 
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread, map_bounded
@@ -196,38 +195,33 @@ async def passages_from(
     The note is the reason why there is no passage. Each corpus that has hits is read once. Hits without a source belong
     to the corpus if there is only one.
     """
-    named_corpora = _with_names(corpora)
-    is_single = len(named_corpora) == 1 and not isinstance(corpora, Mapping)
+    is_named = isinstance(corpora, Mapping)
+    # The name of a corpus is known before it is opened only if the caller passed it.
+    named: list[tuple[str | None, _Source]]
+    if isinstance(corpora, Mapping):
+        named = [(name, corpus) for name, corpus in corpora.items() if any(hit.source == name for hit in hits)]
+    else:
+        several = corpora if isinstance(corpora, list | tuple) else [cast("_Source", corpora)]
+        named = [(None, corpus) for corpus in several]
+    is_single = len(named) == 1 and not is_named
 
-    async def read_passages(named_corpus: tuple[str | None, _Source]) -> dict[int, Any]:
+    async def read_passages(named_corpus: tuple[str | None, _Source]) -> dict[int, tuple[str | None, str | None]]:
         key, corpus = named_corpus
-        # The name of a corpus is known before it is opened only if the caller passed it.
-        if isinstance(corpora, Mapping) and all(hit.source != key for hit in hits):
-            return {}
         async with use_store(corpus) as (name, store):
-            source = key if isinstance(corpora, Mapping) else name
+            source = key if is_named else name
             positions = [i for i, hit in enumerate(hits) if hit.source == source or (is_single and hit.source is None)]
             own_hits = [hits[i] for i in positions]
             passages = await passages_of(own_hits, name, store, "expand", policy) if positions else []
-        return dict(zip(positions, passages, strict=True))
+        return dict(zip(positions, map(_text_or_note, passages), strict=True))
 
-    by_position: dict[int, Any] = {}
+    found: dict[int, tuple[str | None, str | None]] = {}
     # In reverse order, so that of two corpora with the same name the first one wins.
-    for passages in reversed(await map_bounded(read_passages, named_corpora, limit=_MAX_CONCURRENCY)):
-        by_position |= passages
-    return [_text_or_note(by_position.get(position)) for position in range(len(hits))]
+    for passages in reversed(await map_bounded(read_passages, named, limit=_MAX_CONCURRENCY)):
+        found |= passages
+    return [found.get(position, (None, "no_corpus_for_source")) for position in range(len(hits))]
 
 
-def _with_names(corpora: Any) -> list[tuple[str | None, _Source]]:
-    """Return pairs of name and corpus; the name is `None` unless the caller passed one."""
-    if isinstance(corpora, Mapping):
-        return list(corpora.items())
-    return list(zip(repeat(None), corpora if isinstance(corpora, list | tuple) else [corpora]))
-
-
-def _text_or_note(passage: Any) -> tuple[str | None, str | None]:
+def _text_or_note(passage: Passage | NoLedgerEntry | SeedNotFound) -> tuple[str | None, str | None]:
     if isinstance(passage, Passage):
         return passage.text, None
-    if passage is None:
-        return None, "no_corpus_for_source"
     return None, "no_ledger_entry" if isinstance(passage, NoLedgerEntry) else "seed_not_found"

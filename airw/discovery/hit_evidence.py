@@ -43,8 +43,8 @@ def list_scales(search: SearchQuery, embedder_id: str, formula: Hashable = "", s
         source: What names the scale of hits that have only the score of their source.
     """
     alpha = default_alpha(embedder_id) if search.alpha is None else search.alpha
-    weights = dict(zip(search.channels, rank_weights(search.channels, alpha), strict=True))
-    return SourceScales({"dense": embedder_id, "lexical": formula, _OWN: source}, weights)
+    scales = {"dense": embedder_id, "lexical": formula, _OWN: source}
+    return SourceScales(scales, rank_weights(search.channels, alpha))
 
 
 def sums_ranks(search: SearchQuery, hits: Iterable[SearchHit]) -> bool:
@@ -72,19 +72,21 @@ def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], Sourc
         >>> weigh_hits([SearchHit(id, "document", 0.1, "", each) for id, each in scores.items()], lambda _: scales)
         [2.0, 0.5]
     """
-    rows = [(scales_of(hit), _scores_of(hit)) for hit in hits]
     best: dict[Hashable, float] = {}
-    for scales, scores in rows:
-        for channel, score in scores.items():
+    rows: list[list[tuple[Hashable, float, float]]] = []
+    for hit in hits:
+        scales, row = scales_of(hit), list[tuple[Hashable, float, float]]()
+        for channel, score in _scores_of(hit).items():
             scale = channel, scales.names.get(channel)
             best[scale] = max(score, best.get(scale, -math.inf))
+            row.append((scale, scales.weights.get(channel, 1.0), score))
+        rows.append(row)
     evidence = []
-    for hit, (scales, scores) in zip(hits, rows, strict=True):
-        total = 0.0
-        for channel, score in scores.items():
-            top = abs(best[channel, scales.names.get(channel)])
-            total += scales.weights.get(channel, 1.0) * (score / top if top else 0.0)
-        evidence.append(total * _boost_of(hit))
+    for hit, row in zip(hits, rows, strict=True):
+        total = sum((weight * (score / abs(best[scale])) for scale, weight, score in row if best[scale]), 0.0)
+        earlier = get_fact(hit.metadata, "retrieval_score")
+        # A `boost` has moved the score by this factor.
+        evidence.append(total * (hit.score / earlier) if _is_number(earlier) and earlier > 0 else total)
     return evidence
 
 
@@ -114,11 +116,12 @@ def select_by_evidence(
         return select(hits, strategy=strategy, min_score=min_score, **bounds)
     order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], first))
     weighed = [replace(hits[place], score=evidence[place]) for place in order]
-    places = {id(hit): place for hit, place in zip(weighed, order, strict=True)}
     selection = select(weighed, strategy=strategy, **bounds)
+    # What is selected are the first of those that were weighed.
+    chosen = sorted(order[: len(selection.selected)])
     return replace(
         selection,
-        selected=[hits[place] for place in sorted(places[id(hit)] for hit in selection.selected)],
+        selected=[hits[place] for place in chosen],
         candidates=list(hits),
         signals={**selection.signals, "top_score": hits[0].score},
     )
@@ -130,12 +133,6 @@ def _scores_of(hit: SearchHit) -> dict[str, float]:
     known = {name: float(score) for name, score in channels.items() if _is_number(score)}
     own = get_fact(hit.metadata, "source_score", hit.score)
     return known or {_OWN: float(own) if _is_number(own) else 0.0}
-
-
-def _boost_of(hit: SearchHit) -> float:
-    """Return the factor by which a `boost` moved the score of a hit."""
-    earlier = get_fact(hit.metadata, "retrieval_score")
-    return hit.score / earlier if _is_number(earlier) and earlier > 0 else 1.0
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -1,4 +1,4 @@
-"""The answers of a discovery: one for each source, and the result of all of them."""
+"""What a discovery returns: its result, and the events before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,32 +9,6 @@ from airw.discovery.disclosure import Disclosure
 from airw.discovery.selection import REASONS
 from airw.values import SearchHit
 from airw.values.hits import get_fact
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer of one source.
-
-    Args:
-        source: The name of the source.
-        hits: The ranking of the source, with its raw scores.
-        report: The entry of the source in `DiscoveryResult.signals["per_source"]`.
-        error: The reason why the source failed; `None` if it answered.
-        embedder_id: The id of the embedder of the query; `""` if the source failed before it was known.
-        floor_note: The reason why there is no floor, if `"auto"` was requested but nothing fits.
-    """
-
-    source: str
-    hits: Sequence[SearchHit]
-    report: Mapping[str, Any]
-    error: Exception | None = None
-    embedder_id: str = ""
-    floor_note: str | None = None
-
-    @property
-    def survivors(self) -> Sequence[SearchHit]:
-        """Return the hits that take part in the fusion; a source that abstains has none."""
-        return () if self.report["abstained"] else self.hits
 
 
 @dataclass(frozen=True, slots=True)

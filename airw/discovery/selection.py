@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias
 
 from airw._base.checks import check_choice, check_count, check_number
 from airw._base.json import json_clean
@@ -151,30 +151,41 @@ def select(
         >>> select(hits).selected_ids, select(hits, max_k=1).reason, select(hits, min_score=0.9).reason
         (['a', 'b'], 'max_k', 'abstain:below_floor')
     """
-    bounds = _Bounds(
-        check_count("max_k", max_k, least=1),
-        check_number("rel", rel, least=0, most=1),
-        check_number("gap_ratio", gap_ratio, least=0, most=1),
-        _check_floor(min_score, strategy),
-    )
+    check_count("max_k", max_k, least=1)
+    check_number("rel", rel, least=0, most=1)
+    check_number("gap_ratio", gap_ratio, least=0, most=1)
+    floor = None if min_score is None else check_number("min_score", min_score)
     candidates = [check_hit(hit) for hit in hits]
+    # NaN compares false with everything, so no rule could handle it.
+    scored = [hit for hit in candidates if not math.isnan(hit.score)]
     if callable(strategy):
+        name = "custom"
         # The function gets a copy, so that it cannot change the candidates.
-        name, choice = "custom", _Choice(_match_candidates(strategy(list(candidates)), candidates)[: bounds.max_k])
+        chosen, reason = _match_candidates(strategy(list(candidates)), candidates), ""
     else:
         name = check_choice("strategy", strategy, STRATEGIES)
-        # NaN compares false with everything, so no rule could handle it.
-        scored = [hit for hit in candidates if not math.isnan(hit.score)]
+        if floor is None and name == "abs_threshold":
+            raise ArgumentError("strategy='abs_threshold' needs min_score, the lowest score to select")
         if candidates and not scored:
-            choice = _Choice(reason="abstain:no_scores")
+            chosen, reason = [], "abstain:no_scores"
+        elif name == "conservative":
+            chosen, reason = _select_conservatively(scored, max_k, rel, floor)
+        elif name == "rel_threshold":
+            chosen, reason = _select_near_first(scored, rel)
+        elif name == "score_gap":
+            chosen, reason = _cut_at_gap(scored, gap_ratio), ""
         else:
-            choice = _apply_strategy(name, scored, bounds)
+            chosen, reason = [hit for hit in scored if floor is None or name == "top_k" or hit.score >= floor], ""
+    selected = chosen[:max_k]
+    signals = _signals(name, candidates, selected)
+    if reason == "abstain:below_floor":
+        signals["min_score"] = floor
     return Selection(
-        selected=choice.hits,
+        selected=selected,
         candidates=candidates,
-        abstained=not choice.hits,
-        reason=choice.reason or (name if choice.hits else f"abstain:{name}"),
-        signals=_signals(name, candidates, choice),
+        abstained=not selected,
+        reason=reason or (name if selected else f"abstain:{name}"),
+        signals=signals,
     )
 
 
@@ -198,66 +209,33 @@ def abstain(hits: Iterable[SearchHit], reason: str, **signals: Any) -> Selection
         candidates=candidates,
         abstained=True,
         reason=f"abstain:{reason}",
-        signals={**_signals("conservative", candidates, _Choice()), **signals},
+        signals={**_signals("conservative", candidates, []), **signals},
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """The checked numbers of a strategy."""
-
-    max_k: int
-    rel: float
-    gap_ratio: float
-    min_score: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """The hits that a strategy chose.
-
-    `reason` is empty if it is the strategy's name; `floor` is set if the first hit scores below it.
-    """
-
-    hits: list[SearchHit] = field(default_factory=list)
-    reason: str = ""
-    floor: float | None = None
-
-
-def _apply_strategy(name: Strategy, hits: list[SearchHit], bounds: _Bounds) -> _Choice:
-    """Apply a named strategy to hits whose scores are numbers."""
-    match name:
-        case "conservative":
-            return _select_conservatively(hits, bounds)
-        case "rel_threshold":
-            return _select_near_first(hits, bounds)
-        case "abs_threshold":
-            hits = [hit for hit in hits if hit.score >= cast("float", bounds.min_score)]
-        case "score_gap":
-            hits = _cut_at_gap(hits, bounds.gap_ratio)
-    return _Choice(hits[: bounds.max_k])
-
-
-def _select_conservatively(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
+def _select_conservatively(
+    hits: list[SearchHit], max_k: int, rel: float, floor: float | None
+) -> tuple[list[SearchHit], str]:
+    """Return the chosen hits and the reason."""
     if not hits:
-        return _Choice(reason="abstain:no_candidates")
-    top, candidates = hits[0].score, hits[: bounds.max_k]
+        return [], "abstain:no_candidates"
+    top, candidates = hits[0].score, hits[:max_k]
     # Below the floor even the best hit is probably no answer.
-    if bounds.min_score is not None and top < bounds.min_score:
-        return _Choice(reason="abstain:below_floor", floor=bounds.min_score)
+    if floor is not None and top < floor:
+        return [], "abstain:below_floor"
     # A score of exactly 0 means that nothing matched, whatever the scale is.
     if top == 0:
-        return _Choice(reason="abstain:no_evidence")
+        return [], "abstain:no_evidence"
     # A ratio to a negative score is meaningless, so only the first hit is safe.
     if top < 0:
-        return _Choice(candidates[:1], "single" if len(hits) == 1 else "nonpositive_top")
+        return hits[:1], "single" if len(hits) == 1 else "nonpositive_top"
     # Hits far behind the best one mislead more often than they help.
-    selected = list(takewhile(lambda hit: _score_ratio(hit, hits[0]) >= bounds.rel, candidates))
+    selected = list(takewhile(lambda hit: _score_ratio(hit, hits[0]) >= rel, candidates))
     if len(selected) < len(candidates):
-        return _Choice(selected, "rel_threshold")
+        return selected, "rel_threshold"
     if len(hits) == 1:
-        return _Choice(selected, "single")
-    return _Choice(selected, "max_k" if len(selected) < len(hits) else "exhausted")
+        return selected, "single"
+    return selected, "max_k" if len(selected) < len(hits) else "exhausted"
 
 
 def _score_ratio(hit: SearchHit, first: SearchHit) -> float:
@@ -266,16 +244,15 @@ def _score_ratio(hit: SearchHit, first: SearchHit) -> float:
     return 1.0 if hit.score == first.score else float(hit.score) / float(first.score)
 
 
-def _select_near_first(hits: list[SearchHit], bounds: _Bounds) -> _Choice:
-    if not hits:
-        return _Choice()
-    top = float(hits[0].score)
+def _select_near_first(hits: list[SearchHit], rel: float) -> tuple[list[SearchHit], str]:
+    """Return the chosen hits and the reason, if it is not the name of the strategy."""
+    top = float(hits[0].score) if hits else math.nan
     if top == 0:
-        return _Choice(reason="abstain:no_evidence")
+        return [], "abstain:no_evidence"
     if top < 0:
-        return _Choice(hits[:1])
+        return hits[:1], ""
     # The equality covers an infinite first score with `rel=0`, whose product would be NaN.
-    return _Choice([hit for hit in hits if hit.score == top or hit.score >= bounds.rel * top][: bounds.max_k])
+    return [hit for hit in hits if hit.score == top or hit.score >= rel * top], ""
 
 
 def _cut_at_gap(hits: list[SearchHit], gap_ratio: float) -> list[SearchHit]:
@@ -308,21 +285,10 @@ def _match_candidates(chosen: object, candidates: list[SearchHit]) -> list[Searc
     return list(selected.values())
 
 
-def _signals(name: str, candidates: list[SearchHit], choice: _Choice) -> dict[str, Any]:
+def _signals(name: str, candidates: list[SearchHit], selected: list[SearchHit]) -> dict[str, Any]:
     scores = (float(hit.score) for hit in candidates)
     top = next((score for score in scores if not math.isnan(score)), None)
-    signals: dict[str, Any] = {"n_candidates": len(candidates), "n_selected": len(choice.hits), "top_score": top}
+    signals: dict[str, Any] = {"n_candidates": len(candidates), "n_selected": len(selected), "top_score": top}
     if name == "conservative":
-        ratios = [_score_ratio(hit, choice.hits[0]) for hit in choice.hits]
-        signals["min_ratio"] = min(ratios) if ratios else None
-        if choice.floor is not None:
-            signals["min_score"] = choice.floor
+        signals["min_ratio"] = min((_score_ratio(hit, selected[0]) for hit in selected), default=None)
     return signals
-
-
-def _check_floor(value: object, strategy: object) -> float | None:
-    if value is None:
-        if not callable(strategy) and strategy == "abs_threshold":
-            raise ArgumentError("strategy='abs_threshold' needs min_score, the lowest score to select")
-        return None
-    return check_number("min_score", value)

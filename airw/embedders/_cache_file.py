@@ -13,6 +13,7 @@ from zlib import crc32
 import numpy as np
 
 from airw._base.arrays import Floats
+from airw._base.file_lock import MORE_FILES, lacks_open_files
 from airw._base.messages import short_repr
 from airw._base.schemas import find_foreign, read_schema, small_limits
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
@@ -236,9 +237,8 @@ class CacheFile:
             case sqlite3.SQLITE_FULL:
                 return StoreError(f"{self._name} cannot grow ({error}); free some space, or choose another path")
             case _:
-                return StoreError(
-                    f"{self._name} cannot be read or written ({error}); choose a path that you can write to"
-                )
+                advice = MORE_FILES if lacks_open_files() else "choose a path that you can write to"
+                return StoreError(f"{self._name} cannot be read or written ({error}); {advice}")
 
 
 def _create(raw: "sqlite3.Connection") -> None:

@@ -13,16 +13,18 @@ multiples of 2^-16, so their sums are the same in any order.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Literal, TypeAlias
 
 import numpy as np
 from anyio.lowlevel import checkpoint
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import check_count, check_texts
+from airw._base.checks import check_choice, check_count, check_texts
 from airw._base.concurrency import in_thread
+from airw._base.folding import UNSPACED, fold
 from airw.errors import EmbedderError
 
 Hashes = NDArray[np.uint64]
@@ -30,6 +32,7 @@ Hashes = NDArray[np.uint64]
 _SLICE_CHARS = 1 << 16  # about 1.5 ms of work and 4 MB of arrays
 _SLICE_TEXTS = 1 << 12  # 12 bits of a key are the position of a text in its slice, the other 52 a gram's hash
 _SLICE_CELLS = 1 << 19  # rows times dim: 4 MB, which fit into the cache of the CPU
+_MOST_CODES = 3 * _SLICE_CHARS  # of a slice: spaces stand around letters that are words alone
 _INLINE_CHARS = 1 << 12  # hashing fewer characters takes less time than reaching a worker thread
 _HASH_BITS = np.uint64(52)
 _GRID = 1 << 16
@@ -37,26 +40,27 @@ _GRID = 1 << 16
 _BASE = 0x5851F42D4C957F2D  # any large odd number; odd numbers have an inverse modulo 2^64
 _PAIR = np.uint64(0x9E3779B97F4A7C15)
 
-_SEPARATOR, _LETTER, _IDEOGRAPH, _MARK = range(4)
-_ASCII = bytes(_LETTER if chr(code).isalnum() or chr(code) == "_" else _SEPARATOR for code in range(128)) + bytes(128)
-# Han and kana, which are written without spaces.
-_IDEOGRAPHS = "[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd]"
+Version: TypeAlias = Literal["v1", "v2"]
+"""The rules by which texts become words. Vectors of different ones cannot be compared."""
+
+# In the first version, only these are words alone.
+_HAN_KANA = "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003fffd"
 
 
 @dataclass(frozen=True, slots=True)
 class HashingEmbedder:
-    """An embedder that hashes lower-case words and pairs of words.
+    """An embedder that hashes words and pairs of words.
 
-    It needs no model and no download, and its vectors are the same everywhere. Texts are normalized (NFKC), so composed
-    and decomposed accents agree. A word is a run of letters, digits and `_`, with the marks on them; each Han or kana
-    character is a word. The vector of a text depends only on the text, not on other texts, the process or the platform.
-    A text without words has the zero vector.
+    It needs no model and no download, and its vectors are the same everywhere. Letters that look alike are one letter,
+    as in a lexical search, and each letter of a script without spaces is a word. The vector of a text depends only on
+    the text, not on other texts, the process or the platform. A text without words has the zero vector.
 
     Args:
         dim: The width of the vectors. In wider vectors, fewer grams share a cell.
+        version: `"v1"` makes the vectors of corpora of the first edition, to which letters with an accent are others.
 
     Raises:
-        ArgumentError: If `dim` is not a whole number of at least 1.
+        ArgumentError: If `dim` is not a whole number of at least 1, or there is no such version.
 
     Example:
         >>> import anyio
@@ -67,15 +71,17 @@ class HashingEmbedder:
     """
 
     dim: int = 512
+    version: Version = field(default="v2", kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the width."""
+        """Check the width and the version."""
         check_count("dim", self.dim, least=1)
+        check_choice("version", self.version, ("v1", "v2"))
 
     @property
     def id(self) -> str:
-        """Return the name of the hash function and the width: `hashing-v1-512`."""
-        return f"hashing-v1-{self.dim}"
+        """Return the name of the hash function and the width: `hashing-v2-512`."""
+        return f"hashing-{self.version}-{self.dim}"
 
     async def embed_documents(self, texts: Sequence[str]) -> Floats:
         """Return `(len(texts), dim) float32` rows, unit or zero, in the order of the texts.
@@ -92,9 +98,9 @@ class HashingEmbedder:
             part = checked[start:stop]
             if sum(map(len, part)) <= _INLINE_CHARS:
                 await checkpoint()
-                rows[start:stop] = _embed(part, self.dim)
+                rows[start:stop] = _embed(part, self.dim, self.version)
             else:
-                rows[start:stop] = await in_thread(_embed, part, self.dim)
+                rows[start:stop] = await in_thread(_embed, part, self.dim, self.version)
         return rows
 
     async def embed_query(self, text: str) -> Floats:
@@ -116,9 +122,9 @@ def _slices(texts: list[str], dim: int) -> Iterator[tuple[int, int]]:
         yield start, len(texts)
 
 
-def _embed(texts: list[str], dim: int) -> Floats:
+def _embed(texts: list[str], dim: int, version: Version) -> Floats:
     """Return the rows of one slice."""
-    keys = _gram_keys(*_token_hashes(texts))
+    keys = _gram_keys(*_token_hashes(texts, version))
     rows = np.zeros((len(texts), dim), np.float32)
     if not keys.size:
         return rows
@@ -153,69 +159,61 @@ def _gram_keys(tokens: Hashes, rows: Hashes) -> Hashes:
     return np.concatenate([rows, rows[1:][paired]]) << _HASH_BITS | grams >> (np.uint64(64) - _HASH_BITS)
 
 
-def _token_hashes(texts: list[str]) -> tuple[Hashes, Hashes]:
+def _token_hashes(texts: list[str], version: Version) -> tuple[Hashes, Hashes]:
     """Return the hash of every token in order, and the position of the text that contains it."""
     # One array of code points for all texts, each ended by a line break, which no token contains.
-    plain = [_normalize(text) for text in texts]
-    encoded = "\n".join([*plain, ""]).encode("utf-32-le", "surrogatepass")
-    codes = np.frombuffer(encoded, "<u4")
-    kinds = _classify(codes)
-    # A token starts where the kind changes to a letter, and stops where it changes from one; an ideograph is always a
-    # token. The last character is a line break, so rolling around the end does no harm.
-    before, after = np.roll(kinds, 1), np.roll(kinds, -1)
-    alone = kinds == _IDEOGRAPH
-    starts = np.flatnonzero((kinds != _SEPARATOR) & ((kinds != before) | alone))
-    stops = np.flatnonzero((kinds != _SEPARATOR) & ((kinds != after) | alone)) + 1
+    spell, letters = _RULES[version]
+    spelt = [text.lower() if text.isascii() else spell(text) for text in texts]
+    codes = np.frombuffer("\n".join([*spelt, ""]).encode("utf-32-le"), "<u4")
+    # All characters that are not ASCII have the last place in the table of letters.
+    places = np.minimum(codes, 128).astype(np.uint8).tobytes()
+    is_letter = np.frombuffer(places.translate(letters), np.bool_)
+    edges = np.flatnonzero(np.diff(is_letter, prepend=False))
+    starts, stops = edges[::2], edges[1::2]
     # Prefix sums give the polynomial of a token, times a power of the base; the inverse of this power removes it.
-    powers, inverses = _powers(len(codes))
+    powers, inverses = _powers(_MOST_CODES) if len(codes) <= _MOST_CODES else _powers.__wrapped__(len(codes))
     sums = np.zeros(len(codes) + 1, np.uint64)
     np.cumsum(codes * powers[: len(codes)], out=sums[1:])
     hashes = _mix_bits((sums[stops] - sums[starts]) * inverses[starts])
     # Tokens are in order, so counting those before the end of each text gives the text of each token.
-    ends = np.cumsum([len(text) + 1 for text in plain])
+    ends = np.cumsum([len(text) + 1 for text in spelt])
     rows = np.repeat(np.arange(len(texts), dtype=np.uint64), np.diff(np.searchsorted(starts, ends), prepend=0))
     return hashes, rows
 
 
-def _normalize(text: str) -> str:
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).lower()
+def _spell(text: str) -> str:
+    return _set_apart(UNSPACED, fold(text))
 
 
-def _classify(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """Return the kind of every code point; a mark has the kind of the letter it belongs to."""
-    # ASCII by a table, as it is most of the text; other characters once for each distinct one.
-    low = np.minimum(codes, 128).astype(np.uint8).tobytes()
-    kinds = np.frombuffer(bytearray(low.translate(_ASCII)), np.uint8)
-    high = np.flatnonzero(codes >= 128)
-    if high.size:
-        distinct, which = np.unique(codes[high], return_inverse=True)
-        kinds[high] = np.array([_classify_character(chr(code)) for code in distinct.tolist()], np.uint8)[which]
-        # A mark continues the word of the last character that is not a mark.
-        marks = np.flatnonzero(kinds == _MARK)
-        carriers = np.maximum.accumulate(np.where(kinds == _MARK, 0, np.arange(len(kinds))))[marks]
-        kinds[marks] = np.where(kinds[carriers] == _LETTER, _LETTER, _SEPARATOR)
-    return kinds
+def _spell_as_first(text: str) -> str:
+    """Return a text in lower case (NFKC), without signs, and with spaces around Han and kana."""
+    spelt = _set_apart(f"[{_HAN_KANA}]", unicodedata.normalize("NFKC", text).lower())
+    other = f"[^\\w\x00-\x7f{_HAN_KANA}]"
+    spelt = re.sub(other, lambda sign: sign[0] if unicodedata.category(sign[0]).startswith("M") else " ", spelt)
+    # What is left of the others are marks. Those on no letter are no words.
+    return re.sub(f"(^|[\x00-\x7f](?<!\\w)){other}+", r"\1 ", spelt)
 
 
-def _classify_character(character: str) -> int:
-    if re.match(_IDEOGRAPHS, character):
-        return _IDEOGRAPH
-    if character.isalnum():
-        return _LETTER
-    return _MARK if unicodedata.category(character).startswith("M") else _SEPARATOR
+def _set_apart(letters: str, text: str) -> str:
+    """Return a text with spaces around each of these letters."""
+    return re.sub(f"{letters}+", lambda run: f" {' '.join(run[0])} ", text)
 
 
-def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Return at least the first `count` powers of the base modulo 2^64, and their inverses."""
-    return _common_powers() if count <= 2 * _SLICE_CHARS else _new_powers(count)
+def _letters(*more: str) -> bytes:
+    return bytes(chr(code).isalnum() or chr(code) in more for code in range(128)) + b"\1" * 128
+
+
+_RULES: Mapping[Version, tuple[Callable[[str], str], bytes]] = {
+    "v1": (_spell_as_first, _letters("_")),
+    "v2": (_spell, _letters()),
+}
+"""How a text is spelt that is not ASCII, and which characters of ASCII are letters then."""
 
 
 @cache
-def _common_powers() -> tuple[Hashes, Hashes]:
-    return _new_powers(2 * _SLICE_CHARS)
+def _powers(count: int) -> tuple[Hashes, Hashes]:
+    """Return the first powers of the base modulo 2^64, and their inverses."""
 
-
-def _new_powers(count: int) -> tuple[Hashes, Hashes]:
     def powers_of(base: int) -> Hashes:
         factors = np.full(count, base, np.uint64)
         factors[0] = 1

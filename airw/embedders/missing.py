@@ -61,9 +61,9 @@ def first_usable(embedders: Iterable[Embedder]) -> Embedder:
 
     Example:
         >>> from airw.embedders import HashingEmbedder
-        >>> missing = MissingEmbedder("hashing-v1-512", 512, EmbedderError("not here"))
+        >>> missing = MissingEmbedder("hashing-v2-512", 512, EmbedderError("not here"))
         >>> first_usable([missing, HashingEmbedder()])
-        HashingEmbedder(dim=512)
+        HashingEmbedder(dim=512, version='v2')
     """
     first, *others = embedders
     if not isinstance(first, MissingEmbedder):

@@ -21,8 +21,10 @@ def is_builtin(spec: str) -> bool:
     return spec.strip().lower() in (LIGHT, DEFAULT)
 
 
-def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
+def resolve_embedder(spec: str | os.PathLike[str] | Embedder, stored_id: str | None = None) -> Embedder:
     """Create the embedder that a specification names, without loading a model.
+
+    If `stored_id` is the id of the vectors of a corpus, `"light"` is the version of it that made them.
 
     ```text
     "light"                      HashingEmbedder()
@@ -43,8 +45,8 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
             `"light"` or `"default"`.
 
     Example:
-        >>> resolve_embedder("light")
-        HashingEmbedder(dim=512)
+        >>> resolve_embedder("light").id, resolve_embedder("light", "hashing-v1-512").id
+        ('hashing-v2-512', 'hashing-v1-512')
     """
     if isinstance(spec, os.PathLike):
         return _local_model(spec)
@@ -55,7 +57,8 @@ def resolve_embedder(spec: str | os.PathLike[str] | Embedder) -> Embedder:
         if key == LIGHT:
             from airw.embedders.hashing import HashingEmbedder
 
-            return HashingEmbedder()
+            first = HashingEmbedder(version="v1")
+            return first if stored_id == first.id else HashingEmbedder()
         _check_spelling(key)
         return _local_model(None if key == DEFAULT else spec.strip())
     # isinstance(spec, Embedder) would read `id` and `dim`, which may read files.
@@ -117,7 +120,7 @@ def is_same_model(embedder: Embedder, stored_id: str) -> bool:
 
     Example:
         >>> from airw.embedders import HashingEmbedder
-        >>> is_same_model(HashingEmbedder(), "hashing-v1-512"), is_same_model(HashingEmbedder(), "hashing-v1-64")
+        >>> is_same_model(HashingEmbedder(), "hashing-v2-512"), is_same_model(HashingEmbedder(), "hashing-v2-64")
         (True, False)
     """
     if embedder.id == stored_id:
@@ -142,7 +145,7 @@ def check_embedder(embedder: Embedder, stored_id: str, stored_dim: int, corpus_n
 
     Example:
         >>> from airw.embedders import HashingEmbedder
-        >>> check_embedder(HashingEmbedder(), "hashing-v1-512", 512, "notes")
+        >>> check_embedder(HashingEmbedder(), "hashing-v2-512", 512, "notes")
     """
     if not is_same_model(embedder, stored_id):
         raise EmbedderMismatch(

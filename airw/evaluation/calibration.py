@@ -494,11 +494,11 @@ async def _collect_signals(
     n_with_answer = sum(not case.gold_is_none for case in cases)
 
     async def search(case: DiscoveryCase) -> tuple[float, set[str]]:
-        hits = await run_search(corpus, replace(query, text=case.query))
+        asked = query.with_text(case.query)
+        hits = await run_search(corpus, asked)
         signal = hits[0].score if any(map(query.has_evidence, hits)) and hits[0].score != 0 else NO_EVIDENCE
         if weights and signal != NO_EVIDENCE:
-            options: dict[str, Any] = {"filter": query.filter, "surfaces": query.surfaces}
-            evidence = await find_evidence(corpus, case.query, query.mode, **options)
+            evidence = await find_evidence(corpus, asked.text, asked.mode, **asked.conditions)
             signal = evidence.weigh(weights) if evidence.channels.keys() >= weights.keys() else NO_EVIDENCE
         return signal, {hit.artifact_id for hit in hits}.intersection(case.gold)
 

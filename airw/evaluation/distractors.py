@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from airw._base.checks import check_count
@@ -87,7 +86,7 @@ def _whole_ranking(count: int, mode: Mode, options: Mapping[str, Any]) -> Search
 
 async def _count_better(corpus: OpenCorpus, query: SearchQuery, case: DiscoveryCase) -> int | None:
     """Return how many artifacts rank before the answer; `None` if it is not in the ranking."""
-    hits = await run_search(corpus, replace(query, text=case.query))
+    hits = await run_search(corpus, query.with_text(case.query))
     return next((place for place, hit in enumerate(hits) if hit.artifact_id == case.gold[0]), None)
 
 

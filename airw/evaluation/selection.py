@@ -213,7 +213,7 @@ async def find_candidates(
     async with use_corpus(corpus) as opened:
 
         async def find(case: DiscoveryCase) -> Candidates:
-            hits = tuple(await run_search(opened, replace(query, text=case.query)))
+            hits = tuple(await run_search(opened, query.with_text(case.query)))
             if not sums_ranks(query, hits):
                 return Candidates(case, hits)
             scales = list_scales(query, opened.embedder.id)

@@ -119,7 +119,8 @@ async def _find_by_search(
         query = query.for_store(corpus.store)
     channels = query.channels
     vector, depth = partial(memory.embed_query, corpus), query.ranking_depth(len(channels))
-    rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, filter=filter, per_artifact=True)
+    conditions: dict[str, Any] = {"filter": filter, "contains": memory.contains, "per_artifact": True}
+    rankings = await channel_rankings(corpus, channels, memory.query, vector, depth, **conditions)
     ranked = [ChannelRankings(kind, [ranking]) for kind, ranking in zip(channels, rankings, strict=True)]
     merged = merge_rankings(ranked, query, None, needs_evidence=True)
     # A search shows these surfaces, also of artifacts that the walk reaches later.
@@ -129,7 +130,7 @@ async def _find_by_search(
         dense = rankings[0]
         # With a filter, these are the best surfaces among those that satisfy it. They score the start only: an
         # artifact that the walk reaches later scores by its best surface of all.
-        start = set(dense.artifact_ids if filter is None else ids)
+        start = set(dense.artifact_ids if filter is None and memory.contains is None else ids)
         rows = zip(dense.artifact_ids, dense.record_ids, dense.scores.tolist(), strict=True)
         for id, best, cosine in rows:
             if id in start:

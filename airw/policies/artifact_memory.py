@@ -30,7 +30,7 @@ from airw.protocols import (
     Request,
     VectorsOf,
 )
-from airw.values import Ranking, Record, SearchHit
+from airw.values import Contains, Ranking, Record, SearchHit
 from airw.walking import CommittedNode
 
 _OFFLOAD_ABOVE = 1 << 20  # numbers; comparing this many with a query takes about a millisecond
@@ -59,6 +59,7 @@ class ArtifactMemory:
         query: The query of the walk.
         scope: The artifacts that the walk may start from, cross and return.
         keeps_records: Whether records are kept once they are read, because their fields lead on or decide the scope.
+        contains: What the artifacts must contain that the search for the start finds.
         vector: The vector of the query, `(dim,) float32`; `None` until it is embedded.
         best_surfaces: The record id of the best surface of each artifact that was compared with the query; `None` for
             one without surfaces.
@@ -77,6 +78,7 @@ class ArtifactMemory:
     query: str
     scope: Scope = ALLOW_ALL
     keeps_records: bool = False
+    contains: Contains | None = None
     vector: Floats | None = None
     best_surfaces: dict[Id, str | None] = field(default_factory=dict)
     cosine_of: dict[Id, float] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_choice, check_count, check_strings
+from airw._base.checks import check_choice, check_count, check_flag, check_strings
 from airw._base.concurrency import offload_if
 from airw._base.overriding import override
 from airw.errors import ArgumentError
@@ -19,7 +19,7 @@ from airw.policies._start import Seeding, check_roots, check_seeding, find_start
 from airw.policies.artifact_memory import MAX_ENDS, MAX_START, A, ArtifactMemory, Part
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import EdgeRow, Edges, Ends
-from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, SearchHit
+from airw.values import DIRECTIONS, Direction, Edge, LinkFilter, NodeIdLike, ParsedQuery, SearchHit, read_operators
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Frontier, LazyNeighbors, Neighbors, Policy, WalkState
 from airw.walking.policy import NeighborValues, NewNodes
@@ -68,6 +68,7 @@ class ArtifactPolicy(Policy[A]):
     """
 
     scope: Scope
+    operators: bool = False
     _memory: type[ArtifactMemory] = ArtifactMemory
     """What one walk remembers."""
 
@@ -91,6 +92,7 @@ class ArtifactPolicy(Policy[A]):
     def _check_shared(self) -> None:
         """Check the parameters that all these policies have."""
         check_scope(self.scope)
+        check_flag("operators", self.operators)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 
@@ -98,7 +100,8 @@ class ArtifactPolicy(Policy[A]):
 
     @override
     def begin(self, state: WalkState[A]) -> A:
-        return cast("A", self._memory(state.query, self.scope, self._reads_fields))
+        query = read_operators(state.query) if self.operators else ParsedQuery(state.query, None)
+        return cast("A", self._memory(query.text, self.scope, self._reads_fields, query.contains))
 
     async def score(
         self, state: WalkState[A], nodes: Sequence[Any], store: Walkable
@@ -324,6 +327,8 @@ class SearchParameters:
             that returns `(field, value)` pairs. The field `"$id"` is the id.
         direction: Follow links `"both"` ways, `"out"` or `"in"` (backlinks).
         types: Follow links of these types only; `None` for all types.
+        operators: Read operators in the query, as `airw.search` does: they choose where the walk starts, and links may
+            lead on to any artifact.
         scope: The artifacts that may be started from, crossed and returned.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
     """
@@ -333,6 +338,7 @@ class SearchParameters:
     edges: FieldEdges | None = None
     direction: Direction = "both"
     types: Sequence[str] | None = None
+    operators: bool = False
     scope: Scope = ALLOW_ALL
     max_depth: int | None = None
 

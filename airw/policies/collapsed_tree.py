@@ -7,13 +7,13 @@ from typing import TypeAlias, cast
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray
-from airw._base.checks import MAX_HITS, check_count, check_strings
+from airw._base.checks import MAX_HITS, check_count, check_flag, check_strings
 from airw._base.overriding import override
 from airw.policies._corpora import Walkable, embed
 from airw.policies._start import require_query
 from airw.policies.scope import ALLOW_ALL, Scope, check_scope
 from airw.protocols import Rank, RecordsOf, ask
-from airw.values import Record, SearchHit
+from airw.values import ParsedQuery, Record, SearchHit, read_operators
 from airw.values.hits import add_facts
 from airw.walking import CommittedNode, Policy, WalkState
 
@@ -51,6 +51,7 @@ class CollapsedTree(Policy[TreeMemory]):
         summary_kinds: The surface kinds to search for the start.
         leaf_kinds: The surface kinds to descend to.
         seed_k: The number of artifacts to start from.
+        operators: Read operators in the query; see `SearchParameters`.
         scope: The summaries to start from (`start`) and to descend from (`cross`), and the surfaces to return (`keep`).
             The filters are applied to each surface itself. A summary that may not be crossed is a hit, like one without
             parts.
@@ -67,6 +68,7 @@ class CollapsedTree(Policy[TreeMemory]):
     summary_kinds: Sequence[str] = SUMMARY_KINDS
     leaf_kinds: Sequence[str] = LEAF_KINDS
     seed_k: int = 10
+    operators: bool = False
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
 
@@ -76,6 +78,7 @@ class CollapsedTree(Policy[TreeMemory]):
             object.__setattr__(self, name, check_strings(name, getattr(self, name)))
         check_count("seed_k", self.seed_k, most=MAX_HITS)
         check_scope(self.scope)
+        check_flag("operators", self.operators)
         if self.max_depth is not None:
             check_count("max_depth", self.max_depth)
 
@@ -87,9 +90,15 @@ class CollapsedTree(Policy[TreeMemory]):
         """Return the best summaries of `seed_k` artifacts, and read their leaves; two store calls."""
         require_query(state.query, "CollapsedTree")
         memory = state.memory
-        memory.query = query = await embed(store, state.query)
+        asked = read_operators(state.query) if self.operators else ParsedQuery(state.query, None)
+        memory.query = query = await embed(store, asked.text)
         start = Rank(
-            query[None, :], self.seed_k, filter=self.scope.start_filter, surfaces=self.summary_kinds, per_artifact=True
+            query[None, :],
+            self.seed_k,
+            filter=self.scope.start_filter,
+            surfaces=self.summary_kinds,
+            per_artifact=True,
+            contains=asked.contains,
         )
         [ranking] = await ask(store.store, start)
         kinds = [*self.summary_kinds, *self.leaf_kinds]

@@ -94,6 +94,7 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
             and 0 with roots.
         seeding: How to find them: by `"dense"`, `"lexical"` or `"hybrid"` search, or by `"titles"` in the query. By
             default `"hybrid"`, or the one channel that the store has. Several ways: see `SearchParameters`.
+        operators: Read operators in the query; see `SearchParameters`.
         scope: The artifacts that may be started from, crossed and returned; applied to first surfaces.
         max_depth: The depth cap if the caller of `traverse` passes none; `None` for no cap.
 
@@ -129,6 +130,7 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
     weighted: bool = False
     start_k: int | None = None
     seeding: Seeding | None = None
+    operators: bool = False
     scope: Scope = ALLOW_ALL
     max_depth: int | None = 2
     _compares = False
@@ -185,7 +187,7 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         k = default_k if self.start_k is None else self.start_k
         # A hit is the first surface, and not one that the search has found, so this has a memory of its own.
         found_ids = await find_start(
-            ArtifactMemory(state.query),
+            ArtifactMemory(memory.query, contains=memory.contains),
             corpus,
             "LinkWalk",
             k=k,

@@ -50,10 +50,23 @@ def parameters_of(kind: type) -> list[dataclasses.Field[Any]]:
 
     Example:
         >>> [field.name for field in parameters_of(policies.CollapsedTree)]
-        ['summary_kinds', 'leaf_kinds', 'seed_k', 'scope', 'max_depth']
+        ['summary_kinds', 'leaf_kinds', 'seed_k', 'operators', 'scope', 'max_depth']
     """
     fields: Collection[dataclasses.Field[Any]] = dataclasses.fields(kind)
     return [field for field in fields if field.init and field.name not in _PROGRAMS_ONLY]
+
+
+def with_operators(policy: WalkPolicy) -> WalkPolicy:
+    """Return a policy that reads operators in the query.
+
+    One that does not search stays as it is.
+
+    Example:
+        >>> with_operators(policies.CollapsedTree()).operators
+        True
+    """
+    has_operators = any(field.name == "operators" for field in dataclasses.fields(policy))  # type: ignore[arg-type]
+    return dataclasses.replace(policy, operators=True) if has_operators else policy  # type: ignore[type-var]
 
 
 def policy_spec(policy: WalkPolicy) -> dict[str, Any]:

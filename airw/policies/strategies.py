@@ -542,6 +542,7 @@ class Strategy(AdmittingPolicy[StrategyMemory], ABC):
     edges: FieldEdges | None = None
     direction: Direction = "both"
     types: Sequence[str] | None = None
+    operators: bool = False
     scope: Scope = ALLOW_ALL
     keeps_frontier = True
     _memory = StrategyMemory

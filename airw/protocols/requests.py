@@ -17,11 +17,12 @@ import numpy as np
 from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_count, check_limit
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError
+from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols.adjacency import EdgeRow
 from airw.values import (
     DIRECTIONS,
     ArtifactChange,
+    Contains,
     Direction,
     Edge,
     Language,
@@ -48,6 +49,7 @@ Capability: TypeAlias = Literal[
     "links",
     "matching",
     "names",
+    "phrases",
     "records",
     "schema",
     "scores",
@@ -59,8 +61,8 @@ Capability: TypeAlias = Literal[
 """What a store may be able to do.
 
 Each request needs one of these. `Rank` needs `"lexical"` for texts, `"dense"` for vectors, and only `"scores"` if it
-names what to compare with a vector. `apply` and `writing` need `"writing"`. Only a snapshot of a store offers
-`"artifacts"`.
+names what to compare with a vector; and `"phrases"` as well if it says what documents must contain. `apply` and
+`writing` need `"writing"`. Only a snapshot of a store offers `"artifacts"`.
 """
 
 CAPABILITIES: Final[frozenset[Capability]] = frozenset(get_args(Capability)) - {"artifacts"}
@@ -84,6 +86,11 @@ class Request(Generic[A_co]):
         """Return what a store must be able to do to answer."""
         return self._needs
 
+    @property
+    def all_needs(self) -> frozenset[Capability]:
+        """Return `needs`, and the capabilities that some of the values need."""
+        return frozenset([self.needs])
+
     def __post_init__(self) -> None:
         """Check lists and limits, by the names of their fields."""
         for name in self.__slots__:
@@ -92,6 +99,7 @@ class Request(Generic[A_co]):
                 # `None` is for fields of which it is the default.
                 if value is not None or self.__dataclass_fields__[name].default is not None:  # type: ignore[attr-defined]
                     _check_list(name, value)
+                    _check_items(name, value)
             elif name == "limit":
                 check_limit(getattr(self, name))
 
@@ -199,6 +207,8 @@ class Rank(Request[list[Ranking]]):
         records: The records to rank, and no others.
         statistics: The word counts to compute BM25 with; `None` for those of this store. With the counts of several
             stores together, scores equal, to the last bit, those of one store with all records.
+        contains: What the texts of an artifact must contain, and what not; `None` for anything. A text that contains a
+            beginning of a word has a word of the query.
 
     Raises:
         ArgumentError: If a value cannot be used.
@@ -215,6 +225,7 @@ class Rank(Request[list[Ranking]]):
     among: Sequence[NodeIdLike] | None = None
     records: Sequence[str] | None = None
     statistics: TermCounts | None = None
+    contains: Contains | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.queries, np.ndarray):
@@ -227,6 +238,13 @@ class Rank(Request[list[Ranking]]):
         Request.__post_init__(self)
         if self.statistics is not None and not isinstance(self.statistics, TermCounts):
             raise ArgumentError(f"statistics must be a TermCounts object, not {short_repr(self.statistics)}")
+        if self.contains is not None and not isinstance(self.contains, Contains):
+            raise ArgumentError(f"contains must be a Contains object, not {short_repr(self.contains)}")
+
+    @property
+    def all_needs(self) -> frozenset[Capability]:
+        """Return `needs`, and `"phrases"` if there are conditions on the texts of artifacts."""
+        return frozenset([self.needs] if self.contains is None else [self.needs, "phrases"])
 
     @property
     def needs(self) -> Capability:
@@ -363,8 +381,7 @@ class Matching(Request[list[list[str]]]):
     """For each pair of field and value, the artifacts that have it, as sorted ids.
 
     An artifact matches if the field of any of its records equals the value, or is a list that contains it. Fields are
-    looked up as filters do: a literal key wins over a dotted path. Values are compared as JSON, and numbers as in
-    Python.
+    looked up and compared as filters do: a literal key wins over a dotted path, and one moment has many texts.
 
     Args:
         wanted: Pairs of field and value.
@@ -590,6 +607,11 @@ class Fed(Request[A_co]):
         """Return what the request needs."""
         return self.request.needs
 
+    @property
+    def all_needs(self) -> frozenset[Capability]:
+        """Return all that the request needs."""
+        return self.request.all_needs
+
     def fill(self, answer: Any) -> Request[A_co]:
         """Return the request with the ids in the answer of the one that feeds it."""
         field = _FED_FIELDS[type(self.request), type(self.by)]
@@ -644,3 +666,17 @@ def _check_list(name: str, values: object) -> None:
     """Check that a value is a list of something: a single id would be read as one per letter."""
     if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ArgumentError(f"{name} must be a list, not {short_repr(values)}")
+
+
+def _check_items(name: str, values: Any) -> None:
+    """Check that ids are strings, or pairs of them.
+
+    A store would look up others in vain, or fail.
+    """
+    if name != "wanted" and {*map(type, values)} <= {str}:
+        return
+    for item in values:
+        is_pair = isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str)
+        if not (is_pair if name == "wanted" else isinstance(item, str) or (isinstance(item, tuple) and is_pair)):
+            kind = "pairs of a field and a value" if name == "wanted" else "strings"
+            raise ArgumentKindError(f"{name} must be a list of {kind}, not of {short_repr(item)}")

@@ -231,10 +231,11 @@ def check_able(store: Store, *requests: Request[Any], advice: Mapping[Capability
         ArgumentError: If it cannot; the message says what it can do, or the advice.
     """
     for request in requests:
-        if request.needs not in store.capabilities:
-            kind = type(request.request if isinstance(request, Fed) else request).__name__
-            ending = (advice or {}).get(request.needs) or _describe(store)
-            raise ArgumentError(f"{kind} needs a store with the capability {request.needs!r}; {ending}")
+        missing = request.all_needs.difference(store.capabilities)
+        if missing:
+            kind, need = type(request.request if isinstance(request, Fed) else request).__name__, min(missing)
+            ending = (advice or {}).get(need) or _describe(store)
+            raise ArgumentError(f"{kind} needs a store with the capability {need!r}; {ending}")
 
 
 def _describe(store: Store) -> str:

@@ -36,9 +36,8 @@ def resolve_boost(spec: str | Callable[[SearchHit], float] | None) -> Callable[[
         return spec
     if not isinstance(spec, str):
         raise ArgumentKindError(_NAMELESS.format(short_repr(spec)))
-    name, _, rest = spec.partition(":")
-    field, _, half_life = rest.rpartition(":")
-    if name != "recency" or not field:
+    field, _, half_life = spec.removeprefix("recency:").rpartition(":")
+    if not spec.startswith("recency:") or not field:
         raise ArgumentError(_NAMELESS.format(short_repr(spec)))
     return recency(field, half_life=half_life)
 
@@ -71,8 +70,7 @@ def recency(
         >>> round(boost(SearchHit("old", "document", 0.8, "", {"date": "2026-03-03"})), 6)
         -0.2
     """
-    if not isinstance(field, str) or not field:
-        raise ArgumentError(f"field must be the name of a metadata field, not {short_repr(field)}")
+    _check_field("field", field)
     if now is not None and not isinstance(now, datetime):
         raise ArgumentError(f"now must be a datetime, not {short_repr(now)}")
     seconds = 0.0
@@ -145,10 +143,8 @@ def dependency_evidence_boost(
         >>> boost(SearchHit("tasks", "document", 0.5, "", {"deps": ["anyio"]}))
         0.0
     """
-    if isinstance(weight, bool) or not isinstance(weight, Real) or not math.isfinite(weight):
-        raise ArgumentError(f"weight must be a finite number, not {short_repr(weight)}")
-    if not isinstance(deps_field, str) or not deps_field:
-        raise ArgumentError(f"deps_field must be the name of a metadata field, not {short_repr(deps_field)}")
+    check_number("weight", weight)
+    _check_field("deps_field", deps_field)
     libraries = frozenset(map(requirement_name, check_strings("relevant_libs", relevant_libs))) - {""}
     return _DependencyEvidence(libraries, float(weight), check_count("saturate", saturate, least=1), deps_field)
 
@@ -169,3 +165,8 @@ def _parse_requirements(deps: Any) -> set[str]:
     """Return the names of the required libraries; entries that are no strings are skipped."""
     entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
     return {requirement_name(entry) for entry in entries if isinstance(entry, str)}
+
+
+def _check_field(parameter: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(f"{parameter} must be the name of a metadata field, not {short_repr(value)}")

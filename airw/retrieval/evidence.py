@@ -13,14 +13,15 @@ Evidence as one number has two parts:
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from airw.protocols import OpenCorpus, Words, ask
 from airw.retrieval.query import Mode, channels_of, default_alpha
-from airw.retrieval.searching import QueryVectors, embed_text, query_rankings
+from airw.retrieval.searching import QueryVectors, channel_rankings, embed_text
 from airw.values import Ranking, TermCounts
 
 CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
@@ -201,7 +202,7 @@ async def find_evidence(
         text: The question.
         mode: The mode, which decides on the channels.
         vector: An async function that returns the vector of the question; by default the corpus's embedder makes it.
-        store_options: `filter` and `surfaces`, as in `Rank`.
+        store_options: `filter`, `surfaces` and `contains`, as in `Rank`.
 
     Example:
         >>> import anyio
@@ -216,14 +217,10 @@ async def find_evidence(
         >>> anyio.run(main)
         (True, 0.0)
     """
-
-    async def embed() -> Any:
-        return await embed_text(corpus, text)
-
-    channels: Sequence[Mode] = channels_of(mode)
+    channels, vector = channels_of(mode), vector or partial(embed_text, corpus, text)
     options = {"per_artifact": True, **store_options}
-    found = await query_rankings(corpus, channels, [text], vector or embed, CANDIDATES, **options)
-    rankings = dict(zip(channels, (ranking for (ranking,) in found), strict=True))
+    found = await channel_rankings(corpus, channels, text, vector, CANDIDATES, **options)
+    rankings = dict(zip(channels, found, strict=True))
     counts = None
     if "lexical" in rankings and "words" in corpus.store.capabilities:
         counts = await ask(corpus.store, Words([text]))

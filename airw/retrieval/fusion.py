@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from airw._base.checks import check_count, check_weight
 from airw._base.messages import short_repr
 from airw._base.slices import sort_in_slices
-from airw.errors import ArgumentError
-from airw.values import SearchHit
+from airw.errors import ArgumentError, ArgumentKindError
+from airw.values import SearchHit, check_hit
 from airw.values.hits import with_facts
 
 _IDENTITY = object()
@@ -120,7 +120,7 @@ def fuse_hits(
         Hits, largest RRF score first; ties by best rank, then the order of the sources, then the artifact id.
 
     Raises:
-        ArgumentError: If `rrf_k`, a weight, `identity` or `k` cannot be used.
+        ArgumentError: If `rrf_k`, a weight, `identity` or `k` cannot be used, or something is no hit.
 
     Example:
         >>> a = [SearchHit("x", "document", 0.9, ""), SearchHit("y", "document", 0.8, "")]
@@ -178,12 +178,22 @@ def fuse_entries(
         ArgumentError: As `fuse_hits`.
     """
     check_count("rrf_k", rrf_k)
+    if not isinstance(hits_by_source, Mapping):
+        raise ArgumentKindError(
+            f"hits_by_source must be a mapping of sources to their hits, not {short_repr(hits_by_source)}"
+        )
     identify = _identity_function(identity)
-    factors = _check_weights(weights or {})
+    factors: dict[str | None, float] = {None: 1.0}
+    factors |= {source: check_weight(f"weights[{source!r}]", weight) for source, weight in (weights or {}).items()}
     entries: dict[Hashable, FusedEntry] = {}
     for position, (source, hits) in enumerate(hits_by_source.items()):
-        weight = factors.get(source, 1.0) if source is not None else 1.0
-        for rank, hit in enumerate(_collapse(tag_source(hits, source), identify), start=1):
+        if not isinstance(hits, Iterable):
+            raise ArgumentKindError(
+                f"hits_by_source[{short_repr(source)}] must be a list of hits, not {short_repr(hits)}"
+            )
+        checked = [hit if type(hit) is SearchHit and type(hit.score) is float else check_hit(hit) for hit in hits]
+        weight = factors.get(source, 1.0)
+        for rank, hit in enumerate(_collapse(tag_source(checked, source), identify), start=1):
             key = _merge_key(hit, identify)
             entry = entries.setdefault(key, FusedEntry(key, rank, position, hit))
             # Lists are visited in order, so a strict comparison keeps the earlier source on equal ranks.
@@ -206,15 +216,15 @@ def _collapse(hits: list[SearchHit], identify: Callable[[SearchHit], Any]) -> li
 
     Without this, an artifact with many matching surfaces would take several ranks of its list.
     """
-    best_by_artifact: dict[Hashable, SearchHit] = {}
+    best: dict[Hashable, SearchHit] = {}
     for hit in hits:
-        best = best_by_artifact.get(hit.key)
-        if best is None or _comparable_score(hit) > _comparable_score(best):
-            best_by_artifact[hit.key] = hit
-    best_by_identity: dict[Hashable, SearchHit] = {}
-    for hit in sorted(best_by_artifact.values(), key=_comparable_score, reverse=True):
-        best_by_identity.setdefault(_merge_key(hit, identify), hit)
-    return list(best_by_identity.values())
+        if _comparable_score(best.setdefault(hit.key, hit)) < _comparable_score(hit):
+            best[hit.key] = hit
+    ranked = sorted(best.values(), key=_comparable_score, reverse=True)
+    merged: dict[Hashable, SearchHit] = {}
+    for hit in ranked:
+        merged.setdefault(_merge_key(hit, identify), hit)
+    return list(merged.values())
 
 
 def _comparable_score(hit: SearchHit) -> float:
@@ -242,9 +252,3 @@ def _identity_function(identity: object) -> Callable[[SearchHit], Any]:
     if callable(identity):
         return identity
     raise ArgumentError(f"identity must be None, 'pointer' or a function of a hit, not {short_repr(identity)}")
-
-
-def _check_weights(weights: Mapping[str, float]) -> Mapping[str, float]:
-    for source, weight in weights.items():
-        check_weight(f"weights[{source!r}]", weight)
-    return weights

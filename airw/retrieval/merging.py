@@ -9,9 +9,11 @@ cosine as it is, and a BM25 score as its share of the highest one that the query
 Nothing here does I/O.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,8 +24,6 @@ from airw.retrieval.balance import rank_shares, weigh_channels
 from airw.retrieval.fusion import fuse_ranks
 from airw.retrieval.query import Mode, SearchQuery
 from airw.values import Ranking, Record
-
-_SHORT = 512  # hits of a ranking that are handled at once, because that takes no time
 
 
 class Candidate(NamedTuple):
@@ -39,10 +39,12 @@ class Candidate(NamedTuple):
 
 
 class RankedRecord(NamedTuple):
-    """A candidate together with its record."""
+    """A candidate whose record is read."""
 
     record: Record
-    candidate: Candidate
+    artifact_id: str
+    score: float
+    earlier_scores: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +70,19 @@ ArtifactWeight: TypeAlias = Callable[[Any], float]
 
 
 class _KeyedRanking(NamedTuple):
-    """A ranking and the keys that it is merged by: artifact ids or record ids.
+    """A ranking, and the rank of each key that it is merged by: an artifact id or a record id.
 
-    Rankings of the same query and of channels of one kind have the same `slot`.
+    Rankings of the same query and of channels of one kind have the same `slot`. With `"scores"`, BM25 scores are also
+    there as shares of the highest possible one, if it is known.
     """
 
     slot: int
-    kind: str
+    kind: Mode
     weight: float
-    keys: Sequence[str]
     ranking: Ranking
+    scores: Sequence[float]
+    shares: NDArray[np.float64] | None
+    ranks: dict[str, int]
 
 
 def merge_rankings(
@@ -106,41 +111,32 @@ def merge_rankings(
         ones. If channels of one kind have ranked two artifacts alike, the larger BM25 score, the larger cosine and then
         the smaller id come first.
     """
-    # Group by query, because a blend adds up the channels of one query before queries are fused.
-    by_query = [_key_rankings(channels, row, query) for row in range(len(channels[0].rankings))]
-    every = [ranking for query_rankings in by_query for ranking in query_rankings]
+    n_queries = len(channels[0].rankings)
     # A single ranking needs no fusion: its scores stay cosines or BM25 scores.
-    if len(every) == 1 and weigh is None:
-        return list(_to_candidates(every[0].ranking))[:limit]
-    best_places = _find_best_places(every)
-    channel_scores = _collect_channel_scores(every)
-    weights = _explain_weights(every, query) if len(by_query) == 1 else {}
-    if query.adds_scores and query.fusion == "scores" and len(by_query) == 1:
-        channel_scores |= _collect_shares(every)
+    if len(channels) == n_queries == 1 and weigh is None:
+        lone = channels[0].rankings[0]
+        columns = zip(lone.record_ids, lone.artifact_ids, lone.scores.tolist(), strict=True)
+        return [Candidate(*row, {}) for row in islice(columns, limit)]
+    by_query = [_key_rankings(channels, row, query) for row in range(n_queries)]
+    every = [ranking for query_rankings in by_query for ranking in query_rankings]
     fused = _fuse(by_query, query)
-
-    def find_best(key: str) -> tuple[str, str]:
-        rank, number = divmod(best_places[key], len(every))
-        return every[number].ranking.record_ids[rank], every[number].ranking.artifact_ids[rank]
-
+    known = _KeyedRankings(every, query)
     if weigh is not None:
-        fused = [(key, score * weigh(find_best(key)[1])) for key, score in fused]
+        fused = [(key, score * weigh(known.describe(key, score).artifact_id)) for key, score in fused]
     # First appearance already orders the ties, unless channels of one kind have equal ranks.
     if weigh is not None or len({ranking.slot for ranking in every}) < len(every):
-        first_places = _find_first_places(every)
-        fused.sort(key=lambda pair: (-pair[1], first_places[pair[0]], _evidence_key(channel_scores, pair[0]), pair[0]))
-    words, cosines = channel_scores.get("lexical_score", {}), channel_scores.get("dense_score", {})
-    ranked = consume_in_slices(fused)
+        fused.sort(key=lambda pair: (-pair[1], *known.order_ties(pair[0])))
+    merged: Iterator[Candidate] = (known.describe(key, score) for key, score in consume_in_slices(fused))
     if needs_evidence and query.mode == "hybrid":
-        ranked = (pair for pair in ranked if pair[0] in words or cosines.get(pair[0]))
-    candidates = [
-        Candidate(
-            *find_best(key), score, {name: each[key] for name, each in channel_scores.items() if key in each} | weights
-        )
-        for key, score in islice(ranked, limit)
-    ]
-    empty_in_slices(best_places, *channel_scores.values())
+        merged = filter(_has_evidence, merged)
+    candidates = [*islice(merged, limit)]
+    empty_in_slices(*(ranking.ranks for ranking in every))
     return candidates
+
+
+def _has_evidence(candidate: Candidate) -> bool:
+    scores = candidate.earlier_scores
+    return "lexical_score" in scores or bool(scores.get("dense_score"))
 
 
 def _key_rankings(channels: Sequence[ChannelRankings], row: int, query: SearchQuery) -> list[_KeyedRanking]:
@@ -151,88 +147,62 @@ def _key_rankings(channels: Sequence[ChannelRankings], row: int, query: SearchQu
         weights = weigh_channels([(channel.kind, channel.rankings[row]) for channel in ordered], weights)
     keyed = []
     for channel, weight in zip(ordered, weights, strict=True):
-        ranking = channel.rankings[row]
+        ranking, ranks = channel.rankings[row], dict[str, int]()
+        for part in iterate_slices(enumerate(ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids)):
+            for rank, key in part:
+                ranks.setdefault(key, rank)
         slot = row * len(query.channels) + query.channels.index(channel.kind)
-        keys = ranking.artifact_ids if query.ranks_artifacts else ranking.record_ids
-        keyed.append(_KeyedRanking(slot, channel.kind, weight, keys, ranking))
+        shares = rank_shares(ranking) if channel.kind == "lexical" and query.fusion == "scores" else None
+        keyed.append(_KeyedRanking(slot, channel.kind, weight, ranking, ranking.scores.tolist(), shares, ranks))
     return keyed
 
 
-def _to_candidates(ranking: Ranking) -> Iterator[Candidate]:
-    for record_id, artifact_id, score in zip(
-        ranking.record_ids, ranking.artifact_ids, ranking.scores.tolist(), strict=True
-    ):
-        yield Candidate(record_id, artifact_id, score, {})
+class _KeyedRankings:
+    """Where the rankings list each key, and with which scores.
 
-
-def _find_best_places(rankings: Sequence[_KeyedRanking]) -> dict[str, int]:
-    """Return where each key ranks highest, as one number.
-
-    It is the rank times the number of rankings, plus the number of the ranking. Tuples would take long to release.
+    Args:
+        rankings: The rankings.
+        query: The search.
     """
-    places: dict[str, int] = {}
-    count = len(rankings)
-    for number, ranking in enumerate(rankings):
-        # The first of a short list is done in one call; from its end, so that the best place of a key is set last.
-        if not places and len(ranking.keys) <= _SHORT:
-            last = (len(ranking.keys) - 1) * count + number
-            places.update(zip(reversed(ranking.keys), range(last, -1, -count), strict=True))
-            continue
-        for part in iterate_slices(enumerate(ranking.keys)):
-            for rank, key in part:
-                place = rank * count + number
-                if place < places.get(key, place + 1):
-                    places[key] = place
-    return places
 
+    def __init__(self, rankings: Sequence[_KeyedRanking], query: SearchQuery) -> None:
+        self._rankings = rankings
+        rows = [(number, f"{ranking.kind}_score", ranking) for number, ranking in enumerate(rankings)]
+        self._by_kind = sorted(rows, key=itemgetter(1))
+        self._weights: dict[str, float] = {}
+        # Several channels of a kind have several weights.
+        kinds = {ranking.kind for ranking in rankings}
+        if query.mode == "hybrid" and query.fusion == "ranks" and len(kinds) == len(rankings):
+            self._weights = {f"{ranking.kind}_weight": ranking.weight for ranking in rankings}
+        # Several queries have several shares.
+        self._has_shares = query.adds_scores and rankings[-1].slot < len(query.channels)
 
-def _find_first_places(rankings: Iterable[_KeyedRanking]) -> dict[str, tuple[int, int]]:
-    """Return the slot of the first ranking that contains each key, and the rank there."""
-    places: dict[str, tuple[int, int]] = {}
-    for ranking in rankings:
-        for rank, key in enumerate(ranking.keys):
-            places.setdefault(key, (ranking.slot, rank))
-    return places
+    def describe(self, key: str, score: float) -> Candidate:
+        """Return the record that represents a key, with the best score of each kind."""
+        scores: dict[str, float] = {}
+        share, best, count = None, math.inf, len(self._by_kind)
+        for number, name, ranking in self._by_kind:
+            rank = ranking.ranks.get(key)
+            if rank is None:
+                continue
+            best = min(best, rank * count + number)
+            own = ranking.scores[rank]
+            scores[name] = max(own, scores.get(name, own))
+            if ranking.shares is not None and self._has_shares:
+                share = float(ranking.shares[rank])
+        if share is not None:
+            scores["lexical_share"] = share
+        if self._weights:
+            scores.update(self._weights)
+        rank, number = divmod(int(best), count)
+        chosen = self._rankings[number].ranking
+        return Candidate(chosen.record_ids[rank], chosen.artifact_ids[rank], score, scores)
 
-
-def _evidence_key(channel_scores: Mapping[str, Mapping[str, float]], key: str) -> tuple[float, float]:
-    """Return a sort key that puts the better channel scores of a key first."""
-    dense, lexical = (channel_scores.get(f"{kind}_score", {}) for kind in ("dense", "lexical"))
-    return -lexical.get(key, 0.0), -dense.get(key, 0.0)
-
-
-def _collect_channel_scores(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
-    """Return the best `dense_score` and `lexical_score` of each key, by these names."""
-    scores_by_name: dict[str, dict[str, float]] = {}
-    for _, kind, _, keys, ranking in rankings:
-        scores = scores_by_name.setdefault(f"{kind}_score", {})
-        if not scores and len(keys) <= _SHORT:
-            scores.update(zip(reversed(keys), ranking.scores[::-1].tolist(), strict=True))
-            continue
-        for part in iterate_slices(zip(keys, ranking.scores.tolist(), strict=True)):
-            scores.update((key, max(score, scores.get(key, score))) for key, score in part)
-    return scores_by_name
-
-
-def _explain_weights(rankings: Sequence[_KeyedRanking], query: SearchQuery) -> dict[str, float]:
-    """Return the weights of the channels for the metadata of hits.
-
-    There are none if the weights do not depend on the query.
-    """
-    kinds = [ranking.kind for ranking in rankings]
-    # Several channels of a kind have several weights.
-    if query.fusion != "ranks" or query.mode != "hybrid" or len(set(kinds)) < len(kinds):
-        return {}
-    return {f"{ranking.kind}_weight": ranking.weight for ranking in rankings}
-
-
-def _collect_shares(rankings: Sequence[_KeyedRanking]) -> dict[str, dict[str, float]]:
-    """Return the `lexical_share` of each key, by this name."""
-    shares: dict[str, float] = {}
-    for ranking in rankings:
-        if ranking.kind == "lexical" and (scaled := rank_shares(ranking.ranking)) is not None:
-            shares.update(zip(ranking.keys, scaled.tolist(), strict=True))
-    return {"lexical_share": shares}
+    def order_ties(self, key: str) -> tuple[object, ...]:
+        """Return what orders keys of equal scores: the first place, the better scores, the key."""
+        first = next((each.slot, each.ranks[key]) for each in self._rankings if key in each.ranks)
+        scores = self.describe(key, 0.0).earlier_scores
+        return first, -scores.get("lexical_score", 0.0), -scores.get("dense_score", 0.0), key
 
 
 def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> list[tuple[str, float]]:
@@ -248,45 +218,28 @@ def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> li
         key_lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
         weights = [1.0] * len(blends)
     else:
-        key_lists = [ranking.keys for query_rankings in by_query for ranking in query_rankings]
+        key_lists = [[*ranking.ranks] for query_rankings in by_query for ranking in query_rankings]
         weights = [ranking.weight for query_rankings in by_query for ranking in query_rankings]
     fused = fuse_ranks(key_lists, rrf_k=query.rank_constant, weights=weights)
-    if len(by_query) == 1:
-        return fused
-    return [(key, score / len(by_query)) for key, score in fused]
+    return fused if len(by_query) == 1 else [(key, score / len(by_query)) for key, score in fused]
 
 
 def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[tuple[str, float]]:
     """Add the weighted scores of both channels; ties in order of first appearance."""
-    scores: dict[str, dict[str, float]] = {"dense": {}, "lexical": {}}
-    for ranking in query_rankings:
-        values = ranking.ranking.scores if ranking.kind == "dense" else scale_words(ranking.ranking, query)
-        for part in iterate_slices(zip(ranking.keys, values.tolist(), strict=True)):
-            scores[ranking.kind].update(part)
-    dense, lexical, alpha = scores["dense"], scores["lexical"], query.alpha or 0.0
+    total: dict[str, float] = {}
     # A channel that did not rank a key counts 0 for it.
-    blend = [
-        (key, alpha * score + (1 - alpha) * lexical.get(key, 0.0))
-        for part in iterate_slices(dense.items())
-        for key, score in part
-    ]
-    blend += [
-        (key, (1 - alpha) * score)
-        for part in iterate_slices(lexical.items())
-        for key, score in part
-        if key not in dense
-    ]
-    empty_in_slices(dense, lexical)
-    return sort_in_slices(consume_in_slices(blend), key=lambda pair: -pair[1])
-
-
-def scale_words(ranking: Ranking, query: SearchQuery) -> NDArray[np.float64]:
-    """Return BM25 scores in the range 0 to 1.
-
-    They can be added to cosines then.
-    """
-    shares = rank_shares(ranking) if query.fusion == "scores" else None
-    return ranking.scores / (ranking.scores + query.bm25_sat_k) if shares is None else shares
+    for kind, share in zip(query.channels, (query.alpha or 0.0, 1 - (query.alpha or 0.0)), strict=True):
+        for ranking in (each for each in query_rankings if each.kind == kind):
+            scores = ranking.scores
+            # BM25 scores in the range 0 to 1 can be added to cosines.
+            if ranking.shares is not None:
+                scores = ranking.shares.tolist()
+            elif kind == "lexical":
+                scores = (ranking.ranking.scores / (ranking.ranking.scores + query.bm25_sat_k)).tolist()
+            for part in iterate_slices(ranking.ranks.items()):
+                for key, rank in part:
+                    total[key] = total.get(key, 0.0) + share * scores[rank]
+    return sort_in_slices(consume_in_slices([*total.items()]), key=lambda pair: -pair[1])
 
 
 def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[RankedRecord]:
@@ -295,16 +248,13 @@ def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[Ra
     Ties stay in order. If the search is for artifacts, only the best record of each artifact remains.
     """
     weights = query.surface_weights or {}
-    weighted = [
-        RankedRecord(record, candidate._replace(score=candidate.score * weights.get(record.surface_kind, 1.0)))
-        for record, candidate in ranked
-    ]
-    weighted.sort(key=lambda item: -item.candidate.score)
+    weighted = [item._replace(score=item.score * weights.get(item.record.surface_kind, 1.0)) for item in ranked]
+    weighted.sort(key=lambda item: -item.score)
     if not query.per_artifact:
         return weighted
     best: dict[str, RankedRecord] = {}
     for item in weighted:
-        best.setdefault(item.candidate.artifact_id, item)
+        best.setdefault(item.artifact_id, item)
     return list(best.values())
 
 

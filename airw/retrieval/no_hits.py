@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from airw._base.concurrency import map_bounded
 from airw._base.messages import one_line, short_repr
 from airw.errors import ArgumentError, UnknownFieldWarning
-from airw.protocols import Columns, OpenCorpus, Schema, ask
+from airw.protocols import OpenCorpus, Schema, ask
 from airw.retrieval.query import SearchQuery
 from airw.values.filters import And, Compare, Filter, Or
 
@@ -46,35 +46,31 @@ async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus]) -> 
         airw.errors.ArgumentError: surfaces: no record of 'notes' is of the kind 'chunks'; there are: 'document'
     """
     stores = [corpus.store for corpus in corpora]
-    if not query.k or not all("schema" in store.capabilities for store in stores):
+    has_names = query.surfaces or query.filter is not None
+    if not query.k or not has_names or not all("schema" in store.capabilities for store in stores):
         return
-    if not query.surfaces and query.filter is None:
-        return
-    names = _join(sorted(corpus.name for corpus in corpora))
     paths = [] if query.filter is None else sorted(set(_find_required(query.filter)))
     columns = await map_bounded(lambda store: ask(store, Schema(paths)), stores, limit=_MAX_STORES)
     kinds = sorted({kind for each in columns for kind in each.kinds})
-    if query.surfaces and kinds and set(query.surfaces).isdisjoint(kinds):
+    # Without kinds there are no records, and no field of an empty corpus is unknown.
+    if not kinds:
+        return
+    names = _join(sorted(corpus.name for corpus in corpora))
+    if query.surfaces and set(query.surfaces).isdisjoint(kinds):
         wanted = _join(query.surfaces, " or ")
         message = f"surfaces: no record of {names} is of the kind {wanted}; there are: {_join(kinds)}"
         raise ArgumentError(one_line(message, longest=_MAX_MESSAGE))
-    # Without kinds there are no records, and no field of an empty corpus is unknown.
-    if query.filter is not None and kinds:
-        _check_fields(paths, columns, names)
-
-
-def _check_fields(paths: Sequence[str], columns: Sequence[Columns], names: str) -> None:
-    from difflib import get_close_matches
-
     unknown = [path for place, path in enumerate(paths) if not any(each.has_fields[place] for each in columns)]
     if not unknown:
         return
+    from difflib import get_close_matches
+
     known = sorted({name for each in columns for name in each.fields})
     similar = get_close_matches(one_line(unknown[0]), known, n=3)
     hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
     message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
     _forget_warnings()
-    warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=2)
+    warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=1)
 
 
 def _forget_warnings() -> None:

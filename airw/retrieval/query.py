@@ -25,7 +25,7 @@ from airw._base.signatures import check_option_names
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import Formulator, OpenCorpus, Reranker, Store
 from airw.reranking import RERANK_TEXTS, calibration_key, rerank_tag, resolve_boost, resolve_reranker
-from airw.values import Record, SearchHit
+from airw.values import Contains, Record, SearchHit, read_operators
 from airw.values.filters import Filter, parse_filter
 from airw.values.hits import get_fact
 
@@ -59,7 +59,13 @@ _LEAST_LIST = 100  # hits of each channel whose scores are added
 _ALPHA = 0.5
 # Vectors of hashed words know no more than BM25 does, and know it less well: they only help to order what BM25 finds.
 # `bench_alpha` prints what other values do.
-_ALPHA_BY_EMBEDDER = {"hashing-": 0.1}
+_ALPHA_OF_HASHES = 0.1
+
+_CHANNELS: Mapping[Mode, tuple[Mode, ...]] = {
+    "dense": ("dense",),
+    "lexical": ("lexical",),
+    "hybrid": ("dense", "lexical"),
+}
 
 
 class SearchTuning(TypedDict, total=False):
@@ -89,6 +95,7 @@ class SearchOptions(SearchTuning, total=False):
     filter: Mapping[str, Any] | Filter | None
     surfaces: Iterable[str] | None
     per_artifact: bool
+    operators: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +103,9 @@ class SearchQuery:
     """A search whose options are checked.
 
     The fields with a default are the options of `search`. `verb` is the function that the caller used: error messages
-    name it. `rerank` is a function or `None`: a specification such as `"cross-encoder"` is resolved. `surface_weights`
-    is `None` if all weights are 1. `alpha` is `None` until the embedder is known; `for_embedder` then sets it.
+    name it. `contains` is what the operators of the query say. `rerank` is a function or `None`: a specification such
+    as `"cross-encoder"` is resolved. `surface_weights` is `None` if all weights are 1. `alpha` is `None` until the
+    embedder is known; `for_embedder` then sets it.
     """
 
     verb: str
@@ -107,6 +115,8 @@ class SearchQuery:
     filter: Filter | None = None
     surfaces: tuple[str, ...] | None = None
     per_artifact: bool = True
+    operators: bool = False
+    contains: Contains | None = None
     fusion: Fusion = "scores"
     rrf_k: int | None = None
     alpha: float | None = None
@@ -133,8 +143,16 @@ class SearchQuery:
             >>> SearchQuery.parse("search", "signing keys", {"mode": "hybrid"}).channels
             ('dense', 'lexical')
         """
-        preset = cls.preset(verb, options)
-        return replace(preset, text=check_text_query(query))
+        return cls.preset(verb, options).with_text(query)
+
+    def with_text(self, query: str) -> Self:
+        """Return the search for a query; with `operators`, they are read and taken out of it.
+
+        Raises:
+            ArgumentError: If the query is blank, or has only words to leave out.
+        """
+        text = check_text_query(query)
+        return replace(self, **read_operators(text)._asdict()) if self.operators else replace(self, text=text)
 
     @classmethod
     def preset(cls, verb: str, options: SearchOptions) -> Self:
@@ -155,7 +173,7 @@ class SearchQuery:
 
         Example:
             >>> query = SearchQuery.parse("search", "signing keys", {})
-            >>> query.for_embedder("hashing-v1-512").alpha, query.for_embedder("bert-384").alpha
+            >>> query.for_embedder("hashing-v2-512").alpha, query.for_embedder("bert-384").alpha
             (0.1, 0.5)
         """
         return self if self.alpha is not None else replace(self, alpha=default_alpha(embedder_id))
@@ -165,8 +183,13 @@ class SearchQuery:
 
         Without one of the channels, a hybrid search is one in the other channel.
         """
-        own = [channel for channel in self.channels if can_rank(store, channel)]
+        own = [channel for channel in self.channels if channel in store.capabilities]
         return replace(self, mode=own[0]) if len(own) == 1 else self
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """Return the conditions on what is ranked, by their names in `Rank`."""
+        return {"filter": self.filter, "surfaces": self.surfaces, "contains": self.contains}
 
     @property
     def rank_constant(self) -> int:
@@ -214,7 +237,7 @@ class SearchQuery:
     @property
     def channels(self) -> tuple[Mode, ...]:
         """Return the channels of the mode."""
-        return channels_of(self.mode)
+        return _CHANNELS[self.mode]
 
     @property
     def has_second_stage(self) -> bool:
@@ -304,21 +327,21 @@ def default_alpha(embedder_id: str) -> float:
 
     It is 0.5, and 0.1 for the `light` embedder, whose vectors know words but no meaning.
     """
-    return next((alpha for start, alpha in _ALPHA_BY_EMBEDDER.items() if embedder_id.startswith(start)), _ALPHA)
+    return _ALPHA_OF_HASHES if embedder_id.startswith("hashing-") else _ALPHA
 
 
-def rank_weights(channels: Sequence[Mode], alpha: float) -> list[float]:
+def rank_weights(channels: Sequence[Mode], alpha: float) -> dict[Mode, float]:
     """Return the weight of each channel in a fusion by rank.
 
     A lone channel, and both channels at `alpha=0.5`, have weight 1.
 
     Example:
-        >>> rank_weights(["dense", "lexical"], 0.5), rank_weights(["dense", "lexical"], 0.1)
-        ([1.0, 1.0], [0.2, 1.8])
+        >>> rank_weights(["dense", "lexical"], 0.1), rank_weights(["dense"], 0.1)
+        ({'dense': 0.2, 'lexical': 1.8}, {'dense': 1.0})
     """
-    if len(set(channels)) < 2:
-        return [1.0] * len(channels)
-    return [2 * alpha if channel == "dense" else 2 * (1 - alpha) for channel in channels]
+    if len(channels) < 2:
+        return dict.fromkeys(channels, 1.0)
+    return {"dense": 2 * alpha, "lexical": 2 * (1 - alpha)}
 
 
 def channels_of(mode: object) -> tuple[Mode, ...]:
@@ -327,13 +350,7 @@ def channels_of(mode: object) -> tuple[Mode, ...]:
     Raises:
         ArgumentError: If there is no such mode.
     """
-    checked = check_choice("mode", mode, MODES)
-    return ("dense", "lexical") if checked == "hybrid" else (checked,)
-
-
-def can_rank(store: Store, channel: Mode) -> bool:
-    """Return whether a store ranks in a channel, `"dense"` or `"lexical"`."""
-    return channel in store.capabilities
+    return _CHANNELS[check_choice("mode", mode, MODES)]
 
 
 def hybrid_depth(k: int) -> int:
@@ -344,6 +361,14 @@ def hybrid_depth(k: int) -> int:
     return max(5 * k, 50)
 
 
+_Check: TypeAlias = Callable[[str, Any], Any]
+
+
+def _or_none(check: Callable[..., object], **bounds: float) -> _Check:
+    """Return a check that also allows `None`."""
+    return lambda name, value: None if value is None else check(name, value, **bounds)
+
+
 def _check_saturation(name: str, value: object) -> float:
     saturation = check_weight(name, value)
     if not saturation:
@@ -351,41 +376,38 @@ def _check_saturation(name: str, value: object) -> float:
     return saturation
 
 
-def _check_weights(weights: object) -> Mapping[str, float] | None:
+def _check_weights(name: str, weights: object) -> Mapping[str, float] | None:
     """Return a read-only copy of the weights, or `None` if all of them are 1."""
-    if weights is None:
-        return None
     if not isinstance(weights, Mapping):
-        raise ArgumentKindError(f"surface_weights must map surface kinds to weights, not {short_repr(weights)}")
-    kinds = check_strings("the kinds of surface_weights", weights)
-    checked = {kind: check_weight(f"surface_weights[{short_repr(kind)}]", weights[kind]) for kind in kinds}
-    if all(weight == 1 for weight in checked.values()):
-        return None
-    return MappingProxyType(checked)
+        raise ArgumentKindError(f"{name} must map surface kinds to weights, not {short_repr(weights)}")
+    kinds = check_strings(f"the kinds of {name}", weights)
+    checked = {kind: check_weight(f"{name}[{short_repr(kind)}]", weights[kind]) for kind in kinds}
+    return None if all(weight == 1 for weight in checked.values()) else MappingProxyType(checked)
 
 
 def _check_formulator(name: str, value: object) -> object:
-    if value is not None and not callable(value):
+    if not callable(value):
         raise ArgumentKindError(f"{name} must be a function of a query, not {short_repr(value)}")
     return value
 
 
-_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+_CHECKS: Mapping[str, _Check] = {
     "k": partial(check_count, most=MAX_HITS),
     "mode": partial(check_choice, choices=MODES),
     "filter": lambda _, value: parse_filter(value),
-    "surfaces": lambda name, value: None if value is None else check_strings(name, value),
+    "surfaces": _or_none(check_strings),
     "per_artifact": check_flag,
+    "operators": check_flag,
     "fusion": partial(check_choice, choices=FUSIONS),
-    "rrf_k": lambda name, value: None if value is None else check_count(name, value),
-    "alpha": lambda name, value: None if value is None else check_number(name, value, least=0, most=1),
+    "rrf_k": _or_none(check_count),
+    "alpha": _or_none(check_number, least=0, most=1),
     "bm25_sat_k": _check_saturation,
-    "fetch_k": lambda name, value: None if value is None else check_count(name, value, least=1, most=MAX_HITS),
+    "fetch_k": _or_none(check_count, least=1, most=MAX_HITS),
     "rerank": lambda _, value: resolve_reranker(value),
     "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
     "rerank_max_chars": partial(check_count, least=1),
-    "formulate": _check_formulator,
-    "surface_weights": lambda _, value: _check_weights(value),
+    "formulate": _or_none(_check_formulator),
+    "surface_weights": _or_none(_check_weights),
     "boost": lambda _, value: resolve_boost(value),
 }
 

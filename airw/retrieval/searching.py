@@ -1,8 +1,9 @@
 """Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeAlias, Unpack, cast
 
 import numpy as np
@@ -36,7 +37,6 @@ from airw.retrieval.query import (
     PassageReader,
     SearchOptions,
     SearchQuery,
-    default_alpha,
     queries_of,
     rank_weights,
 )
@@ -46,7 +46,7 @@ from airw.values import Ranking, Record, SearchHit
 from airw.values.hits import add_facts
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
-"""Returns the vectors of the queries, one row each; for one query also a flat vector.
+"""Returns the vector of a query, flat or as one row.
 
 Only a dense channel calls it, so a lexical search embeds nothing.
 """
@@ -131,13 +131,6 @@ class Channel:
     weight: float
 
 
-def channels_in(corpus: OpenCorpus, query: SearchQuery) -> list[Channel]:
-    """Return the channels of a search in one corpus."""
-    alpha = default_alpha(corpus.embedder.id) if query.alpha is None else query.alpha
-    weights = rank_weights(query.channels, alpha)
-    return [Channel(kind, corpus, weight) for kind, weight in zip(query.channels, weights, strict=True)]
-
-
 async def run_search(
     corpus: OpenCorpus,
     query: SearchQuery,
@@ -166,7 +159,22 @@ async def run_search(
     if not query.k:
         return []
     with record_span("search", corpus.name, query.text, _describe_search, query) as span:
-        hits = await _rank(corpus, query, queries, channels, weigh, needs_evidence=needs_evidence)
+        queries = await formulate_queries(query) if queries is None else queries
+        query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
+        merge = partial(merge_rankings, query=query, weigh=weigh, needs_evidence=needs_evidence)
+        if channels is None:
+            weights = rank_weights(query.channels, query.alpha or 0.0)
+            channels = [Channel(kind, corpus, weight) for kind, weight in weights.items()]
+        depth = query.ranking_depth(len(channels) * len(queries), has_later_stage=weigh is not None)
+        rank = partial(_rank_in_channels, query, queries, channels, {}, depth)
+        ranked = await _find_candidates(corpus, query, rank, merge)
+        if query.rerank is not None:
+            ranked = await _rerank(corpus, query, ranked, query.rerank)
+        if query.boost is None:
+            del ranked[query.k :]
+        hits = await offload_if(len(ranked) > _OFFLOAD_ABOVE, _to_hits, corpus.name, ranked)
+        if query.boost is not None:
+            hits = (await _apply_boost(hits, query.boost))[: query.k]
         if span is not None:
             span.set({"airw.search.hits": len(hits)})
         return hits
@@ -180,132 +188,87 @@ def _describe_search(query: SearchQuery) -> Mapping[str, Any]:
     }
 
 
-async def _rank(
-    corpus: OpenCorpus,
-    query: SearchQuery,
-    queries: Sequence[str] | None,
-    channels: Sequence[Channel] | None,
-    weigh: ArtifactWeight | None,
-    *,
-    needs_evidence: bool,
-) -> list[SearchHit]:
-    if queries is None:
-        queries = await formulate_queries(query)
-    query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
-    channels = channels_in(corpus, query) if channels is None else channels
-    candidates = await _FirstStage(corpus, query, queries, channels, weigh, needs_evidence).run()
-    if query.rerank is not None:
-        candidates = await _rerank(corpus, query, candidates, query.rerank)
-    if query.boost is not None:
-        hits = await offload_if(len(candidates) > _OFFLOAD_ABOVE, _to_hits, corpus.name, candidates)
-        return (await _apply_boost(hits, query.boost))[: query.k]
-    del candidates[query.k :]
-    return await offload_if(len(candidates) > _OFFLOAD_ABOVE, _to_hits, corpus.name, candidates)
-
-
 def _to_hits(corpus: str, candidates: list[RankedRecord]) -> list[SearchHit]:
     """Return the candidates as hits; the list is empty afterwards."""
     hits = []
-    for record, candidate in consume_in_slices(candidates):
-        hit = record.as_hit(candidate.score, corpus)
-        add_facts(hit.metadata, candidate.earlier_scores)
+    for record, _, score, earlier_scores in consume_in_slices(candidates):
+        hit = record.as_hit(score, corpus)
+        add_facts(hit.metadata, earlier_scores)
         hits.append(hit)
     return hits
 
 
-def _list_record_ids(candidates: Sequence[Candidate]) -> list[str]:
-    return [candidate.record_id for candidate in candidates]
+async def _find_candidates(
+    corpus: OpenCorpus,
+    query: SearchQuery,
+    rank: Callable[[], Awaitable[list[ChannelRankings]]],
+    merge: Callable[..., list[Candidate]],
+) -> list[RankedRecord]:
+    """Rank, merge and read; return the candidates, best first, before reranking and boost.
+
+    There are at most `k`, or `depth` if a reranker, a boost or weights may reorder them.
+    """
+    limit = query.depth if query.has_second_stage else query.k
+    # Weights need the records, which are read later: until then every ranked record stays a candidate.
+    merge = partial(merge, limit=None if query.surface_weights else limit)
+    ranked: list[RankedRecord] = []
+    # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
+    # the store, so rank once more. If that happens again, the result lacks the removed records.
+    for _ in range(2):
+        rankings = await rank()
+        count = sum(len(ranking) for channel in rankings for ranking in channel.rankings)
+        candidates = await offload_if(count > _OFFLOAD_ABOVE, merge, rankings)
+        is_long = len(candidates) > _OFFLOAD_ABOVE
+        ids = await offload_if(is_long, list, map(itemgetter(0), candidates))
+        records = await ask(corpus.store, Records(ids))
+        ranked = await offload_if(is_long, _pair_with_records, records, candidates)
+        if len(ranked) == len(candidates):
+            break
+    if not query.surface_weights:
+        return ranked
+    return (await offload_if(len(ranked) > _OFFLOAD_ABOVE, apply_weights, ranked, query))[:limit]
 
 
 def _pair_with_records(records: Sequence[Record | None], candidates: Sequence[Candidate]) -> list[RankedRecord]:
     pairs = zip(records, candidates, strict=True)
-    return [RankedRecord(record, candidate) for record, candidate in pairs if record is not None]
+    return [RankedRecord(record, *candidate[1:]) for record, candidate in pairs if record is not None]
 
 
-@dataclass(slots=True)
-class _FirstStage:
-    """The first stage of one search: rank in each channel, merge, read the records."""
+async def _rank_in_channels(
+    query: SearchQuery,
+    queries: Sequence[str],
+    channels: Sequence[Channel],
+    vectors: dict[str, Floats],
+    depth: int,
+) -> list[ChannelRankings]:
+    """Rank artifacts, or surfaces if these are weighted or requested, in each channel.
 
-    corpus: OpenCorpus
-    query: SearchQuery
-    queries: Sequence[str]
-    channels: Sequence[Channel]
-    weigh: ArtifactWeight | None
-    needs_evidence: bool
-    vectors: dict[str, Floats] = field(default_factory=dict)
+    Args:
+        query: The search.
+        queries: The formulated queries.
+        channels: The channels.
+        vectors: The vectors of the queries, by embedder id; those that are missing are added.
+        depth: The length of each ranking.
+    """
 
-    async def run(self) -> list[RankedRecord]:
-        """Return the ranked candidates, best first, before reranking and boost.
-
-        There are at most `k`, or `depth` if a reranker, a boost or weights may reorder them.
-        """
-        limit = self.query.depth if self.query.has_second_stage else self.query.k
-        ranked: list[RankedRecord] = []
-        # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
-        # the store, so rank once more. If that happens again, the result lacks the removed records.
-        for _ in range(2):
-            candidates = await self._find_candidates(limit)
-            is_long = len(candidates) > _OFFLOAD_ABOVE
-            records = await ask(self.corpus.store, Records(await offload_if(is_long, _list_record_ids, candidates)))
-            ranked = await offload_if(is_long, _pair_with_records, records, candidates)
-            if len(ranked) == len(candidates):
-                break
-        if not self.query.surface_weights:
-            return ranked
-        return (await offload_if(len(ranked) > _OFFLOAD_ABOVE, apply_weights, ranked, self.query))[:limit]
-
-    async def _find_candidates(self, limit: int) -> list[Candidate]:
-        """Rank in each channel and merge the rankings."""
-        rankings = await self._rank_in_channels()
-        count = sum(len(ranking) for rankings_of_channel in rankings for ranking in rankings_of_channel)
-        channels = [
-            ChannelRankings(channel.kind, rankings_of_channel, channel.weight)
-            for channel, rankings_of_channel in zip(self.channels, rankings, strict=True)
-        ]
-        # Weights need the records, which are read later: until then every ranked record stays a candidate.
-        cut = None if self.query.surface_weights else limit
-        merge = partial(merge_rankings, channels, self.query, cut, self.weigh, needs_evidence=self.needs_evidence)
-        return await offload_if(count > _OFFLOAD_ABOVE, merge)
-
-    async def _rank_in_channels(self) -> list[list[Ranking]]:
-        """Rank artifacts, or surfaces if these are weighted or requested, in each channel."""
-        query, channels = self.query, self.channels
-        n_rankings = len(channels) * len(self.queries)
-        depth = query.ranking_depth(n_rankings, has_later_stage=self.weigh is not None)
-        rankings = await self._query_store(channels, depth, per_artifact=query.ranks_artifacts)
-        if query.ranks_artifacts or not query.per_artifact:
-            return rankings
+    async def rank(channel: Channel) -> ChannelRankings:
+        corpus = channel.corpus
+        asked: Sequence[str] | Floats = queries
+        if channel.kind == "dense":
+            embedder_id = corpus.embedder.id
+            if embedder_id not in vectors:
+                vectors[embedder_id] = await embed_texts(corpus, queries)
+            asked = vectors[embedder_id]
+        rankings = await ask(corpus.store, Rank(asked, depth, per_artifact=query.ranks_artifacts, **query.conditions))
         # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
         # extend it by artifacts, or there would be fewer than `k` of them in the end.
-        cut_positions = [
-            position
-            for position, rankings_of_channel in enumerate(rankings)
-            if any(was_cut_short(ranking, depth, query.k) for ranking in rankings_of_channel)
-        ]
-        cut_channels = [channels[position] for position in cut_positions]
-        extensions = await self._query_store(cut_channels, query.k, per_artifact=True)
-        for position, artifact_rankings in zip(cut_positions, extensions, strict=True):
-            rankings[position] = list(map(append_artifacts, rankings[position], artifact_rankings))
-        return rankings
+        is_weighted = query.per_artifact and not query.ranks_artifacts
+        if is_weighted and any(was_cut_short(ranking, depth, query.k) for ranking in rankings):
+            more = await ask(corpus.store, Rank(asked, query.k, per_artifact=True, **query.conditions))
+            rankings = list(map(append_artifacts, rankings, more))
+        return ChannelRankings(channel.kind, rankings, channel.weight)
 
-    async def _query_store(self, channels: Sequence[Channel], depth: int, *, per_artifact: bool) -> list[list[Ranking]]:
-        store_options = {"filter": self.query.filter, "surfaces": self.query.surfaces, "per_artifact": per_artifact}
-
-        async def rank(channel: Channel) -> list[Ranking]:
-            embed = partial(self._embed_once, channel.corpus)
-            (rankings,) = await query_rankings(
-                channel.corpus, [channel.kind], self.queries, embed, depth, **store_options
-            )
-            return rankings
-
-        return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
-
-    async def _embed_once(self, corpus: OpenCorpus) -> Floats:
-        """Embed the queries, once for each embedder id."""
-        embedder_id = corpus.embedder.id
-        if embedder_id not in self.vectors:
-            self.vectors[embedder_id] = await embed_texts(corpus, self.queries)
-        return self.vectors[embedder_id]
+    return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
 
 
 async def _rerank(
@@ -319,28 +282,25 @@ async def _rerank(
     texts = await _read_passages(corpus, query, candidates)
     distinct = list(dict.fromkeys(texts))
     scores = dict(zip(distinct, await score_texts(reranker, query.text, distinct), strict=True))
-    rescored = [_with_score(candidate, scores[text]) for candidate, text in zip(candidates, texts, strict=True)]
-    return sorted(rescored, key=lambda ranked: -ranked.candidate.score)
-
-
-def _with_score(ranked: RankedRecord, score: float) -> RankedRecord:
-    earlier_scores = {**ranked.candidate.earlier_scores, "retrieval_score": ranked.candidate.score}
-    return ranked._replace(candidate=ranked.candidate._replace(score=score, earlier_scores=earlier_scores))
+    rescored = [
+        ranked._replace(score=scores[text], earlier_scores={**ranked.earlier_scores, "retrieval_score": ranked.score})
+        for ranked, text in zip(candidates, texts, strict=True)
+    ]
+    return sorted(rescored, key=lambda ranked: -ranked.score)
 
 
 async def _read_passages(corpus: OpenCorpus, query: SearchQuery, candidates: Sequence[RankedRecord]) -> list[str]:
     """Return, for each candidate, the text that the reranker reads."""
-    records = [record for record, _ in candidates]
     if callable(query.rerank_text):
-        return await _call_reader(corpus, query.rerank_text, records)
+        return await _call_reader(corpus, query.rerank_text, [ranked.record for ranked in candidates])
     if query.rerank_text == "surface":
-        return [record.text for record in records]
+        return [ranked.record.text for ranked in candidates]
     # The id in the ranking also names the corpus, if there are several.
-    ids = list(dict.fromkeys(candidate.artifact_id for _, candidate in candidates))
+    ids = list(dict.fromkeys(ranked.artifact_id for ranked in candidates))
     siblings = await ask(corpus.store, RecordsOf(ids))
     texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
     # An artifact that was removed meanwhile has no text: score the surface that was found.
-    return [texts[candidate.artifact_id] or record.text for record, candidate in candidates]
+    return [texts[ranked.artifact_id] or ranked.record.text for ranked in candidates]
 
 
 def _join_records(artifacts: Sequence[Sequence[Record] | None], max_chars: int) -> list[str]:
@@ -366,14 +326,14 @@ async def _apply_boost(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHi
     Raises:
         ArgumentError: If `boost` returns something else than a finite number.
     """
+
+    def add_boost(hit: SearchHit) -> SearchHit:
+        extra = check_number(f"boost of {short_repr(hit.artifact_id)}", boost(hit))
+        return replace(hit, score=hit.score + extra)
+
     # In a worker thread, because a boost may block.
-    extras = await in_thread(lambda: [_call_boost(boost, hit) for hit in hits])
-    boosted = [replace(hit, score=hit.score + extra) for hit, extra in zip(hits, extras, strict=True)]
+    boosted = await in_thread(lambda: [*map(add_boost, hits)])
     return sorted(boosted, key=lambda hit: -hit.score)
-
-
-def _call_boost(boost: Boost, hit: SearchHit) -> float:
-    return check_number(f"boost of {short_repr(hit.artifact_id)}", boost(hit))
 
 
 def check_corpus(corpus: OpenCorpus) -> OpenCorpus:
@@ -423,27 +383,11 @@ async def channel_rankings(
     Returns:
         One ranking a channel, in the order of `channels`.
     """
-    return [ranking for (ranking,) in await query_rankings(corpus, channels, [text], vector, depth, **store_options)]
-
-
-async def query_rankings(
-    corpus: OpenCorpus,
-    channels: Sequence[Mode],
-    texts: Sequence[str],
-    vectors: QueryVectors,
-    depth: int,
-    **store_options: Any,
-) -> list[list[Ranking]]:
-    """Rank several queries in several channels at once, with one store call.
-
-    Returns:
-        For each channel, one ranking a query.
-    """
     requests = [
-        Rank(np.atleast_2d(await vectors()) if channel == "dense" else texts, depth, **store_options)
+        Rank(np.atleast_2d(await vector()) if channel == "dense" else [text], depth, **store_options)
         for channel in channels
     ]
-    return await corpus.store.read(*requests)
+    return [ranking for (ranking,) in await corpus.store.read(*requests)]
 
 
 async def embed_text(corpus: OpenCorpus, text: str) -> Floats:

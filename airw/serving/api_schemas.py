@@ -75,6 +75,7 @@ def _describe_search(limits: ServingLimits) -> Mapping[str, ApiSchema]:
         "mode": _choice(get_args(Mode), "Which channels rank: vectors, words, or both."),
         "filter": {"description": "A condition on metadata.", "examples": [{"status": "Final"}]},
         "surfaces": {"description": "Search only surfaces of these kinds.", "items": _TEXT},
+        "operators": {"description": 'Read "a phrase", -without and prefix* in the query.'},
         "fusion": _choice(get_args(Fusion), "How the channels become one ranking."),
         "rrf_k": {"description": "The rank constant of a fusion by rank.", "minimum": 0},
         "alpha": {"description": "The share of vectors in a hybrid search.", "minimum": 0, "maximum": 1},
@@ -139,6 +140,7 @@ def _describe_walks(limits: ServingLimits) -> Mapping[str, ApiSchema]:
     names = list(list_policies())
     spec = {"type": "object", "properties": {"name": {"enum": names}, "params": _ANY_OBJECT}, "required": ["name"]}
     return {
+        "operators": {"description": 'Read "a phrase", -without and prefix* in the query.'},
         "walk": {"description": "Walk each corpus instead of searching it: true, or a policy."},
         "policy": {
             "description": f"The policy: its name, or its name and parameters in JSON. Names: {', '.join(names)}.",

@@ -22,6 +22,7 @@ _TUNING_FIELDS: FieldKinds = {
     "mode": str,
     "filter": (dict, NoneType),
     "surfaces": (list, NoneType),
+    "operators": bool,
     "fusion": str,
     "rrf_k": (int, NoneType),
     "alpha": (float, NoneType),

@@ -17,8 +17,10 @@ from signal import SIGINT, SIGTERM
 from typing import Any
 
 import anyio.lowlevel
+import h11
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from airw._base.concurrency import first_error
 from airw.errors import ArgumentError, UnknownFieldWarning
@@ -134,6 +136,22 @@ def spare_collector() -> None:
     gc.set_threshold(10_000, 5, 10)
 
 
+class _Protocol(H11Protocol):
+    """The protocol of uvicorn, which ends a connection whose request is malformed.
+
+    Such a request gets one answer, and not that of the application as well.
+    """
+
+    def send_400_response(self, msg: str) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the answer of the application goes nowhere
+            self.cycle.message_event.set()
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+
+
 class GracefulServer(uvicorn.Server):
     """A server of uvicorn that loses no request when it stops.
 
@@ -205,7 +223,7 @@ def new_server(application: Starlette) -> GracefulServer:
     """Return a server of an application that was made by `app`."""
     config = uvicorn.Config(
         application,
-        http="h11",  # it bounds the headers of a request; the other parser that uvicorn may find does not
+        http=_Protocol,  # it bounds the headers of a request; the other parser that uvicorn may find does not
         h11_max_incomplete_event_size=_LARGEST_HEAD,
         access_log=False,
         log_config=None,

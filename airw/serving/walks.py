@@ -15,6 +15,7 @@ from airw._base.messages import short_repr
 from airw.discovery import FederatedCorpus
 from airw.discovery.discovery import DiscoveryStream
 from airw.errors import ArgumentError
+from airw.policies.specs import with_operators
 from airw.serving.access import client_of
 from airw.serving.bodies import FieldKinds
 from airw.serving.event_streams import EventStream, to_messages
@@ -31,6 +32,7 @@ TRAVERSE_FIELDS: FieldKinds = {
     "corpus": str,
     "corpora": list,
     "query": str,
+    "operators": bool,
     "policy": (dict, str, NoneType),
     "node_budget": int,
     "max_depth": (int, NoneType),
@@ -72,9 +74,11 @@ async def traverse(call: ApiCall) -> Response:
     limits = _read_limits(options.pop("limits", None))
     spec = options.pop("policy", None)
     policy = None if spec is None else read_policy(call, spec)
-    is_held = options.pop("hold", False)
+    is_held, reads_operators = options.pop("hold", False), options.pop("operators", False)
     corpus = await _open(call, names)
     policy = policies.default_policy(corpus) if policy is None else policy
+    if reads_operators:
+        policy = with_operators(policy)
     bounds = {
         "max_depth": _choose_depth(call, policy, options),
         "node_budget": options.get("node_budget", min(64, most)),

@@ -31,6 +31,7 @@ from airw.protocols import (
 )
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores.own_store import METHODS
+from airw.values import Contains
 from airw.values.filters import Filter
 
 _FEW_QUERIES, _FEW_RECORDS = 8, 16  # a request with more is not held up by others, nor holds them up
@@ -59,6 +60,10 @@ class Content(ABC):
         """Return the numbers of the records that match a filter."""
 
     @abstractmethod
+    def find_texts(self, contains: Contains) -> NDArray[np.int64]:
+        """Return the numbers of the records of artifacts whose texts contain what they must."""
+
+    @abstractmethod
     def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
         """Rank texts; `allowed` are the numbers of the records to rank, `None` for all."""
 
@@ -70,6 +75,9 @@ class Content(ABC):
     def rank(self, request: Rank) -> Finish:
         """Rank by vectors or by words, after all conditions."""
         allowed = None if request.filter is None else self.match(request.filter)
+        if request.contains is not None:
+            found = self.find_texts(request.contains)
+            allowed = found if allowed is None else np.intersect1d(allowed, found, assume_unique=True)
         if request.needs != "lexical":
             return rank_vectors(self.dense(), request, allowed)
         if request.among is not None or request.records is not None:
@@ -100,7 +108,8 @@ def rank_named_if_quick(index: DenseIndex, request: Rank, most: int) -> Finish |
     """Rank what a request names, if that is little and compared with one vector; else `None`."""
     ids: Any = request.among or ()
     is_few = len(request.records or ()) <= most and index.has_few(ids, most)
-    return rank_vectors(index, request) if is_few and request.filter is None and len(request.queries) == 1 else None
+    is_plain = request.filter is None and request.contains is None and len(request.queries) == 1
+    return rank_vectors(index, request) if is_few and is_plain else None
 
 
 def prepare_all(prepare: Callable[[Request[Any]], Finish], requests: Sequence[Request[Any]]) -> Finish:
@@ -138,7 +147,7 @@ def _find_kind(request: Request[Any]) -> Hashable:
         return "records" if len(request.ids) <= _FEW_RECORDS else None
     if not isinstance(request, Rank) or len(request.queries) > _FEW_QUERIES:
         return None
-    if request.statistics is not None or request.among is not None or request.records is not None:
+    if any(value is not None for value in (request.statistics, request.among, request.records, request.contains)):
         return None
     is_vectors = isinstance(request.queries, np.ndarray)
     form: Hashable = (request.queries.shape[1:], request.queries.dtype) if is_vectors else None  # type: ignore[union-attr]

@@ -1,11 +1,25 @@
 """The bases of stores that people write: `OwnStore` answers, `Wrapper` passes on."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Self, cast
 
-from airw.protocols import Capability, Change, Request, Store, check_able, check_capabilities, fill, requests as forms
-from airw.values import Edge, LedgerEntry, NodeIdLike, Record
+import numpy as np
+
+from airw._base.messages import short_repr
+from airw.errors import StoreError
+from airw.protocols import (
+    Capability,
+    Change,
+    EdgeRow,
+    Request,
+    Store,
+    check_able,
+    check_capabilities,
+    fill,
+    requests as forms,
+)
+from airw.values import Edge, LedgerEntry, NodeIdLike, Ranking, Record
 
 METHODS: Final[Mapping[type, str]] = {
     forms.Records: "records",
@@ -51,6 +65,62 @@ def find_changed(versions: Mapping[str, str], stamp: LedgerEntry, entries: Seque
 
     pairs = zip(versions.items(), entries, strict=True)
     return [id for (id, version), entry in pairs if not is_current(entry, version)]
+
+
+def _is_record(value: object) -> bool:
+    return value is None or (isinstance(value, Record) and isinstance(value.text, str))
+
+
+def _is_list(value: object, kind: Any) -> bool:
+    return isinstance(value, EdgeRow) or (isinstance(value, list | tuple) and all(isinstance(i, kind) for i in value))
+
+
+def _is_ranking(value: object) -> bool:
+    """Return whether a value is a ranking with finite scores that do not rise.
+
+    Its columns have one length.
+    """
+    if not isinstance(value, Ranking) or not isinstance(value.scores, np.ndarray):
+        return False
+    columns, scores = (value.record_ids, value.artifact_ids, value.scores), value.scores
+    return (
+        scores.ndim == 1
+        and all(isinstance(column, Sequence | np.ndarray) and len(column) == len(scores) for column in columns)
+        and np.issubdtype(scores.dtype, np.floating)
+        and bool(np.isfinite(scores).all() and (scores[1:] <= scores[:-1]).all())
+        and all(isinstance(id, str | tuple) for ids in columns[:2] for id in ids)
+    )
+
+
+# By request: its items, whether a value may answer one of them, and what it must be.
+_ANSWERS: Final[Mapping[type, tuple[str, Callable[[Any], bool], str]]] = {
+    forms.Records: ("ids", _is_record, "a Record or None"),
+    forms.RecordsOf: ("artifact_ids", lambda row: row is None or _is_list(row, Record), "a list of records, or None"),
+    forms.Rank: ("queries", _is_ranking, "a Ranking with finite scores in an array, best first"),
+    forms.Edges: ("ids", lambda row: _is_list(row, Edge), "a list of edges"),
+    forms.Referrers: ("nodes", lambda row: _is_list(row, str | tuple), "a list of ids"),
+    forms.Names: ("refs", lambda row: _is_list(row, str | tuple), "a list of ids"),
+    forms.Matching: ("wanted", lambda row: _is_list(row, str | tuple), "a list of ids"),
+    forms.Vectors: ("ids", lambda row: isinstance(row, np.ndarray) and row.ndim == 1, "a row of an array"),
+}
+
+
+def _find_fault(request: Request[Any], answer: Any) -> str | None:
+    """Return what is wrong with an answer, and what would do; `None` if nothing.
+
+    Only requests are checked whose answers have one entry for each item.
+    """
+    if type(request) not in _ANSWERS:
+        return None
+    name, is_answer, wanted = _ANSWERS[type(request)]
+    items = getattr(request, name)
+    advice = f"return {wanted} for each of its {name}"
+    is_scalar = isinstance(answer, np.ndarray) and answer.ndim == 0
+    if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str) or is_scalar:
+        return f"{short_repr(answer)}; {advice}"
+    if len(answer) != len(items):
+        return f"{len(answer):,} items for {len(items):,} {name}; {advice}"
+    return next((f"{short_repr(entry)}; {advice}" for entry in answer if not is_answer(entry)), None)
 
 
 class OwnStore:
@@ -102,12 +172,19 @@ class OwnStore:
         await self.aclose()
 
     async def read(self, *requests: Request[Any]) -> list[Any]:
-        """Return the answer of each request, in turn; see `airw.protocols.Store.read`."""
+        """Return the answer of each request, in turn; see `airw.protocols.Store.read`.
+
+        Raises:
+            StoreError: If a method returned what does not answer its request.
+        """
         check_able(self, *requests, advice=self.advice)
         answers: dict[int, Any] = {}
         for request in requests:
             plain = fill(request, answers)
-            answers[id(request)] = await getattr(self, METHODS[type(plain)])(plain)
+            method = METHODS[type(plain)]
+            answers[id(request)] = answer = await getattr(self, method)(plain)
+            if fault := _find_fault(plain, answer):
+                raise StoreError(f"{type(self).__name__}.{method} returned {fault}")
         return [answers[id(request)] for request in requests]
 
     async def apply(self, change: Change) -> None:

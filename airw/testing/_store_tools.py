@@ -42,7 +42,7 @@ from airw.protocols import (
 from airw.stores import MemoryStore
 from airw.testing.changes import ODD_IDS, put, vector_of
 from airw.testing.exam import Case, expect_equal, find_difference
-from airw.values import DIRECTIONS, ArtifactChange, ArtifactRef, LedgerEntry, Link, LinkFilter, Ranking
+from airw.values import DIRECTIONS, ArtifactChange, ArtifactRef, Contains, LedgerEntry, Link, LinkFilter, Ranking
 
 T = TypeVar("T")
 
@@ -57,6 +57,13 @@ _PATHS = ["tag", "who", "who.name", "who.none", "n", "n.m", "none", "", "a.b", '
 _WORDS = [
     *("CAFE", "keys' OR", '"bucher', "日本", "text:rotate*", "NEAR(", "\ud800", "s", "rotate\0keys"),
     *("walks", "the key", "that"),
+]
+_CONTAINS = [
+    Contains(("one",)),
+    Contains(("One, two", "t*")),
+    Contains(("tw*",), ("three",)),
+    Contains((), ("tw*", "two one")),
+    Contains(("日本", "abs*")),
 ]
 _SOME_TYPES: list[list[str] | None] = [None, ["r"], []]
 
@@ -99,6 +106,7 @@ def requests_about(changes: Iterable[ArtifactChange]) -> list[Request[Any]]:
         *ranks(k=[None, 3], records=[records, record_ids[::2]]),
         *ranks(k=[None, 3], per_artifact=[True], among=[ids, names[::2], []], filter=_CONDITIONS[:2]),
         *ranks(per_artifact=[True], among=[ids], surfaces=[["title"]]),
+        *ranks(k=[None, 2], per_artifact=[False, True], contains=_CONTAINS),
         *_vary(Rank, queries=[vectors[:0], _WORDS], k=[5]),
         *_vary(Words, queries=[["one two", "three", "?!", "CAFE 日本", "absent"], [""], []]),
         *_vary(Edges, ids=[ids], direction=DIRECTIONS, limit=[None, 0, 1, 2, 3]),
@@ -276,7 +284,7 @@ class StoreFixture:
 
     def requests_offered(self, about: Iterable[ArtifactChange]) -> list[Request[Any]]:
         """Return requests about artifacts of all kinds that the store offers."""
-        return [request for request in requests_about(about) if request.needs in self.offers]
+        return [request for request in requests_about(about) if request.all_needs <= self.offers]
 
     async def list_answered(self, store: Store, about: Iterable[ArtifactChange]) -> list[Request[Any]]:
         """Return the requests that a store answers; it may refuse options with its own content."""

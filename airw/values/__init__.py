@@ -28,6 +28,11 @@ if TYPE_CHECKING:
         Record as Record,
         Surface as Surface,
     )
+    from airw.values.contains import (
+        Contains as Contains,
+        ParsedQuery as ParsedQuery,
+        read_operators as read_operators,
+    )
     from airw.values.hits import Passage as Passage, Ranking as Ranking, SearchHit as SearchHit, check_hit as check_hit
     from airw.values.limits import STOP_REASONS as STOP_REASONS, Limits as Limits, StopReason as StopReason
     from airw.values.links import (

@@ -11,27 +11,36 @@
 {"$and": [..]} {"$or": [..]} {"$not": ..}  combine whole filters; {} matches everything
 ```
 
-Of the conditions on a field, a missing field matches only `$ne`, `$nin` and `$exists: False`. Values compare as in
-Python, so `True == 1 == 1.0`. Every store must agree with `matches`.
-`$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and strings with strings; other pairs never match. Two
-strings that are both a date with a time and a zone, such as `2024-01-05T10:00:00Z` or `2024-01-05 12:00+02:00`, compare
-as moments, also for `$eq`, `$ne`, `$in` and `$nin`; in a list, they are texts. Dates without a zone compare as texts,
-so write them in one form. Objects of `datetime` and `Decimal` are such texts, and numbers.
+Of the conditions on a field, a missing field matches only `$ne`, `$nin` and `$exists: False`; `None` is a value.
 
-A filter nests at most 50 levels deep, its values included. It has at most 5,000 conditions, and compares with at most
-1,000,000 values.
+Values compare as in Python, each as what it is, in every kind of store:
+
+- Numbers compare exactly, and `True == 1 == 1.0`. A `Decimal` is the number that metadata keep of it: a whole one is
+  exact, any other the nearest float.
+- Texts compare by their characters. `$gt`, `$gte`, `$lt` and `$lte` compare numbers with numbers and texts with texts;
+  pairs of other kinds never match.
+- Two texts that are both a date with a time and a zone compare as moments: `2024-01-05T10:00:00Z` equals
+  `2024-01-05 12:00+02:00`. So do two that are both a date with a time and no zone. This holds in lists and mappings,
+  too. Objects of `datetime` are such texts.
+- All other dates and times are texts: a day such as `2024-01-05` stands before the times of this day and after those
+  of the day before, in any zone, and equals only itself. Of a time with a zone and one without, the clocks compare, as
+  they are written. A time without a date is a text.
+
+A filter compares with finite numbers, and with texts that can be stored. It nests at most 50 levels deep, its values
+included. It has at most 5,000 conditions, and compares with at most 1,000,000 values.
 """
 
 import datetime
 import operator
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set as AbstractSet
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from airw._base.checks import find_text_fault
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import FilterError
@@ -137,12 +146,12 @@ class _Parser:
     conditions: int = 0
     values: int = 0
 
-    def parse(self, filter: object, depth: int = 0) -> Filter | None:
+    def parse(self, filter: object, depth: float = 0) -> Filter | None:
         _check_depth(depth)
         if filter is None:
             return None
         if isinstance(filter, Compare | And | Or | Not):
-            self._check_parsed(filter, 2 * depth)
+            self._check_parsed(filter, depth - 0.5)
             return filter
         if not isinstance(filter, Mapping):
             raise FilterError(f"filter must be a mapping of fields to conditions, not {short_repr(filter)}")
@@ -151,24 +160,21 @@ class _Parser:
             return None
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def _check_parsed(self, filter: Filter, depth: int) -> None:
-        # A mapping of several fields becomes an `And`, so parsing may double the levels, and adds one at the end.
-        level = (depth - 1) // 2
-        _check_depth(level)
+    def _check_parsed(self, filter: Filter, depth: float) -> None:
+        # A mapping of several fields becomes an `And`, so parsing may double the levels: each counts half.
+        _check_depth(depth)
         match filter:
             case Compare(path, op, operand):
-                self._count_condition()
-                _check_operator(path, op)
-                self._check_value(path, operand, level)
+                self._check_condition(path, op, operand, depth)
             case And(parts) | Or(parts):
                 for part in parts:
-                    self._check_parsed(part, depth + 1)
+                    self._check_parsed(part, depth + 0.5)
             case Not(part):
-                self._check_parsed(part, depth + 1)
+                self._check_parsed(part, depth + 0.5)
             case _:
                 raise FilterError(f"a part of the filter must be Compare, And, Or or Not, not {short_repr(filter)}")
 
-    def _parse_entry(self, key: object, condition: Any, depth: int) -> Iterable[Filter]:
+    def _parse_entry(self, key: object, condition: Any, depth: float) -> Iterator[Filter]:
         if not isinstance(key, str):
             raise FilterError(f"filter keys must be strings, not {short_repr(key)}")
         if key in ("$and", "$or"):
@@ -178,62 +184,51 @@ class _Parser:
             if any(part is None for part in condition):
                 raise FilterError(f"{key} contains None; each part must be a filter")
             parts = tuple(self.parse(part, depth + 1) or And(()) for part in condition)
-            return [And(parts) if key == "$and" else Or(parts)]
-        if key == "$not":
+            yield And(parts) if key == "$and" else Or(parts)
+        elif key == "$not":
             if not isinstance(condition, Mapping):
                 raise FilterError(f"$not takes a mapping, not {short_repr(condition)}")
-            return [Not(self.parse(condition, depth + 1) or And(()))]
-        if key.startswith("$"):
+            yield Not(self.parse(condition, depth + 1) or And(()))
+        elif key.startswith("$"):
             raise FilterError(
                 f"filter has the unknown operator {short_repr(key)} in place of a field; use $and, $or or $not"
             )
-        if not isinstance(condition, Mapping):
-            return [Compare(key, "$eq", self._clean_operand(key, condition, depth))]
-        if not condition:
+        elif condition == {} and isinstance(condition, Mapping):
             raise FilterError(
                 f"the condition on {short_repr(key)} is empty; to match an empty mapping use {{'$eq': {{}}}}"
             )
-        return [self._parse_condition(key, op, operand, depth) for op, operand in condition.items()]
+        else:
+            for op, operand in condition.items() if isinstance(condition, Mapping) else [("$eq", condition)]:
+                self._check_condition(key, op, operand, depth)
+                # Dates and the like are stored as their JSON form, so the operand must have that form, too. It is
+                # also a copy: a caller who changes a list later does not change the parsed filter.
+                yield Compare(key, op, json_clean(operand))
 
-    def _parse_condition(self, path: str, op: object, operand: Any, depth: int) -> Compare:
-        checked = _check_operator(path, op)
+    def _check_condition(self, path: str, op: object, operand: object, depth: float) -> None:
+        _find_test(path, op)
         if op in ("$in", "$nin") and not isinstance(operand, list | tuple | AbstractSet):
             raise FilterError(f"{op} on {short_repr(path)} takes a list, not {short_repr(operand)}")
         if op == "$exists" and not isinstance(operand, bool):
             raise FilterError(f"$exists on {short_repr(path)} takes True or False, not {short_repr(operand)}")
-        return Compare(path, checked, self._clean_operand(path, operand, depth))
-
-    def _clean_operand(self, path: str, value: Any, depth: int) -> Any:
-        self._count_condition()
-        self._check_value(path, value, depth)
-        # Dates and the like are stored as their JSON form, so the operand must have that form, too.
-        # The result is also a copy: a caller who changes a list later does not change the parsed filter.
-        return json_clean(value)
-
-    def _count_condition(self) -> None:
         self.conditions += 1
         if self.conditions > _MAX_CONDITIONS:
             raise FilterError(f"filter has more than {_MAX_CONDITIONS:,} conditions; use $in for many values")
+        _check_text(path, path)
+        self._check_value(path, operand, depth)
 
-    def _count_values(self, count: int) -> None:
-        self.values += count
-        if self.values > _MAX_VALUES:
-            raise FilterError(f"filter compares with more than {_MAX_VALUES:,} values; split the search")
-
-    def _check_value(self, path: str, value: Any, depth: int) -> None:
+    def _check_value(self, path: str, value: Any, depth: float) -> None:
         """Check a value to compare with, and all values in it."""
         _check_depth(depth)
-        self._count_values(1)
-        if isinstance(value, Mapping):
-            for item in value.values():
+        is_list = isinstance(value, list | tuple | AbstractSet | np.ndarray)
+        are_texts = is_list and {*map(type, value)} <= {str}  # most long lists are; they are checked at once
+        self.values += 1 + (len(value) if are_texts else 0)
+        if self.values > _MAX_VALUES:
+            raise FilterError(f"filter compares with more than {_MAX_VALUES:,} values; split the search")
+        if isinstance(value, str) or are_texts:
+            _check_text(path, value if isinstance(value, str) else "\n".join(value))
+        elif isinstance(value, Mapping) or is_list:
+            for item in [*value, *value.values()] if isinstance(value, Mapping) else value:
                 self._check_value(path, item, depth + 1)
-        elif isinstance(value, list | tuple | AbstractSet | np.ndarray):
-            # Most long lists are texts, which need no check of their own.
-            if {*map(type, value)} <= {str}:
-                self._count_values(len(value))
-            else:
-                for item in value:
-                    self._check_value(path, item, depth + 1)
         # Metadata is stored as JSON, which has no NaN and no infinity: such a condition could never match as meant.
         elif isinstance(value, float | np.floating | Decimal) and json_clean(value) is None:
             raise FilterError(f"the condition on {short_repr(path)} compares with {value!r}; use finite numbers")
@@ -241,17 +236,22 @@ class _Parser:
             raise FilterError(f"the condition on {short_repr(path)} compares with a number of thousands of digits")
 
 
-def _check_depth(depth: int) -> None:
-    if depth > _MAX_DEPTH:
+def _check_depth(depth: float) -> None:
+    if depth >= _MAX_DEPTH + 1:
         raise FilterError(f"filter nests deeper than {_MAX_DEPTH} levels; write it flatter")
 
 
-def _check_operator(path: str, op: object) -> str:
+def _check_text(path: str, text: str) -> None:
+    if find_text_fault(text) is not None:
+        raise FilterError(f"the condition on {short_repr(path)} has a character that no text contains: half of a pair")
+
+
+def _find_test(path: str, op: object) -> Callable[[Any, Any], bool]:
     if not isinstance(op, str) or op not in _TESTS:
         raise FilterError(
             f"the condition on {short_repr(path)} has the unknown operator {short_repr(op)}; use {', '.join(_TESTS)}"
         )
-    return op
+    return _TESTS[op]
 
 
 def get_field(metadata: Mapping[str, Any], path: str) -> Any:
@@ -272,18 +272,20 @@ def get_field(metadata: Mapping[str, Any], path: str) -> Any:
 
 
 def as_key(value: Any) -> Hashable:
-    """Return a hashable key for a JSON value; keys are equal exactly if the values are.
+    """Return a hashable key for a JSON value: what filters compare of it.
 
-    Stores index field values by these keys, because lists and dicts cannot be hashed.
+    Keys are equal exactly if the values are, by the rules of this module.
 
     Example:
-        >>> as_key([1, {"a": 2}]) == as_key([1.0, {"a": 2.0}])
+        >>> as_key([1, "2024-01-05T10:00:00Z"]) == as_key([1.0, "2024-01-05 12:00+02:00"])
         True
     """
+    if isinstance(value, str):
+        return read_text(value)
     if isinstance(value, list):
-        return tuple(map(as_key, value))
+        return tuple([as_key(item) for item in value])
     if isinstance(value, dict):
-        return frozenset((key, as_key(item)) for key, item in value.items())
+        return frozenset([(key, as_key(item)) for key, item in value.items()])
     return value  # type: ignore[no-any-return]
 
 
@@ -306,15 +308,11 @@ def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
         case None:
             return True
         case Compare(path, op, operand):
-            value = get_field(metadata, path)
-            # `$exists` comes first: it is the only operator about the field and not about its value.
-            if op == "$exists":
+            test, value = _find_test(path, op), get_field(metadata, path)
+            if op == "$exists":  # the only operator about the field and not about its value
                 return (value is not MISSING) is operand
-            test = _TESTS[_check_operator(path, op)]
             # A missing field differs from every value, but it has no order and contains nothing.
-            if value is MISSING:
-                return op in ("$ne", "$nin")
-            return test(value, operand)
+            return op in ("$ne", "$nin") if value is MISSING else test(as_key(value), as_key(operand))
         case And(parts):
             return all(matches(part, metadata) for part in parts)
         case Or(parts):
@@ -323,58 +321,90 @@ def matches(filter: Filter | None, metadata: Mapping[str, Any]) -> bool:
             return not matches(part, metadata)
 
 
-TIME_PATTERN = (
-    r"(?!0000)\d{4}-"
-    r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8])|"
-    r"02-29)[Tt ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?(?:[Zz]|[+-](?:0\d|1[0-5])(?::?[0-5]\d)?)"
+class Moment(str):
+    """A text that is a date with a time, and compares with others as a moment.
+
+    Of two texts only one of which has a zone, or is no date with a time, the characters compare.
+
+    Raises:
+        ValueError: If there is no such day.
+    """
+
+    __slots__ = ("has_zone", "ticks")
+    has_zone: bool
+    ticks: int
+
+    def __init__(self, text: str) -> None:
+        """Read a text."""
+        at = datetime.datetime.fromisoformat(text.upper())
+        self.has_zone = at.tzinfo is not None
+        # Microseconds since the year 1, in UTC. Of the first and the last day of the calendar, UTC has no date.
+        since = at.replace(tzinfo=None) - datetime.datetime.min - (at.utcoffset() or datetime.timedelta())  # noqa: DTZ901
+        self.ticks = since // datetime.timedelta(microseconds=1)
+
+    def _compare(self, other: object, test: Callable[[Any, Any], bool]) -> bool:
+        if isinstance(other, Moment) and other.has_zone is self.has_zone:
+            return test(self.ticks, other.ticks)
+        return test(self[:], other[:]) if isinstance(other, str) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other text is the same moment."""
+        return self._compare(other, operator.eq)
+
+    def __ne__(self, other: object) -> bool:
+        """Return whether the other text is not the same moment."""
+        return self._compare(other, operator.ne)
+
+    def __lt__(self, other: str) -> bool:
+        """Return whether this moment is before the other one."""
+        return self._compare(other, operator.lt)
+
+    def __le__(self, other: str) -> bool:
+        """Return whether this moment is not after the other one."""
+        return self._compare(other, operator.le)
+
+    def __gt__(self, other: str) -> bool:
+        """Return whether this moment is after the other one."""
+        return self._compare(other, operator.gt)
+
+    def __ge__(self, other: str) -> bool:
+        """Return whether this moment is not before the other one."""
+        return self._compare(other, operator.ge)
+
+    def __hash__(self) -> int:
+        """Return an equal number for equal moments."""
+        return hash(self.ticks)
+
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,6})?)?"
+    r"(?:[Zz]|[+-](?:0\d|1[0-5])(?:[0-5]\d|:[0-5]\d(?::[0-5]\d)?)?)?",
+    re.ASCII,
 )
-"""The regular expression of a date with a time and a zone, as Python and PostgreSQL read it.
-
-The year of a 29 February may lack that day; see `find_moment`.
-"""
-
-_TIME = re.compile(TIME_PATTERN, re.ASCII)
 
 
-def find_moment(value: object) -> int | None:
-    """Return the moment of a date with a time and a zone, `None` for anything else.
-
-    It is in microseconds since the year 1, in UTC.
+def read_text(text: str) -> str:
+    """Return a text as a `Moment` if it is a date with a time, else as it is.
 
     Example:
-        >>> find_moment("2024-01-05T10:00:00Z") == find_moment("2024-01-05 12:00+02:00"), find_moment("2024-01-05")
-        (True, None)
+        >>> isinstance(read_text("2024-02-29T10:00"), Moment), isinstance(read_text("2023-02-29T10:00"), Moment)
+        (True, False)
     """
-    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
-        return None
+    # Nearly no text is one: the first tests take a tenth of the time of the pattern.
+    if len(text) < len("2024-01-05T10:00") or text[4] != "-" or _TIME.fullmatch(text) is None:
+        return text
     try:
-        moment = datetime.datetime.fromisoformat(value.upper())
-    except ValueError:  # a 29 February in a year without one
-        return None
-    offset = moment.utcoffset() or datetime.timedelta()
-    # As the first and the last day of the calendar would leave it in UTC, their zone is subtracted as a duration.
-    in_utc = moment.replace(tzinfo=datetime.UTC) - datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - offset
-    return in_utc // datetime.timedelta(microseconds=1)
+        return Moment(text[:])
+    except ValueError:  # no such day
+        return text
 
 
-def _is_equal(value: Any, operand: Any) -> bool:
-    if value == operand:
-        return True
-    moment = find_moment(operand)
-    return moment is not None and moment == find_moment(value)
-
-
-def _is_in(value: Any, operand: list[Any]) -> bool:
-    if isinstance(value, list):
-        return any(item in operand for item in value)
-    if value in operand:
-        return True
-    moment = find_moment(value)
-    return moment is not None and any(find_moment(item) == moment for item in operand)
+def _is_in(value: Any, operand: tuple[Any, ...]) -> bool:
+    return any(item in operand for item in value) if isinstance(value, tuple) else value in operand
 
 
 def _contains(value: Any, operand: Any) -> bool:
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return operand in value
     return isinstance(value, str) and isinstance(operand, str) and operand in value
 
@@ -382,18 +412,18 @@ def _contains(value: Any, operand: Any) -> bool:
 def _order_test(test: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     # Metadata of real files mixes types: `"2020" < 2021` must be False, where Python raises a TypeError.
     def compare(value: Any, operand: Any) -> bool:
-        same_kind = any(isinstance(value, kind) and isinstance(operand, kind) for kind in (str, int | float))
-        if not same_kind:
-            return False
-        moments = find_moment(operand), find_moment(value)
-        return test(value, operand) if None in moments else test(moments[1], moments[0])
+        kinds: Any
+        for kinds in (str, int | float):
+            if isinstance(value, kinds) and isinstance(operand, kinds):
+                return test(value, operand)
+        return False
 
     return compare
 
 
 _TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "$eq": _is_equal,
-    "$ne": lambda value, operand: not _is_equal(value, operand),
+    "$eq": operator.eq,
+    "$ne": operator.ne,
     "$gt": _order_test(operator.gt),
     "$gte": _order_test(operator.ge),
     "$lt": _order_test(operator.lt),
@@ -404,3 +434,4 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     # Only the name is used, as a known operator: `matches` handles `$exists` itself.
     "$exists": lambda _value, operand: operand is True,
 }
+"""The operators, which compare meanings."""

@@ -45,7 +45,7 @@ def formula_of(analyser: Analyser) -> str:
         False
     """
     # It changes with any rule that a score depends on: the constants, the weight, how texts and queries are split.
-    rules = f"words of unicode61{' with marks' if analyser.keeps_marks else ''}, unspaced letters in pairs"
+    rules = f"{'folded words' if analyser.folds else 'words of unicode61'}, unspaced letters in pairs"
     if analyser.stems:
         rules += ", stems and stop words of en"
     return f"bm25 with k1={K1:g}, b={B:g} and the weights of lucene; {rules}"

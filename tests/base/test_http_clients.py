@@ -456,3 +456,36 @@ def test_construction_loads_no_http_library():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+EMBED = """
+import asyncio, airw
+from airw.embedders import HttpEmbedder
+
+async def main():
+    embedder = HttpEmbedder("http://127.0.0.1:9/v1", model="m", retries=0)
+    try:
+        await embedder.embed_documents(["keys"])
+    except airw.errors.AirwError as error:
+        print(type(error).__name__, error)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        ({"SSL_CERT_FILE": "/no/such.pem"}, "ArgumentError a proxy or certificates of the environment"),
+        ({"HTTP_PROXY": "foo://ada:s3cret@127.0.0.1:3128"}, "ArgumentError a proxy or certificates of the environment"),
+        ({"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "fd00::/8"}, "ArgumentError a proxy or certificates of"),
+        ({}, "EmbedderError"),
+    ],
+)
+def test_what_the_environment_says_about_connections_is_used_or_a_typed_error(variables, error):
+    command = [sys.executable, "-c", EMBED]
+    result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, check=False)
+    assert result.stdout.startswith(error), result.stderr
+    assert "s3cret" not in result.stdout
+    assert len(result.stdout.splitlines()) == 1

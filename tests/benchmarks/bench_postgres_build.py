@@ -5,8 +5,8 @@ artifacts. That is a quarter of what a build writes at once. The first peer copi
 binary format and one COPY a table, into empty tables with the same indexes. The second one also cuts the words of the
 texts before, which no COPY can do. A `SqliteStore` on the same machine takes the same pages.
 
-The rows are those of all tables, with the packed words. They are ready when the COPY begins: what makes them, and what
-counts and vacuums the tables afterwards, is in the time of airw alone.
+The rows are those of all tables, with a row for each word of a record. They are ready when the COPY begins: what makes
+them, and what counts and vacuums the tables afterwards, is in the time of airw alone.
 """
 
 import io

@@ -71,6 +71,22 @@ def lines(output_of):
     return lambda *argv, **options: output_of(*argv, **options).splitlines()
 
 
+def test_operators_are_read_unless_plain_says_not_to(notes, lines):
+    def list_names(*argv):
+        return {word for line in lines(*argv) for word in line.split() if word.endswith(".md")}
+
+    assert list_names("search", notes, 'mont* "signing keys"') == {"keys.md"}
+    assert list_names("search", notes, 'mont* "signing keys"', "--plain", "-m", "lexical") == {"keys.md"}
+    assert list_names("search", notes, "hour night -copies", "-m", "lexical") == {"bread.md"}
+    assert list_names("search", notes, "hour night -copies", "-m", "lexical", "--plain") == {
+        "bread.md",
+        "ops/backup.md",
+    }
+    assert list_names("discover", notes, "hour night -copies") == {"bread.md"}
+    assert list_names("traverse", notes, "hour night -copies", "--policy", "eager", "--max-depth", "0") >= {"bread.md"}
+    assert "ops/backup.md" not in list_names("traverse", notes, "hour -copies", "--policy", "eager")
+
+
 class TestDiscover:
     def test_prints_the_few_documents_that_answer(self, notes, lines):
         line, snippet, reason = lines("discover", notes, "signing keys")

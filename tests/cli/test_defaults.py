@@ -50,7 +50,7 @@ def test_help_shows_the_default_of_the_library(name, action, capsys, monkeypatch
 
 
 def test_the_same_options_are_given_to_the_library_and_no_others(monkeypatch, home):
-    """Without options, the function is called with its defaults only."""
+    """Without options, the function has its defaults, but reads operators."""
     from airw import discovery
 
     given = {}
@@ -64,4 +64,5 @@ def test_the_same_options_are_given_to_the_library_and_no_others(monkeypatch, ho
     (home / "corpora" / "notes.airw").touch()
     assert main(["discover", "notes", "keys"]) == 130
     signature = inspect.signature(discovery.discover).parameters
-    assert {name: value for name, value in given.items() if value not in (signature[name].default, [], None)} == {}
+    others = {name: value for name, value in given.items() if value not in (signature[name].default, [], None)}
+    assert others == {"operators": True}

@@ -271,7 +271,7 @@ async def test_a_partition_is_refused_once_a_build_has_changed_the_embedder():
     await build(notes({"a": "one"}, embedder=HashingEmbedder(dim=64)), store=store)
     before = await content_of(store)
     for refused in (ingest_partition(plan, 1, {"b": "two"}), finish_ingest(plan, partitions=1)):
-        with pytest.raises(EmbedderMismatch, match=r"no longer has embedder 'hashing-v1-512'.*prepare_ingest"):
+        with pytest.raises(EmbedderMismatch, match=r"no longer has embedder 'hashing-v2-512'.*prepare_ingest"):
             await refused
     assert await content_of(store) == before
 
@@ -386,7 +386,7 @@ async def test_a_plan_and_its_reports_can_be_pickled_and_contain_the_absolute_pa
 @pytest.mark.asyncio_only
 async def test_a_worker_with_another_model_is_refused(tmp_path):
     plan = await prepare_ingest(notes(), store=tmp_path / "notes.airw")
-    with pytest.raises(EmbedderMismatch, match=r"hashing-v1-512.*not 'hashing-v1-64'"):
+    with pytest.raises(EmbedderMismatch, match=r"hashing-v2-512.*not 'hashing-v2-64'"):
         await ingest_partition(replace(plan, embedder=HashingEmbedder(dim=64)), 0, {"a": "one"})
 
 

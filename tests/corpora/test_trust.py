@@ -140,7 +140,7 @@ async def test_a_build_never_adopts_the_embedder_of_a_stranger(server, file, hom
 
 async def test_an_embedder_that_is_passed_must_fit_when_the_corpus_is_opened(craft, file, tmp_path):
     await craft()
-    with pytest.raises(EmbedderMismatch, match="hashing-v1-64"):
+    with pytest.raises(EmbedderMismatch, match="hashing-v2-64"):
         await open_corpus(file, embedder=HashingEmbedder(dim=64))
     with pytest.raises(EmbedderUnavailable, match="no model folder"):
         await open_corpus(file, embedder=tmp_path / "gone")

@@ -245,3 +245,19 @@ def test_the_result_does_not_depend_on_the_order_of_the_answers(delays, others):
             return without_times((await collect_updates(many))[-1][1])
 
     assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))
+
+
+async def test_a_stream_that_has_raised_an_error_is_at_its_end():
+    async with corpora({"A": {"a": "keys"}}, failures={"A": {Rank: StoreError("broken")}}) as many:
+        async with discover_stream(many, "keys") as stream:
+            assert (await anext(stream)).report["status"] == "failed"
+            with pytest.raises(DiscoveryError):
+                await anext(stream)
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+        async with discover_stream(many, "keys", boost=lambda hit: math.nan) as stream:
+            with suppress(ArgumentError, DiscoveryError):
+                async for _ in stream:
+                    pass
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)

@@ -365,7 +365,7 @@ def test_a_text_embedded_by_one_process_is_stored_for_another(path):
     worker.communicate(timeout=60)
     chooser = random.Random(5)
     texts = [f"text {chooser.randrange(500)}" for _ in range(50)]
-    inner = Never("hashing-v1-16")
+    inner = Never("hashing-v2-16")
     inner.dim = 16
     rows = anyio.run(CachedEmbedder(inner, path=path).embed_documents, texts)
     assert (rows == anyio.run(HashingEmbedder(16).embed_documents, texts)).all()
@@ -666,9 +666,9 @@ def test_invalid_options_are_refused_when_a_cache_is_created(options, name):
 
 def test_it_accepts_a_specification_and_its_repr_shows_the_inner_embedder(tmp_path):
     embedder = CachedEmbedder("light", path=tmp_path / "c")
-    assert embedder.id == "hashing-v1-512"
-    assert repr(embedder) == f"CachedEmbedder(HashingEmbedder(dim=512), path={str(tmp_path / 'c')!r})"
-    assert repr(CachedEmbedder("light")) == "CachedEmbedder(HashingEmbedder(dim=512))"
+    assert embedder.id == "hashing-v2-512"
+    assert repr(embedder) == f"CachedEmbedder(HashingEmbedder(dim=512, version='v2'), path={str(tmp_path / 'c')!r})"
+    assert repr(CachedEmbedder("light")) == "CachedEmbedder(HashingEmbedder(dim=512, version='v2'))"
 
 
 FORKED = """

@@ -185,12 +185,12 @@ def test_all_are_embedders():
 
 
 def test_a_corpus_accepts_the_embedder_it_was_built_with():
-    check_embedder(HashingEmbedder(), "hashing-v1-512", 512, "notes")
+    check_embedder(HashingEmbedder(), "hashing-v2-512", 512, "notes")
     check_embedder(SentenceTransformerEmbedder("org/model"), "st:org/model", 384, "notes")
 
 
 def test_a_corpus_refuses_another_embedder_with_a_remedy():
-    with pytest.raises(EmbedderMismatch, match=r"'notes'.*'st:all-MiniLM-L6-v2'.*'hashing-v1-512'.*rebuild"):
+    with pytest.raises(EmbedderMismatch, match=r"'notes'.*'st:all-MiniLM-L6-v2'.*'hashing-v2-512'.*rebuild"):
         check_embedder(HashingEmbedder(), "st:all-MiniLM-L6-v2", 384, "notes")
 
 

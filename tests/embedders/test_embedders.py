@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import re
 import subprocess
 import sys
 import unicodedata
@@ -13,15 +14,21 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from airw._base.folding import UNSPACED
 from airw.embedders import HashingEmbedder
 from airw.errors import ArgumentError, EmbedderError
+from airw.values import Analyser
 
 WORDS = [f"w{number}" for number in range(300)]
 LONG = " ".join(WORDS * 40)  # about 56,000 characters
 
 
-def embed(texts, dim=512):
-    return anyio.run(HashingEmbedder(dim).embed_documents, texts)
+def digest(rows):
+    return hashlib.sha256(rows.tobytes()).hexdigest()
+
+
+def embed(texts, dim=512, **options):
+    return anyio.run(HashingEmbedder(dim, **options).embed_documents, texts)
 
 
 def embed_each(texts, dim):
@@ -83,20 +90,48 @@ def test_a_vector_does_not_depend_on_the_size_of_the_batch():
 
 @pytest.mark.slow
 def test_vectors_are_the_same_in_another_process_and_release():
-    """Another value would mean that every corpus built with `hashing-v1` must be rebuilt.
+    """Another value would mean that all corpora of that version must be rebuilt.
 
     So the id must change, too.
     """
     texts = ["Rotate the signing keys; rotate them often.", "Crème brûlée 東京 \ud800 हिन्दी"]
-    digest = hashlib.sha256(embed(texts).tobytes()).hexdigest()
-    assert digest[:16] == "e9cd503e53d4b1fc"
+    digests = {version: digest(embed(texts, version=version)) for version in ("v1", "v2")}
+    assert {version: value[:16] for version, value in digests.items()} == {
+        "v1": "e9cd503e53d4b1fc",
+        "v2": "80196669c7be77c3",
+    }
     code = (
         "import sys, anyio, hashlib; from airw.embedders import HashingEmbedder as H;"
         f"print(hashlib.sha256(anyio.run(H().embed_documents, {texts!r}).tobytes()).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == digest
+    assert done.stdout.strip() == digests["v2"]
+
+
+ODD_TEXTS = [
+    "İstanbul ﬁle \uff21\uff11 l\u00b4ete _x1 a_\u0301b",
+    "\u0301x か\u3099 カ・キ ー々 한국어 ไทยที่ हिन्दी शेर",
+    "ΑΣ ς ß ẞ ü u\u0308 ½ ² № ™ e\u20e3 \ud800 😀\u200d😀 ❤\ufe0f",
+    "漢\u0301字 -\u0308a \u0660\u0661 \U0003fffd\U0003fffe \u2028 \x85",
+]
+
+
+def test_vectors_of_the_first_version_are_as_they_were():
+    assert digest(embed(ODD_TEXTS, version="v1"))[:16] == "5c53a63a45fd4dd7"
+    assert digest(embed(ODD_TEXTS, version="v2"))[:16] == "007645e9a631b807"
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_both_versions_agree_on_plain_text(text):
+    text = text.replace("_", "-")
+    assert (embed([text], version="v1") == embed([text])).all()
+
+
+@given(texts)
+def test_words_are_those_of_a_lexical_search(text):
+    words = [word for word in Analyser(None).terms(text) if len(word) == 1 or not re.match(UNSPACED, word)]
+    assert (embed([text]) == embed([" ".join(words)])).all()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +210,7 @@ def test_cosines_of_unrelated_texts_centre_on_zero():
 
 @pytest.mark.parametrize("bad", ["one string", ["fine", b"bytes"], [None], ["fine", 3]])
 async def test_hashing_refuses_what_is_not_a_list_of_strings(bad):
-    with pytest.raises(EmbedderError, match="hashing-v1-512 takes") as caught:
+    with pytest.raises(EmbedderError, match="hashing-v2-512 takes") as caught:
         await HashingEmbedder().embed_documents(bad)
     assert "\n" not in str(caught.value)
 
@@ -192,8 +227,12 @@ def test_hashing_refuses_an_invalid_width(dim):
 
 
 def test_the_id_of_hashing_contains_its_width_and_embedders_compare_by_value():
-    assert HashingEmbedder().id == "hashing-v1-512"
-    assert HashingEmbedder(64).id == "hashing-v1-64"
+    assert HashingEmbedder().id == "hashing-v2-512"
+    assert HashingEmbedder(64).id == "hashing-v2-64"
+    assert HashingEmbedder(64, version="v1").id == "hashing-v1-64"
+    assert HashingEmbedder(version="v1") != HashingEmbedder()
+    with pytest.raises(ArgumentError, match="version must be one of 'v1', 'v2', not 1"):
+        HashingEmbedder(version=1)
     assert HashingEmbedder(64) == HashingEmbedder(dim=64)
 
 

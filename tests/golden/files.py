@@ -463,7 +463,7 @@ WRONG = {
     "cut in half": lambda path: cut(path, 0.5),
     "of format 5": lambda path: patch(path, "PRAGMA user_version = 5"),
     "of format 6, but with weights": lambda path: patch(path, "PRAGMA user_version = 6"),
-    "of format 8": lambda path: patch(path, "PRAGMA user_version = 8"),
+    "of format 9": lambda path: patch(path, "PRAGMA user_version = 9"),
     "of format 99": lambda path: patch(path, "PRAGMA user_version = 99"),
     "of another application": replace_by_foreign,
     "of another application, format 7": lambda path: replace_by_foreign(path, "PRAGMA user_version = 7"),

@@ -22,7 +22,7 @@ async def test_the_catalogue_says_what_is_served_and_what_can_be_asked():
         answer = (await asking.get("/corpora")).json()
     [corpus] = answer["corpora"]
     assert (answer["api"], corpus["name"], corpus["dim"], corpus["writable"]) == ([1], "notes", 512, False)
-    assert corpus["embedder_id"] == "hashing-v1-512"
+    assert corpus["embedder_id"] == "hashing-v2-512"
     assert corpus["counts"]["artifacts"] == 3
     assert {*corpus["capabilities"]} == CAPABILITIES - {"writing"}
     assert answer["limits"]["max_k"] == 1_000

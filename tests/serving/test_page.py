@@ -182,6 +182,15 @@ def test_paths_lead_from_a_root_and_the_drawing_has_each_artifact(browser):
         assert texts(browser, "#nodes .seen") == [] or text_of(browser, "#caption").startswith("5 artifacts")
 
 
+def test_operators_in_the_query_choose_where_the_walk_starts(browser):
+    corpus = make_titled(
+        {"a": "the connection pool", "b": "a pool, and a connection", "c": "the connection pool of redis"}, {}
+    )
+    with page_of(browser, corpus) as address:
+        follow(browser, link_to(address, query='"connection pool" -redis'))
+        assert titles(browser) == ["Title of a"]
+
+
 def test_stop_ends_the_calls_of_the_store(browser):
     corpus = make_notes(seconds={Edges: [0, 0, math.inf]})  # it hangs after three hits
     slow_link = {"policy": "link-walk", "params": '{"roots": ["n0"]}', "max_depth": 25, "node_budget": 30}

@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from contextlib import ExitStack
+from itertools import product
 
 import anyio
 import httpx
@@ -222,3 +223,21 @@ def test_without_file_descriptors_it_complains_in_one_line_and_goes_on(notes, wo
         assert server.process.wait(PATIENCE) == 0
         others = [line for line in server.lines if "GET /healthz" not in line]
         assert len(others) <= workers, others
+
+
+def test_a_request_whose_body_is_malformed_gets_one_answer_and_no_traceback(notes):
+    targets = ["POST /healthz", "POST /search", "GET /healthz", "POST /nothing"]
+    bodies = [b"zz\r\nx", b"2\r\n{}\r\nzz\r\n", b"-1\r\n", b"2\r\n{}{}\r\n"]
+    with run_serve("notes") as server:
+        for target, body, delay in product(targets, bodies, (0, 0.05)):
+            head = f"{target} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", httpx.URL(server.url).port), timeout=PATIENCE) as connection:
+                connection.sendall(head.encode("ascii"))
+                time.sleep(delay)
+                connection.sendall(body)
+                answer = b""
+                while piece := connection.recv(65_536):
+                    answer += piece
+            assert answer.count(b"HTTP/1.1 ") == 1, (target, body, delay)
+        assert httpx.get(f"{server.url}healthz", timeout=PATIENCE).status_code == 200
+    assert not [line for line in server.lines if "Traceback" in line or "Error" in line]

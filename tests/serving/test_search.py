@@ -31,6 +31,16 @@ async def test_options_have_the_names_of_the_library():
         assert answer.json() == {"hits": [hit.to_dict() for hit in expected]}
 
 
+async def test_operators_are_read_if_the_request_says_so():
+    fields = {"corpus": "notes", "query": 'key* "signing keys" -bread', "mode": "lexical"}
+    async with notes() as corpus, client(app([corpus])) as asking:
+        for verb, place in (("search", "hits"), ("discover", "results")):
+            answer = await asking.post(f"/{verb}", json={**fields, "operators": True})
+            assert [hit["artifact_id"] for hit in answer.json()[place]] == ["keys.md"]
+        plain = await asking.post("/search", json=fields)
+        assert len(plain.json()["hits"]) == 3
+
+
 LIMITS = ServingLimits(max_query_chars=50, max_k=5, max_conditions=3, max_body=2_000, max_nesting=8)
 BEYOND = {
     "query": ({"query": "x" * 51}, "query must have at most 50 characters, not 51"),

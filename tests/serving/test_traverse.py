@@ -44,6 +44,17 @@ def rebuild(hit, entry):
     return entry.get("replaced") or {**hit, "score": entry["score"], "metadata": metadata}
 
 
+async def test_operators_choose_where_a_walk_starts():
+    fields = {"corpus": "notes", "query": "keys -signing", "policy": "eager", "max_depth": 0}
+    async with serve_notes() as asking:
+        for operators, expected in (
+            (True, {"rotation.md", "bread.md"}),
+            (False, {"keys.md", "rotation.md", "bread.md"}),
+        ):
+            events = await events_of(asking, {**fields, "operators": operators})
+            assert {event.data["artifact_id"] for event in events if event.kind == "hit"} == expected
+
+
 def without_time(event):
     return {**event, "seconds": 0}
 

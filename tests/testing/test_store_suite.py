@@ -354,6 +354,17 @@ class ReadsWordsAtSpaces(Twisted):
         return await self.ask(request)
 
 
+@breaks("phrases_answer*")
+class LeavesNothingOut(Twisted):
+    """Forgets what a document must not contain."""
+
+    async def twist(self, request):
+        contains = request.contains
+        if contains is not None:
+            request = replace(request, contains=replace(contains, none=()) if contains.every else None)
+        return await self.ask(request)
+
+
 @breaks("*cancelled_write*", "*all_of_a_write*", "nothing_of_a_refused_write*", "a_link_or*", "a_setting_that*")
 class WritesOneAfterAnother(Broken):
     async def apply(self, change):

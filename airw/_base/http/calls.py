@@ -131,25 +131,46 @@ def load_tls() -> "ssl.SSLContext":
     """Load httpx and the certificates, once per process.
 
     The first call takes long, so it belongs in a worker thread.
+
+    Raises:
+        ArgumentError: If the environment names certificates that cannot be read.
     """
     import httpx
 
-    context = httpx.create_ssl_context()
+    with _check_environment():
+        context = httpx.create_ssl_context()
     # The first client imports the transport: let that happen in the worker thread too.
-    httpx.AsyncClient(verify=context)
+    httpx.AsyncClient(verify=context, trust_env=False)
     return context
+
+
+@contextmanager
+def _check_environment() -> Iterator[None]:
+    """Raise what httpx raises about variables of the environment as an error that names them."""
+    import httpx
+
+    try:
+        yield
+    except (OSError, ImportError, ValueError, httpx.InvalidURL) as error:
+        raise ArgumentError(
+            f"a proxy or certificates of the environment cannot be used ({type(error).__name__}); check SSL_CERT_FILE, "
+            "SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY"
+        ) from error
 
 
 def new_client(keepalive: int) -> "httpx.AsyncClient":
     """Return an HTTP client that keeps up to `keepalive` idle connections.
 
     The number of busy connections is not limited here: the limiter of the `Api` does that.
+
+    Raises:
+        ArgumentError: If the environment has a proxy that cannot be used.
     """
     import httpx
 
-    return httpx.AsyncClient(
-        verify=load_tls(), limits=httpx.Limits(max_connections=None, max_keepalive_connections=keepalive)
-    )
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=keepalive)
+    with _check_environment():
+        return httpx.AsyncClient(verify=load_tls(), limits=limits)
 
 
 async def request_with_retries(
@@ -294,7 +315,7 @@ def _describe(error: Exception) -> tuple[str, Exception]:
 
     If the error contains the key, the cause is another error without it, so that no traceback shows it.
     """
-    message = " ".join(f"{type(error).__name__}: {error}".split())
+    message = f"{type(error).__name__}: {error}"
     # The public property `request` raises if there is no request.
     request = getattr(error, "_request", None)
     redacted = _redact(message, request) if request else message

@@ -120,7 +120,7 @@ function readForm() {
     }
   }
   return {
-    query: query.value, ...(names.length === 1 ? { corpus: names[0] } : { corpora: names }), policy,
+    query: query.value, operators: true, ...(names.length === 1 ? { corpus: names[0] } : { corpora: names }), policy,
     edges: true, hold: true,
     node_budget: number("node_budget"), timeout: number("timeout"),
     ...(byId("max_depth").value === "" ? {} : { max_depth: number("max_depth") }),

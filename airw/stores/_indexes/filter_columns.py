@@ -14,12 +14,14 @@ import numpy as np
 
 from airw._base.arrays import NDArray
 from airw._base.lru import LruCache
-from airw.values.filters import MISSING, And, Compare, Filter, Not, Or, as_key, find_moment, matches
+from airw.values.filters import MISSING, And, Compare, Filter, Moment, Not, Or, as_key
 
 Mask: TypeAlias = NDArray[np.bool_]
 RecordNumbers: TypeAlias = NDArray[np.int64]
 
-_ORDERS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_ORDERS: dict[str, Any] = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_TEXT_ORDERS: dict[str, Any] = {"$gt": str.__gt__, "$gte": str.__ge__, "$lt": str.__lt__, "$lte": str.__le__}
+_ORDERED = {str, Moment, float}  # kinds of values that have an order
 _CACHED_FIELDS = 32  # fields whose column is kept, those that filters used last
 _MAX_UNUSED = 4096  # values without a row that a column may keep, besides one per row
 _VALUE_BYTES = 150  # rough memory of a value
@@ -45,8 +47,8 @@ class Column:
         """Remove all rows and values."""
         self._codes: NDArray[np.int32] = np.empty(0, np.int32)
         self._keys: list[Any] = [MISSING]  # code -> the key of its value; see `as_key`
-        self._code_of: dict[Hashable, int] = {MISSING: 0}
-        self._codes_of_type: defaultdict[type, list[int]] = defaultdict(list)
+        self._code_of: dict[Hashable, int] = {MISSING: 0}  # by key, but moments by their texts
+        self._codes_of_kind: defaultdict[type, list[int]] = defaultdict(list)
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -79,11 +81,11 @@ class Column:
         self._codes = np.concatenate([self._codes, np.array(codes, np.int32)])
 
     def _get_code(self, value: Any, text: str = "") -> int:
-        key = as_key(value)
-        code = self._code_of.setdefault(key, len(self._keys))
+        key: Any = as_key(value)
+        code = self._code_of.setdefault(key[:] if isinstance(key, Moment) else key, len(self._keys))
         if code == len(self._keys):
             self._keys.append(key)
-            self._codes_of_type[_order_type(key)].append(code)
+            self._codes_of_kind[_kind_of(key)].append(code)
             self._bytes += _VALUE_BYTES + _CHARACTER_BYTES * len(text)
         return code
 
@@ -111,41 +113,34 @@ class Column:
 
     def _find_codes(self, op: str, operand: Any) -> Iterator[int]:
         """Yield the codes of the values that satisfy the condition."""
-        keys, of_type = self._keys, self._codes_of_type
-        if op == "$exists":
-            yield from range(1, len(keys)) if operand else (0,)
-        elif op in _ORDERS and find_moment(operand) is not None:  # moments have another order than their texts
-            leaf = Compare("v", op, operand)
-            yield from (code for code in of_type[str] if matches(leaf, {"v": keys[code]}))
-        elif op in _ORDERS:
-            compare, type_ = _ORDERS[op], _order_type(operand)
-            # Strings and numbers are their own keys; and numpy would compare large ints as floats.
-            if type_ in (str, float):
-                yield from (code for code in of_type[type_] if compare(keys[code], operand))
-        elif op == "$contains":
-            key = as_key(operand)
-            for type_ in (tuple, str) if isinstance(operand, str) else (tuple,):
-                yield from (code for code in of_type[type_] if key in keys[code])
-        else:
-            is_any = op == "$in"
-            wanted = {*map(as_key, operand if is_any else [operand])}
-            known = wanted & self._code_of.keys()
-            yield from (self._code_of[key] for key in known if not (is_any and isinstance(key, tuple)))
-            if is_any:  # a list matches if it contains one of these
-                yield from (code for code in of_type[tuple] if not wanted.isdisjoint(keys[code]))
-            moments = set(map(find_moment, wanted)) - {None}
-            if moments:  # one moment has several texts
-                yield from (code for code in of_type[str] if find_moment(keys[code]) in moments)
+        keys, of_kind = self._keys, self._codes_of_kind
+        wanted: Any = operand if op == "$exists" else as_key(operand)
+        match op, _kind_of(wanted):
+            case "$exists", _:
+                yield from range(1, len(keys)) if wanted else (0,)
+            case "$eq" | "$in", _:
+                among = {wanted} if op == "$eq" else {*wanted}
+                known = among & self._code_of.keys()
+                yield from (self._code_of[key] for key in known if op == "$eq" or type(key) is not tuple)
+                if Moment in {*map(type, among)}:  # which may have several texts
+                    yield from (code for code in of_kind[Moment] if keys[code] in among)
+                if op == "$in":
+                    yield from (code for code in of_kind[tuple] if not among.isdisjoint(keys[code]))
+            case "$contains", kind:
+                for each in (tuple, str, Moment) if issubclass(kind, str) else (tuple,):
+                    yield from (code for code in of_kind[each] if wanted in keys[code])
+            case _, kind if kind in _ORDERED:
+                # In Python, as numpy would compare large ints as floats. A moment and any other text compare as texts.
+                for ordered in (float,) if kind is float else (str, Moment):
+                    compare = (_TEXT_ORDERS if (ordered, kind) == (Moment, str) else _ORDERS)[op]
+                    yield from (code for code in of_kind[ordered] if compare(keys[code], wanted))
 
 
-def _order_type(key: Any) -> type:
-    """Return the type within which a key is ordered: `str` or `float`.
-
-    All numbers are ordered as `float`. Other keys have no order, and their own type.
-    """
-    if isinstance(key, str):
-        return str
-    return float if isinstance(key, int | float) else type(key)
+def _kind_of(value: Hashable) -> type:
+    """Return `float` for numbers, `str` for texts but moments; for others their type."""
+    if isinstance(value, str | int | float) and not isinstance(value, Moment):
+        return str if isinstance(value, str) else float
+    return type(value)
 
 
 class FilterColumns:

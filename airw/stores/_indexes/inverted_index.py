@@ -17,8 +17,17 @@ import numpy as np
 from airw._base.arrays import NDArray
 from airw._base.slices import consume_in_slices, dump_in_slices, iterate_slices, sort_in_slices
 from airw.stores._indexes.best_rows import Postings, Scores, Word, factors_of, find_best
-from airw.stores._indexes.texts import TextState, check_consistent, parse_numbers, read_lengths, read_state, read_word
-from airw.values import Analyser, Ranking, TermCounts, check_term_counts, formula_of
+from airw.stores._indexes.texts import (
+    BEGINNING,
+    TextState,
+    check_consistent,
+    parse_numbers,
+    read_beginning,
+    read_lengths,
+    read_state,
+    read_word,
+)
+from airw.values import Analyser, Contains, Ranking, TermCounts, check_term_counts, formula_of
 from airw.values.term_counts import weigh_word
 
 if TYPE_CHECKING:
@@ -79,7 +88,8 @@ class _Texts:
         check_consistent(count == len(rowids))
         texts = _Texts(state, rowids, np.concatenate([self.lengths[is_kept], added[1].astype(np.int32)]))
         with self._lock:
-            postings = {**self.postings}
+            # The words of a beginning are not known, so it is read again.
+            postings = {word: found for word, found in self.postings.items() if not word.endswith(BEGINNING)}
         if postings and added[1].sum() <= _MAX_NEW_WORDS:
             new = texts._count_words(connection, self.state.last, len(rowids) - len(added[0]), postings)
             positions = None if is_kept.all() else np.cumsum(is_kept, dtype=np.int32) - 1
@@ -116,7 +126,8 @@ class _Texts:
                 return found
         if connection is None:
             raise _Unread
-        rowids, counts = read_word(connection, word)
+        read = read_beginning if word.endswith(BEGINNING) else read_word
+        rowids, counts = read(connection, word)
         rows, is_there = self._locate(rowids)
         check_consistent(is_there.all())
         found = self._make_postings(rows.astype(np.int32), counts)
@@ -211,6 +222,7 @@ class InvertedIndex:
         surfaces: Sequence[str] | None = None,
         per_artifact: bool = False,
         statistics: TermCounts | None = None,
+        contains: Contains | None = None,
     ) -> list[Ranking]:
         """Return the `k` best records or artifacts of each query.
 
@@ -224,6 +236,7 @@ class InvertedIndex:
             surfaces: The surface kinds to rank; `None` for all.
             per_artifact: Whether to rank artifacts, each by its best record.
             statistics: The word counts to compute scores with; `None` for those of this index.
+            contains: What the `allowed` records contain; its beginnings of words are words of each query.
 
         Returns:
             One ranking per query, best first; ties by artifact id, then surface index.
@@ -234,7 +247,17 @@ class InvertedIndex:
         """
         texts = self._open(connection)
         marks = texts.mark(connection, allowed, surfaces)
-        return self._rank_all(connection, texts, queries, k, marks, statistics=statistics, per_artifact=per_artifact)
+        beginnings = () if contains is None else contains.beginnings
+        return self._rank_all(
+            connection,
+            texts,
+            queries,
+            k,
+            marks,
+            statistics=statistics,
+            beginnings=beginnings,
+            per_artifact=per_artifact,
+        )
 
     def score_apart(
         self, connection: "sqlite3.Connection", query: str, groups: NDArray[np.int64]
@@ -298,6 +321,7 @@ class InvertedIndex:
         marks: NDArray[np.bool_] | None,
         *,
         statistics: TermCounts | None = None,
+        beginnings: Sequence[str] = (),
         per_artifact: bool,
     ) -> list[Ranking]:
         """Return the ranking of each query; without a connection only if that is quick."""
@@ -314,6 +338,13 @@ class InvertedIndex:
                 if statistics is not None:
                     counts = (statistics.frequencies[name], statistics.records, statistics.words)
                 weighed[-1].append(Word(found, *counts, repeats))
+            for beginning in beginnings:
+                found = texts.find(connection, beginning)
+                # All results contain it, so its frequency would tell them nothing. It is taken for a common word.
+                records, length = (texts.count, texts.word_count)
+                if statistics is not None:
+                    records, length = statistics.records, statistics.words
+                weighed[-1].append(Word(found, records, records, length))
         cost = k * len(queries) + sum(len(word.rows) for words in weighed for word in words)
         if connection is None and cost > _QUICK_ROWS:
             raise _Unread
@@ -348,7 +379,7 @@ class InvertedIndex:
             if state.schema < known.schema or (state.last, -state.decode()[0]) < (known.last, -latest.count):
                 return _Texts.none().follow(connection, state)
             # The words of another language are other words of the same rows.
-            is_same = state.language == known.language
+            is_same = state.statement == known.statement
             self._latest = (latest if is_same else _Texts.none()).follow(connection, state)
             return self._latest
 

@@ -18,10 +18,11 @@ from airw.stores._indexes.texts import (
     change_language,
     create_index,
     delete_records,
+    find_texts,
     insert_records,
     prepare_texts,
 )
-from airw.values import Language, Ranking, Record, TermCounts
+from airw.values import Contains, Language, Ranking, Record, TermCounts
 from airw.values.filters import Filter, get_field
 
 if TYPE_CHECKING:
@@ -76,6 +77,10 @@ class TextIndex:
             delete_records(connection, removals)
             return insert_records(connection, rows)
 
+    def find(self, contains: Contains) -> RecordNumbers:
+        """Return the records of artifacts that contain what they must; see `find_texts`."""
+        return find_texts(self._open(), contains)
+
     def rank(self, request: Rank, allowed: RecordNumbers | None) -> list[Ranking]:
         """Rank texts, among the `allowed` numbers; see `InvertedIndex.rank`."""
         queries: Any = request.queries
@@ -87,6 +92,7 @@ class TextIndex:
             surfaces=request.surfaces,
             per_artifact=request.per_artifact,
             statistics=request.statistics,
+            contains=request.contains,
         )
         self._is_current = True
         return rankings

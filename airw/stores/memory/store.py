@@ -31,7 +31,7 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.stores.own_store import find_changed
-from airw.values import ArtifactChange, Language, LedgerEntry, LinkFilter, Record, TermCounts, check_language
+from airw.values import ArtifactChange, Contains, Language, LedgerEntry, LinkFilter, Record, TermCounts, check_language
 from airw.values.filters import MISSING, Filter, get_field
 
 R = TypeVar("R")
@@ -82,7 +82,7 @@ class MemoryContent(Content):
                 pass
             case Rank(needs="scores"):
                 return rank_named_if_quick(self.index, request, _QUICK_VECTORS)
-            case Rank(queries, int(k), None, None, per_artifact, None, None, None):
+            case Rank(queries, int(k), None, None, per_artifact, None, None, None, None):
                 search: Any = self.index.search_if_quick if request.needs == "dense" else self.texts.rank_if_quick
                 found = search(queries, k, per_artifact=per_artifact)
                 return None if found is None else ready(found)
@@ -175,6 +175,10 @@ class MemoryContent(Content):
     @override
     def match(self, filter: Filter) -> NDArray[np.int64]:
         return self.filters.match(self.by_id, self.index, filter)
+
+    @override
+    def find_texts(self, contains: Contains) -> NDArray[np.int64]:
+        return self.texts.find(contains)
 
     @override
     def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
@@ -386,7 +390,7 @@ class MemoryStore(EngineStore, RunKeeper):
         # Without a thread, the call would never yield to the event loop.
         await anyio.lowlevel.checkpoint()
         plain = [request.request if isinstance(request, Fed) else request for request in requests]
-        uses_texts = any(request.needs in ("lexical", "words") for request in plain)
+        uses_texts = any(request.all_needs & {"lexical", "phrases", "words"} for request in plain)
 
         def answer() -> list[Any]:
             with self._texts_lock if uses_texts else nullcontext():

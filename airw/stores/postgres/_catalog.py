@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -77,7 +78,7 @@ class CorpusState:
     version: int | None
     home: str | None
     types: dict[str, int]
-    is_public_open: bool
+    is_public_open: bool | None
 
 
 def lock_key(kind: str, schema: str) -> int:
@@ -108,39 +109,25 @@ async def read_state(connection: "Session", schema: str, place: str) -> CorpusSt
     if major < _OLDEST_SERVER:
         raise StoreError(f"{place}: the server is PostgreSQL {major}; use version {_OLDEST_SERVER} or later")
     row = await connection.fetchrow(_STATE, schema)
-    _check_extension(row, place)
+    if row["home"] is not None and tuple(map(int, row["version"].split(".")[:2])) < _OLDEST_EXTENSION:
+        raise StoreError(
+            f"{place}: the extension vector is {one_line(row['version'])}; install pgvector 0.8 or later on the server "
+            "and run: ALTER EXTENSION vector UPDATE"
+        )
+    if row["is_open"]:
+        home = one_line(quote(row["home"]))
+        raise StoreError(
+            f"{place}: any role may create functions in the schema {home} of the extension vector, which would be "
+            f"called; its owner should run: REVOKE CREATE ON SCHEMA {home} FROM PUBLIC"
+        )
     if row["exists"] and not row["is_usable"]:
         raise StoreError(
             f"{place}: this role may not use it; its owner runs: GRANT USAGE ON SCHEMA {one_line(quote(schema))} TO "
             "this_role, and grants it the tables"
         )
-    comment = row["comment"] or ""
-    number = _FORMAT.fullmatch(comment)
-    types = dict(entry.split(" ") for entry in row["types"] or ())
-    return CorpusState(
-        row["exists"],
-        int(number[1]) if number else None,
-        row["home"],
-        {name: int(oid) for name, oid in types.items()},
-        bool(row["is_public_open"]),
-    )
-
-
-def _check_extension(row: Any, place: str) -> None:
-    if row["home"] is None:
-        return
-    version = tuple(int(part) for part in row["version"].split(".")[:2])
-    if version < _OLDEST_EXTENSION:
-        raise StoreError(
-            f"{place}: the extension vector is {one_line(row['version'])}; install pgvector 0.8 or later on the server "
-            "and run: ALTER EXTENSION vector UPDATE"
-        )
-    home = one_line(quote(row["home"]))
-    if row["is_open"]:
-        raise StoreError(
-            f"{place}: any role may create functions in the schema {home} of the extension vector, which would be "
-            f"called; its owner should run: REVOKE CREATE ON SCHEMA {home} FROM PUBLIC"
-        )
+    number = _FORMAT.fullmatch(row["comment"] or "")
+    types = {name: int(oid) for name, oid in map(str.split, row["types"] or ())}
+    return CorpusState(row["exists"], number and int(number[1]), row["home"], types, row["is_public_open"])
 
 
 def check_format(state: CorpusState, place: str) -> None:
@@ -159,7 +146,19 @@ def check_format(state: CorpusState, place: str) -> None:
         raise StoreCorrupt(f"{place} has lost the extension vector; restore a copy")
 
 
-async def create_extension(connection: "Session", state: CorpusState, place: str) -> None:
+@contextmanager
+def _advising(place: str, advice: Mapping[str, str]) -> Iterator[None]:
+    """Raise errors of the server with what would do, by the state that names each."""
+    try:
+        yield
+    except Exception as error:
+        words = advice.get(getattr(error, "sqlstate", None) or "")
+        if words is None:
+            raise
+        raise StoreError(f"{place}: {words}") from error
+
+
+async def create_extension(connection: "Session", place: str) -> None:
     """Create the extension `vector`.
 
     It goes to the schema `public`, or if any role may write there, to one of its own.
@@ -167,23 +166,13 @@ async def create_extension(connection: "Session", state: CorpusState, place: str
     Raises:
         StoreError: If the role may not, or the server does not have it.
     """
-    home = "vector" if state.is_public_open else "public"
-    statement = f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {home}"
-    if state.is_public_open:
-        statement = f"CREATE SCHEMA IF NOT EXISTS {home}; {statement}"
-    try:
+    statement = "CREATE EXTENSION IF NOT EXISTS vector SCHEMA public"
+    if connection.state.is_public_open:
+        statement = "CREATE SCHEMA IF NOT EXISTS vector; CREATE EXTENSION IF NOT EXISTS vector SCHEMA vector"
+    denied = f"this role may not create the extension vector; the owner of the database runs: {statement}"
+    missing = "the server lacks the extension vector; install pgvector 0.8 or later"
+    with _advising(place, {_DENIED: denied, **dict.fromkeys(_NOT_INSTALLED, missing)}):
         await connection.execute(f"{begin_locked(lock_key('extension', ''))}; {statement}; COMMIT")
-    except Exception as error:
-        code = getattr(error, "sqlstate", "")
-        if code == _DENIED:
-            raise StoreError(
-                f"{place}: this role may not create the extension vector; the owner of the database runs: {statement}"
-            ) from error
-        if code in _NOT_INSTALLED:
-            raise StoreError(
-                f"{place}: the server lacks the extension vector; install pgvector 0.8 or later"
-            ) from error
-        raise
 
 
 async def create_schema(
@@ -200,25 +189,20 @@ async def create_schema(
     Raises:
         StoreError: If the role may not.
     """
+    name = quote(schema)
     await connection.execute(begin_locked(lock_key("writer", schema)))
     is_blank = await connection.fetchval(_BLANK, schema)
-    if is_blank is False:
-        await connection.execute("COMMIT")
-        return
-    try:
-        if not is_blank:
-            await connection.execute(f"CREATE SCHEMA {quote(schema)}")
-    except Exception as error:
-        if getattr(error, "sqlstate", "") != _DENIED:
-            raise
-        raise StoreError(
-            f"{place}: this role may not create a schema; the owner of the database runs: "
-            f"CREATE SCHEMA {quote(schema)} AUTHORIZATION this_role, or grants CREATE on the database"
-        ) from error
-    mark = f"COMMENT ON SCHEMA {quote(schema)} IS '{_MARK}{VERSION}'"
-    await connection.execute("; ".join([*TABLES, mark]))
-    if prepare is not None:
-        await prepare(connection)
+    if is_blank is None:  # there is no such schema
+        denied = (
+            "this role may not create a schema; the owner of the database runs: "
+            f"CREATE SCHEMA {name} AUTHORIZATION this_role, or grants CREATE on the database"
+        )
+        with _advising(place, {_DENIED: denied}):
+            await connection.execute(f"CREATE SCHEMA {name}")
+    if is_blank is not False:
+        await connection.execute("; ".join([*TABLES, f"COMMENT ON SCHEMA {name} IS '{_MARK}{VERSION}'"]))
+        if prepare is not None:
+            await prepare(connection)
     await connection.execute("COMMIT")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
@@ -16,12 +16,16 @@ from airw.stores.postgres._catalog import (
     create_schema,
     list_schemas,
     lock_key,
-    read_state,
     take_lock,
 )
-from airw.stores.postgres._connecting import connect_options
-from airw.stores.postgres._errors import ConnectionLost, ServerUnreachable, is_outdated_plan, translate_errors
-from airw.stores.postgres._pool import ConnectionPool, close, connect, finish
+from airw.stores.postgres._connecting import connect, finish, keep_open
+from airw.stores.postgres._errors import (
+    ConnectionLost,
+    ServerUnreachable,
+    load_asyncpg,
+    translate_errors,
+)
+from airw.stores.postgres._pool import ConnectionPool
 from airw.stores.postgres._schema import quote, schema_of
 from airw.stores.postgres.addresses import hide_password
 
@@ -54,13 +58,13 @@ class Database:
         self.place = f"corpus {short_repr(corpus)} on {one_line(self.address)}"
         self._closed = f"{self.place} is closed; open it again"
         self._pool: ConnectionPool | None = None
-        self._is_closed = False
-        self._lost_locks = 0  # blocks of `lock_builder` that have lost their lock
+        self._builders = set["Session"]()  # the connections that have the lock of a builder
+        self.version = 0  # the format of the tables when they were opened
 
     @property
     def is_open(self) -> bool:
         """Return whether the store can be read."""
-        return self._pool is not None and not self._is_closed
+        return self._pool is not None and not self._pool.is_closed
 
     async def open(self, *, create: bool = True, prepare: "Callable[[Session], Awaitable[None]] | None" = None) -> None:
         """Connect, and create the schema if it does not exist.
@@ -74,55 +78,47 @@ class Database:
             StoreCorrupt: If it is not a corpus, or from a newer version.
             StoreError: If the server cannot be reached, or cannot be used.
         """
-        connection = await self._connect()
+        known: CorpusState | None = None
+
+        async def enter(connection: "Session") -> None:
+            nonlocal known
+            if not connection.state.exists:
+                if not create:
+                    raise CorpusNotFound(f"there is no {self.place}; build it first")
+                if connection.state.home is None:
+                    await create_extension(connection, self.place)
+                    await connection.enter(self.schema, self.place)
+                await create_schema(connection, self.schema, self.place, prepare)
+                await connection.enter(self.schema, self.place)
+            check_format(connection.state, self.place)
+            known = connection.state
+            self.version = known.version or 0
+
+        load_asyncpg()
+        pool = ConnectionPool(one_line(self.address), self._most, lambda: self._connect(known))
         try:
             with translate_errors(self.place):
-                state = await read_state(connection, self.schema, self.place)
-                if not state.exists:
-                    state = await self._create(connection, state, prepare, create=create)
-                check_format(state, self.place)
-                await _register(connection, state)
-            self._pool, self._is_closed = self._make_pool(connection, state), False
+                await pool.run(enter)
+        except BaseException:
+            pool.close()
+            raise
+        self._pool = pool
+
+    async def _connect(self, known: CorpusState | None = None) -> "Session":
+        """Return a new connection that has entered the schema.
+
+        What is known of the schema is not asked again.
+        """
+        homes = [quote(known.home)] if known is not None and known.home is not None else []
+        path = ", ".join([quote(self.schema), *homes, "pg_temp"])
+        connection = await connect(self._dsn, one_line(self.address), path)
+        try:
+            with translate_errors(self.place):
+                await connection.enter(self.schema, self.place, known)
         except BaseException:
             connection.terminate()
             raise
-
-    def _make_pool(self, connection: "Session", state: CorpusState) -> ConnectionPool:
-        """Return the pool of connections, with its first one."""
-
-        async def prepare(connection: "Session") -> None:
-            await _register(connection, state)
-
-        path = f"{quote(self.schema)}, {quote(state.home or 'public')}, pg_temp"
-        pool = ConnectionPool(one_line(self.address), self._options(path), self._most, prepare)
-        pool.adopt(connection)
-        return pool
-
-    async def _create(
-        self,
-        connection: "Session",
-        state: CorpusState,
-        prepare: "Callable[[Session], Awaitable[None]] | None",
-        *,
-        create: bool,
-    ) -> CorpusState:
-        if not create:
-            raise CorpusNotFound(f"there is no {self.place}; build it first")
-        if state.home is None:
-            await create_extension(connection, state, self.place)
-            state = await read_state(connection, self.schema, self.place)
-        await _register(connection, state)
-        await create_schema(connection, self.schema, self.place, prepare)
-        return await read_state(connection, self.schema, self.place)
-
-    def _options(self, path: str) -> dict[str, Any]:
-        options = connect_options(self._dsn)
-        options["server_settings"]["search_path"] = path
-        return options
-
-    async def _connect(self) -> "Session":
-        """Return a connection outside the pool."""
-        return await connect(one_line(self.address), self._options(f"{quote(self.schema)}, pg_temp"))
+        return connection
 
     async def read(self, work: "Callable[[Session], Awaitable[R]]") -> R:
         """Return `work(connection)`, which only reads.
@@ -136,8 +132,8 @@ class Database:
         """
         return await self._call(work, lambda: True)
 
-    async def _call(self, call: "Callable[[Session], Awaitable[R]]", may_repeat: Callable[[], bool]) -> R:
-        """Return `call(connection)`; if the connection was lost and it may, call once more.
+    async def _call(self, work: "Callable[[Session], Awaitable[R]]", may_repeat: Callable[[], bool]) -> R:
+        """Return `work(connection)`; if the connection was lost and it may, call once more.
 
         A server that restarts is waited for, since nothing was sent to it.
         """
@@ -146,19 +142,19 @@ class Database:
         while True:
             try:
                 with translate_errors(self.place):
-                    return await pool.run(call, fresh=has_failed)
+                    return await pool.run(work)
             except ServerUnreachable as error:
                 deadline = deadline or anyio.current_time() + _RESTART_WITHIN
                 if not error.may_return or pool.is_closed or anyio.current_time() > deadline:
                     raise
                 await anyio.sleep(_RETRY_EVERY)
-            except StoreError as error:
-                is_lost = isinstance(error, ConnectionLost) or is_outdated_plan(error)
-                if is_lost and pool.is_closed:
+            except ConnectionLost as error:
+                if pool.is_closed:
                     raise ConnectionLost(self._closed) from error
-                if has_failed or not is_lost or not may_repeat():
+                if has_failed or not may_repeat():
                     raise
                 has_failed = True
+                pool.drop_idle()  # they may be lost as well
 
     async def write(self, work: "Callable[[Session], Awaitable[R]]") -> R:
         """Return `work(connection)`, called in one transaction, while no other writer is in one.
@@ -171,14 +167,13 @@ class Database:
             StoreError: If the store is closed, the lock of a builder was lost, or the server fails.
         """
         self._get_pool()
-        if self._lost_locks:
+        if any(connection.is_closed() for connection in self._builders):
             raise StoreError(f"{self.place}: the builder has lost its lock with its connection; start again")
-        begin = begin_locked(lock_key("writer", self.schema))
         has_begun = is_committing = False
 
         async def run(connection: "Session") -> R:
             nonlocal has_begun, is_committing
-            await connection.execute(begin)
+            await connection.execute(begin_locked(lock_key("writer", self.schema)))
             has_begun = True
             result = await work(connection)
             is_committing = True
@@ -188,12 +183,12 @@ class Database:
         try:
             return await self._call(run, lambda: not has_begun)
         except ConnectionLost as error:
-            if is_committing:
-                raise StoreError(
-                    f"{self.place}: the connection was lost while changes were saved; they are there whole or not at "
-                    "all, so write them again"
-                ) from error
-            raise
+            if not is_committing:
+                raise
+            raise StoreError(
+                f"{self.place}: the connection was lost while changes were saved; they are there whole or not at "
+                "all, so write them again"
+            ) from error
 
     @asynccontextmanager
     async def lock_builder(self, timeout: float) -> AsyncIterator[None]:  # noqa: ASYNC109 - it becomes an error
@@ -208,117 +203,72 @@ class Database:
             StoreError: If the server cannot be reached.
         """
         key = lock_key("builder", self.schema)
-        connection = await self._connect()
-        is_lost = False
-
-        def note_loss(_: object) -> None:
-            nonlocal is_lost
-            is_lost = True
-            self._lost_locks += 1
-
-        try:
+        async with keep_open(connect(self._dsn, one_line(self.address))) as connection:
             with translate_errors(self.place):
                 has_lock = await take_lock(connection, key, timeout)
             if not has_lock:
                 waited = f" after {timeout:g} seconds" if timeout else ""
                 raise StoreBusy(f"another builder still holds {self.place}{waited}; wait for it to finish")
-            connection.add_termination_listener(note_loss)
-            yield
-        finally:
-            if is_lost:
-                self._lost_locks -= 1
-            else:
-                connection.remove_termination_listener(note_loss)
-            await finish(_unlock(connection, key))
-
-    async def maintain(self, work: "Callable[[Session], Awaitable[R]]") -> R:
-        """Return `work(connection)`, called outside a transaction with a connection of its own.
-
-        For statements that run long and must not be in a transaction, such as making an index beside writers.
-
-        Raises:
-            StoreError: If the store is closed, or the server fails.
-        """
-        self._get_pool()
-        connection = await self._connect()
-        try:
-            with translate_errors(self.place):
-                await read_state(connection, self.schema, self.place)
-                return await work(connection)
-        finally:
-            await close(connection)
+            self._builders.add(connection)
+            try:
+                yield
+            finally:
+                self._builders.discard(connection)
+                await finish(_unlock(connection, key))
 
     @asynccontextmanager
     async def hold_connection(self) -> "AsyncIterator[Session]":
-        """Yield a connection of its own, outside a transaction, and close it afterwards.
+        """Yield a connection of its own, outside a transaction, and end it afterwards.
+
+        The store need not be open. This is for statements that run long or must not be in a transaction, such as making
+        an index beside writers.
 
         Raises:
             StoreError: If the server cannot be reached, or fails in the block.
         """
-        connection = await self._connect()
-        try:
+        async with keep_open(self._connect()) as connection:
             with translate_errors(self.place):
-                state = await read_state(connection, self.schema, self.place)
-                await _register(connection, state)
                 yield connection
-        finally:
-            await close(connection)
 
-    async def exists(self) -> bool:
-        """Return whether the database has this corpus; the store need not be open."""
-        connection = await self._connect()
-        try:
-            with translate_errors(self.place):
-                return (await read_state(connection, self.schema, self.place)).version is not None
-        finally:
-            await close(connection)
-
-    async def drop(self) -> None:
+    async def drop(self) -> bool:
         """Drop the schema and all that is in it; the caller holds the lock of the builder.
 
+        Returns:
+            Whether there was one.
+
         Raises:
-            CorpusNotFound: If there is no such schema.
             StoreCorrupt: If it is not a corpus.
             StoreError: If the role may not drop it.
         """
-        connection = await self._connect()
-        try:
-            with translate_errors(self.place):
-                state = await read_state(connection, self.schema, self.place)
-                if not state.exists:
-                    raise CorpusNotFound(f"there is no {self.place}")
-                check_format(state, self.place)
+        async with self.hold_connection() as connection:
+            if connection.state.exists:
+                check_format(connection.state, self.place)
                 await connection.execute(begin_locked(lock_key("writer", self.schema)))
                 await connection.execute(f"DROP SCHEMA {quote(self.schema)} CASCADE; COMMIT")
-        finally:
-            await close(connection)
+            return connection.state.exists
 
     async def aclose(self) -> None:
-        """Close all connections; closing twice is harmless.
+        """End all connections; calls in progress end with an error.
+
+        Closing twice is harmless.
 
         Raises:
             StoreError: If they are those of another event loop that has not ended.
         """
-        if self._pool is not None and not self._is_closed and self._pool.is_elsewhere:
-            if not self._pool.is_orphan:
-                raise StoreError(f"{self.place} was opened in another event loop; close it there")
-            self.abandon()
-            return
-        self._is_closed = True
-        if self._pool is not None:
-            await self._pool.aclose()
+        if self._pool is not None and not (self._pool.is_closed or self._pool.is_here or self._pool.is_orphan):
+            raise StoreError(f"{self.place} was opened in another event loop; close it there")
+        self.abandon()
 
     def abandon(self) -> bool:
         """End the connections without an event loop; return whether any was open."""
-        self._is_closed = True
-        return self._pool is not None and self._pool.abandon()
+        return self._pool is not None and self._pool.close()
 
     def _get_pool(self) -> ConnectionPool:
         if self._pool is None:
             raise StoreError(f"{self.place} is not open; use `async with`, or `await PostgresStore.open(dsn, corpus)`")
-        if self._is_closed:
+        if self._pool.is_closed:
             raise StoreError(self._closed)
-        if self._pool.is_elsewhere:
+        if not self._pool.is_here:
             raise StoreError(f"{self.place} was opened in another event loop; open one store for each loop")
         return self._pool
 
@@ -330,23 +280,12 @@ async def list_corpora(dsn: str) -> list[str]:
         StoreError: If the server cannot be reached.
     """
     address = one_line(hide_password(dsn))
-    connection = await connect(address, connect_options(dsn))
-    try:
+    async with keep_open(connect(dsn, address)) as connection:
         with translate_errors(address):
             return await list_schemas(connection)
-    finally:
-        await close(connection)
-
-
-async def _register(connection: "Session", state: CorpusState) -> None:
-    if state.home is not None:
-        await connection.register_vectors(state.home, state.types)
 
 
 async def _unlock(connection: "Session", key: int) -> None:
-    """Release a lock before the connection closes: the server may notice that only later."""
-    # Closing the connection releases it, too.
+    """Release a lock before its connection ends, as the server may notice the end only later."""
     with anyio.move_on_after(_UNLOCK_WITHIN), suppress(Exception):
-        if not connection.is_closed():
-            await connection.execute(f"SELECT pg_catalog.pg_advisory_unlock({key})")
-    await close(connection)
+        await connection.execute(f"SELECT pg_catalog.pg_advisory_unlock({key})")

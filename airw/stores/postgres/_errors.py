@@ -13,21 +13,12 @@ from airw.errors import AirwError, StoreBusy, StoreCorrupt, StoreError
 from airw.stores._stored_values import DamagedValue
 
 _EXTRA = "PostgresStore needs asyncpg: pip install 'airw[postgres]'"
-_REFUSED = "28"  # the class of states of a role or password that the server does not accept
-_TOO_MANY = "53300"  # connections
-_LOCKED = ("55P03", "40P01")  # a lock was not available in time, or two transactions wait for each other
-_MISSING = ("3F000", "42P01")  # a schema or a table
-_FORBIDDEN = "42501"
-_READ_ONLY = "25006"
+_STARTING = "57P03"  # or stopping
+_ENDED = ("57P01", "57P02", "57P05", "08", _STARTING)  # by an administrator, a crash, a timeout, the network
+_CHANGED_PLAN = "0A000"  # a prepared statement does not fit the tables any more
 _INTERNAL = "InternalClientError"
 _NO_PRIMARY = "TargetServerAttributeNotMatched"  # none of several hosts is a primary server
-_DAMAGED = ("XX001", "XX002")
-_NO_DATABASE = "3D000"
-_UNLIKE = ("22000", "different vector dimensions")  # the state and text of pgvector for vectors of several widths
-_STARTING = "57P03"  # or stopping
-_ENDED = ("57P01", "57P02", "57P05", "08")  # by an administrator, a crash, a timeout, the network
-_CANCELLED_BY_REPLAY = "40001"  # on a standby, rows that a query still reads are removed
-_CHANGED_PLAN = "0A000"  # a prepared statement does not fit the tables any more
+_UNLIKE = "different vector dimensions"  # the text of pgvector for vectors of several widths
 
 
 class ConnectionLost(StoreError):
@@ -40,6 +31,26 @@ class ServerUnreachable(StoreError):
     def __init__(self, message: str, *, may_return: bool = False) -> None:
         super().__init__(message)
         self.may_return = may_return
+
+
+_Answer = tuple[type[StoreError], str]
+
+# By the first characters of the state by which PostgreSQL names an error; {0} is the place, {1} the server's text.
+_LOST = (ConnectionLost, "{0}: the connection was lost ({1}); call again")
+_DAMAGED = (StoreCorrupt, "{0} is damaged ({1}); restore a copy")
+_ANSWERS: dict[str, _Answer] = {
+    "53300": (StoreBusy, "{0} takes no more connections ({1}); set a smaller max_connections"),
+    "28": (StoreError, "{0} refuses this role or password ({1})"),
+    "3D000": (StoreError, "{0} cannot be opened ({1}); create the database, or name another"),
+    **dict.fromkeys((*_ENDED, "40001"), _LOST),  # 40001: a standby removes rows that a query still reads
+    **dict.fromkeys(("55P03", "40P01"), (StoreBusy, "{0} is locked by others ({1}); try again later")),
+    **dict.fromkeys(
+        ("3F000", "42P01"), (StoreError, "{0} was removed while open, or lacks a table ({1}); build it again")
+    ),
+    "42501": (StoreError, "{0}: this role may not do that ({1}); its owner can grant it"),
+    "25006": (StoreError, "{0} cannot be written here ({1}); connect to the primary server"),
+    **dict.fromkeys(("XX001", "XX002"), _DAMAGED),
+}
 
 
 def load_asyncpg() -> ModuleType:
@@ -71,28 +82,18 @@ def translate_connect_errors(server: str, secret: str | None = None) -> Iterator
     """
     try:
         yield
-    except AirwError:
-        raise
     except Exception as error:  # noqa: BLE001 - whatever asyncpg raises, it must not show a password
-        state = _state_of(error)
         text = _words(error, secret)
         # What contains the secret must not be shown as a cause, either.
         cause = None if secret and secret in str(error) else error
-        if state == _TOO_MANY:
-            raise StoreBusy(f"{server} takes no more connections ({text}); set a smaller max_connections") from cause
-        if state.startswith(_REFUSED):
-            raise StoreError(f"{server} refuses this role or password ({text})") from cause
-        if state == _NO_DATABASE:
-            raise StoreError(f"{server} cannot be opened ({text}); create the database, or name another") from cause
         if isinstance(error, TimeoutError):
             raise ServerUnreachable(f"{server} does not answer; check the address, and that it runs") from cause
-        if state == _STARTING or isinstance(error, OSError) or is_lost(error):
+        if isinstance(error, OSError) or is_lost(error):
             is_certificate = "certificate" in text
             hint = "name its authority with sslrootcert=FILE" if is_certificate else "check that it runs"
-            raise ServerUnreachable(
-                f"{server} cannot be reached ({text}); {hint}", may_return=not is_certificate
-            ) from cause
-        raise StoreError(f"{server} cannot be opened ({text})") from cause
+            message = f"{server} cannot be reached ({text}); {hint}"
+            raise ServerUnreachable(message, may_return=not is_certificate) from cause
+        raise _translate(server, error, text, "{0} cannot be opened ({1})") from cause
 
 
 @contextmanager
@@ -107,56 +108,42 @@ def translate_errors(place: str) -> Iterator[None]:
     except AirwError:
         raise
     except Exception as error:
-        translated = _translate(place, error)
-        if translated is None:
+        is_known = isinstance(error, DamagedValue | OSError) or _state_of(error) or is_lost(error)
+        if not is_known:  # neither of the server nor of a row
             raise
-        raise translated from error
+        raise _translate(place, error, _words(error), "{0}: the server reports an error ({1})") from error
 
 
-def _translate(place: str, error: Exception) -> StoreError | None:
-    """Return the error of this library; `None` if it is neither of the server nor of a row."""
-    state, text = _state_of(error), _words(error)
-    if isinstance(error, DamagedValue):
-        return StoreCorrupt(f"{place} is damaged ({text}); restore a copy")
-    if is_lost(error) or state == _CANCELLED_BY_REPLAY:
-        return ConnectionLost(f"{place}: the connection was lost ({text}); call again")
-    if state in _LOCKED:
-        return StoreBusy(f"{place} is locked by others ({text}); try again later")
-    if state in _MISSING:
-        return StoreError(f"{place} was removed while open, or lacks a table ({text}); build it again")
-    if state == _FORBIDDEN:
-        return StoreError(f"{place}: this role may not do that ({text}); its owner can grant it")
-    if state == _READ_ONLY:
-        return StoreError(f"{place} cannot be written here ({text}); connect to the primary server")
-    if state in _DAMAGED or (state == _UNLIKE[0] and text.startswith(_UNLIKE[1])):
-        return StoreCorrupt(f"{place} is damaged ({text}); restore a copy")
-    if state or isinstance(error, OSError):
-        return StoreError(f"{place}: the server reports an error ({text})")
-    return None
+def _translate(place: str, error: Exception, text: str, other: str) -> StoreError:
+    """Return the error of this library; `other` is the text of one that is not listed."""
+    state = _state_of(error)
+    answer: _Answer = next(
+        (answer for start, answer in _ANSWERS.items() if state.startswith(start)), (StoreError, other)
+    )
+    if is_lost(error):
+        answer = _LOST
+    if isinstance(error, DamagedValue) or (state == "22000" and text.startswith(_UNLIKE)):
+        answer = _DAMAGED
+    return answer[0](answer[1].format(place, text))
 
 
-def is_outdated_plan(error: BaseException) -> bool:
-    """Return whether a statement failed only because its tables changed since it was prepared."""
-    cause = error.__cause__ or error
-    return _state_of(cause) == _CHANGED_PLAN and "cached" in str(cause)
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error says that a connection is of no more use."""
+    if state := _state_of(error):
+        return state.startswith(_ENDED) or (state == _CHANGED_PLAN and "cached" in str(error))
+    # What asyncpg raises by itself has no state. It raises an internal error for a call on a connection that the server
+    # has ended between two statements, as long as it has not noticed the end.
+    name = type(error).__name__
+    return (
+        isinstance(error, ConnectionError | EOFError)
+        or name in (_INTERNAL, _NO_PRIMARY)
+        or (name == "InterfaceError" and "clos" in str(error))
+    )
 
 
 def _state_of(error: BaseException) -> str:
     """Return the five characters by which PostgreSQL names an error, or "" for others."""
     return getattr(error, "sqlstate", None) or ""
-
-
-def is_lost(error: BaseException) -> bool:
-    """Return whether an error says that a connection is of no more use."""
-    state = _state_of(error)
-    if state:
-        return state == _STARTING or state.startswith(_ENDED)
-    if isinstance(error, ConnectionError | EOFError):
-        return True
-    # What asyncpg raises by itself has no state. It raises an internal error for a call on a connection that the server
-    # has ended between two statements, as long as it has not noticed the end.
-    name = type(error).__name__
-    return name in (_INTERNAL, _NO_PRIMARY) or (name == "InterfaceError" and "clos" in str(error))
 
 
 def _words(error: Exception, secret: str | None = None) -> str:

@@ -1,11 +1,16 @@
 """Metadata as JSON for filters, which a PostgreSQL server compares as Python does.
 
-PostgreSQL compares numbers exactly and strings by their bytes. Three kinds of values differ from Python there. Truth
-values are numbers in Python. A large float is not the number that its digits show. And `jsonb` has no U+0000.
+PostgreSQL compares numbers exactly and strings by their bytes. Four kinds of values differ from filters there. Truth
+values are numbers in Python. A large float is not the number that its digits show. `jsonb` has no U+0000. And one
+moment has several texts: it has one code, and under the key `WRITTEN` stands its field as it was written.
 """
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
+
+from airw.values.filters import Moment, read_text
 
 # Floats below this compare by their digits as they do by their value. Above, all of them are whole numbers.
 _EXACT = 2.0**53
@@ -15,8 +20,12 @@ _EXACT = 2.0**53
 _CODES = {0: "\1\2\2", 1: "\1\2\3", 2: "\1\3\2", 3: "\1\3\3"}
 _CHARACTERS = {code: chr(number) for number, code in _CODES.items()}
 
+WRITTEN, KIND = "\1\4", 3
+_BEFORE = 10**12  # microseconds from the first moment in any zone to the first in UTC, and some more
+
 # Each truth value, control character and whole float contains one of these in JSON.
 _SIGNS = ("true", "false", "\\u000", ".0", "e+")
+_TIME = re.compile(r'"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:')  # so begins each moment
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -45,8 +54,12 @@ def decode_text(code: str) -> str:
     return first + "".join([_CHARACTERS["\1" + part[:2]] + part[2:] for part in parts])
 
 
-def encode_value(value: Any) -> Any:
+def encode_value(value: Any, encode: Callable[[str], str] | None = None) -> Any:
     """Return a JSON value with numbers for truth values, exact floats and codes for texts.
+
+    Args:
+        value: The value.
+        encode: Returns the code of a text that is no key; the default encodes what it means.
 
     Example:
         >>> encode_value({"a": [True, 1e23]})
@@ -54,16 +67,30 @@ def encode_value(value: Any) -> Any:
     """
     kind = type(value)
     if kind is str:
-        return value.translate(_CODES)
+        return (encode or _encode_meaning)(value)
     if kind is float:
         return int(value) if abs(value) >= _EXACT else value
     if kind is bool:
         return int(value)
     if kind is dict:
-        return {key.translate(_CODES): encode_value(item) for key, item in value.items()}
+        return {encode_text(key): encode_value(item, encode) for key, item in value.items()}
     if kind is list:
-        return [encode_value(item) for item in value]
+        return [encode_value(item, encode) for item in value]
     return value
+
+
+def _encode_meaning(text: str) -> str:
+    meant = read_text(text)
+    return encode_moment(meant) if isinstance(meant, Moment) else encode_text(text)
+
+
+def encode_moment(moment: Moment) -> str:
+    """Return the code of a moment.
+
+    Codes of moments with a zone sort like these, and so do those of moments without one. The first `KIND` characters
+    tell which it is. No text has such a code.
+    """
+    return f"\1\4{'+' if moment.has_zone else '-'}{moment.ticks + _BEFORE:018}"
 
 
 def to_fields(metadata: str) -> str:
@@ -72,10 +99,14 @@ def to_fields(metadata: str) -> str:
     Args:
         metadata: A text of `metadata_json`.
     """
-    # Nearly always, none of these is in the text, and so no value differs.
-    if any(sign in metadata for sign in _SIGNS):
-        return dump_value(json.loads(metadata))
-    return metadata
+    # Nearly always, no value differs.
+    if not any(sign in metadata for sign in _SIGNS) and _TIME.search(metadata) is None:
+        return metadata
+    parsed = json.loads(metadata)
+    fields, written = encode_value(parsed), encode_value(parsed, encode_text)
+    if differing := {key: value for key, value in written.items() if value != fields[key]}:
+        fields[WRITTEN] = differing
+    return _ENCODER.encode(fields)
 
 
 def dump_value(value: Any) -> str:

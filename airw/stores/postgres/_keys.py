@@ -1,4 +1,4 @@
-"""Texts as keys of indexes on a server, which have at most 2,704 bytes.
+"""Texts as parameters of statements, and as keys of indexes of at most 2,704 bytes.
 
 A name or a reference may have any length. So an index contains the first characters of a text; whoever reads by it
 compares whole texts besides.
@@ -7,9 +7,9 @@ compares whole texts besides.
 import zlib
 from collections.abc import Iterable
 
+from airw._base.checks import find_text_fault
 from airw._base.messages import short_repr
 from airw.errors import StoreError
-from airw.stores.postgres._texts import keep_storable
 
 PREFIX = 300
 """The characters of a text that an index contains: at most 1,200 bytes."""
@@ -65,3 +65,20 @@ def check_key(name: str, text: str, most: int) -> None:
             f"the {name} {short_repr(text)} has {len(encoded):,} bytes, too many for an index of PostgreSQL; "
             f"use one of at most {most:,}"
         )
+
+
+def keep_storable(texts: Iterable[object]) -> list[str]:
+    r"""Return the texts that a server can store.
+
+    It stores no text with NUL or an unpaired surrogate, and refuses one as a parameter. Pairs, which name artifacts of
+    other corpora, are left out, too.
+
+    Example:
+        >>> keep_storable(["a", "nul\0", "b"])
+        ['a', 'b']
+    """
+    found = [text for text in texts if isinstance(text, str)]
+    # Nearly always, no text is at fault: then one check of all together is enough.
+    if not find_text_fault("".join(found), allow_nul=False):
+        return found
+    return [text for text in found if not find_text_fault(text, allow_nul=False)]

@@ -3,32 +3,21 @@
 Each link is stored with its target (see `_link_writing`), so reading edges needs no lookup of names.
 """
 
-from collections.abc import Sequence
-from functools import cache
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from airw._base.checks import check_choice, check_limit
 from airw._base.concurrency import offload_if
 from airw._base.lru import LruCache
+from airw.protocols import Edges, LinkCounts, MaxFanIn, Names, Referrers, UnresolvedLinks
 from airw.stores._link_rows import FOLDED_TIER, fold_differing
 from airw.stores._stored_values import check_types, detect_damage
-from airw.stores.postgres._keys import prefix_of, to_keys
-from airw.stores.postgres._texts import keep_storable
-from airw.values import (
-    DIRECTIONS,
-    ArtifactRef,
-    Direction,
-    Edge,
-    Link,
-    LinkCount,
-    LinkFilter,
-    NodeId,
-    UnresolvedLink,
-)
+from airw.stores.postgres._keys import keep_storable, prefix_of, to_keys
+from airw.values import ArtifactRef, Direction, Edge, Link, LinkCount, NodeId, UnresolvedLink
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+T = TypeVar("T")
 
 _FEW_EDGES = 1_000  # edges that are made in less than a millisecond
 
@@ -57,39 +46,20 @@ _IN = f"""
     WHERE NOT is_covered AND target IS NOT NULL AND {prefix_of("target")} = ANY ({_KEYS}) AND target <> artifact_id
         AND {_ACCEPTED}"""
 _LINKS: dict[Direction, str] = {"out": _OUT, "in": _IN, "both": f"{_OUT} UNION ALL {_IN}"}
-EDGE_ORDER = "type, corpus NULLS FIRST, far, is_incoming, origin"
 
 
-@cache
-def select_edges(direction: Direction, *, is_limited: bool, is_filtered: bool = True) -> str:
-    """Return the SQL of the edges of artifacts, in the order of `neighbors`.
-
-    Its columns are `near`, `type`, `corpus`, `far`, `is_incoming`, `origin` and `weight`, which is null for 1. There
-    may be edges of artifacts that were not asked for. Its parameters are those that `edge_parameters` returns, without
-    a filter only the first, and then the limit, if there is one.
-    """
-    links = _LINKS[direction] if is_filtered else _LINKS[direction].replace(f"AND {_ACCEPTED}", "")
-    # Of several links that are one edge, the largest weight counts.
-    edges = f"""
-        SELECT DISTINCT ON (near, type, corpus, far, is_incoming, origin)
-            near, type, corpus, far, is_incoming, origin, weight
-        FROM ({links}) AS link ORDER BY near, {EDGE_ORDER}, weight DESC NULLS FIRST"""
-    if not is_limited:
-        return edges
-    return f"""
-        SELECT near, type, corpus, far, is_incoming, origin, weight FROM (
-            SELECT *, row_number() OVER (PARTITION BY near ORDER BY {EDGE_ORDER}) AS number FROM ({edges}) AS edge
-        ) AS edge WHERE number <= ${5 if is_filtered else 2} ORDER BY near, number"""
-
-
-# One row per artifact, with its edges as columns, for statements that return other rows, too. A column that nearly
-# always is the same is null then.
-EDGE_COLUMNS = """
-    SELECT near, array_agg(type), array_agg(far), array_agg(origin),
-        CASE WHEN bool_or(is_incoming) THEN array_agg(is_incoming) END,
-        CASE WHEN count(corpus) > 0 THEN array_agg(corpus) END,
-        CASE WHEN count(weight) > 0 THEN array_agg(coalesce(weight, 1)) END
-    FROM ({}) AS edge GROUP BY near"""
+# Of several links that are one edge, the largest weight counts, which is null for 1.
+_EDGES = """
+    SELECT DISTINCT ON (near, type, corpus, far, is_incoming, origin)
+        near, type, corpus, far, is_incoming, origin, weight
+    FROM ({links}) AS link
+    ORDER BY near, type, corpus NULLS FIRST, far, is_incoming, origin, weight DESC NULLS FIRST"""
+_FIRST_EDGES = f"""
+    SELECT near, type, corpus, far, is_incoming, origin, weight FROM (
+        SELECT *, row_number() OVER (
+            PARTITION BY near ORDER BY type, corpus NULLS FIRST, far, is_incoming, origin
+        ) AS number FROM ({_EDGES}) AS edge
+    ) AS edge WHERE number <= $5 ORDER BY near, number"""
 # The artifacts that carry a name, by tier.
 _RESOLVE = f"""
     SELECT key, tier, array_agg(artifact_id ORDER BY artifact_id) FROM name
@@ -153,100 +123,67 @@ _SOME_UNRESOLVED = _UNRESOLVED.format(
 )
 
 
-async def neighbors(
-    c: "Connection", ids: Sequence[str], direction: Direction, links: LinkFilter, limit: int | None
-) -> list[list[Edge]]:
+async def neighbors(c: "Connection", request: Edges) -> list[list[Edge]]:
     """Return the edges of each artifact, by type, then by the other end; in one statement."""
-    check_choice("direction", direction, DIRECTIONS)
-    check_limit(limit)
-    # Most calls have no filter, and a shorter statement.
-    is_filtered = links != LinkFilter()
-    parameters: list[Any] = [*edge_parameters(ids, links)] if is_filtered else [to_keys(ids)]
-    if limit is not None:
-        parameters.append(limit)
-    sql = select_edges(direction, is_limited=limit is not None, is_filtered=is_filtered)
-    rows = await c.fetch(sql, *parameters)
+    ids, links = list[Any](request.ids), request.links
+    parameters: list[Any] = [to_keys(ids), *map(_keep_storable, (links.types, links.exclude, links.origins))]
+    statement = (_EDGES if request.limit is None else _FIRST_EDGES).format(links=_LINKS[request.direction])
+    rows = await c.fetch(statement, *parameters, *([] if request.limit is None else [request.limit]))
     return await offload_if(len(rows) > _FEW_EDGES, _group_edges, ids, rows)
 
 
 @detect_damage()
-def _group_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
-    """Return the edges of each artifact, made of the rows of `select_edges`."""
-    edges_of: dict[str, list[Edge]] = {id: [] for id in ids}
-    for place in (1, 3, 5):
-        check_types([[row[place] for row in rows]], [str])
+def _group_edges(ids: Sequence[Any], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
+    """Return the edges of each artifact, made of rows of edges."""
+    edges_of: dict[Any, list[Edge]] = {id: [] for id in ids}
+    check_types([[row[place] for row in rows] for place in (1, 3, 5)], [str, str, str])
     for near, type_, corpus, far, is_incoming, origin, weight in rows:
-        node = far if corpus is None else ArtifactRef(corpus, far)
-        source, target = (node, near) if is_incoming else (near, node)
-        edge = Edge(source, target, type_, origin) if weight is None else Edge(source, target, type_, origin, weight)
         # Another artifact may have the prefix of a long id as its own.
         if near in edges_of:
-            edges_of[near].append(edge)
-    return [[*edges_of[id]] for id in ids] if len(edges_of) < len(ids) else [*edges_of.values()]
-
-
-def edge_parameters(ids: Sequence[str], links: LinkFilter) -> list[list[str] | None]:
-    """Return the parameters of `select_edges`."""
-    return [to_keys(ids), _keep_storable(links.types), _keep_storable(links.exclude), _keep_storable(links.origins)]
+            node = far if corpus is None else ArtifactRef(corpus, far)
+            source, target = (node, near) if is_incoming else (near, node)
+            edges_of[near].append(Edge(source, target, type_, origin, 1.0 if weight is None else weight))
+    return [[*edges_of[id]] for id in ids]
 
 
 def _keep_storable(texts: Sequence[str] | None) -> list[str] | None:
     return None if texts is None else keep_storable(texts)
 
 
-@detect_damage()
-def make_edges(ids: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Edge]]:
-    """Return the edges of each artifact, made of the rows of `EDGE_COLUMNS`."""
-    columns_of = {row[0]: row[1:] for row in rows}
-    return [_make_row(id, columns_of[id]) if id in columns_of else [] for id in ids]
-
-
-def _make_row(id: str, columns: Sequence[Any]) -> list[Edge]:
-    """Return the edges of one artifact, made of the columns of `EDGE_COLUMNS`."""
-    types, ends, origins, incoming, corpora, weights = columns
-    # Most artifacts have links within the corpus in one direction: a shorter path for these.
-    if incoming is None and corpora is None and weights is None:
-        return [Edge(id, end, type_, origin) for type_, end, origin in zip(types, ends, origins, strict=True)]
-    edges: list[Edge] = []
-    nothing = repeat(None)
-    for type_, end, origin, is_incoming, corpus, weight in zip(
-        types, ends, origins, incoming or nothing, corpora or nothing, weights or repeat(1.0), strict=False
-    ):
-        node = end if corpus is None else ArtifactRef(corpus, end)
-        source, target = (node, id) if is_incoming else (id, node)
-        edges.append(Edge(source, target, type_, origin, weight))
-    return edges
-
-
-async def resolve(c: "Connection", refs: Sequence[str]) -> list[list[str]]:
+async def resolve(c: "Connection", request: Names) -> list[list[str]]:
     """Return the artifacts that carry each reference in its strongest tier, sorted."""
-    folded = [fold_differing(ref) for ref in refs]
-    rows = await c.fetch(_RESOLVE, to_keys([*refs, *filter(None, folded)]))
-    return _choose_carriers(refs, folded, rows)
+    folded = filter(None, map(fold_differing, request.refs))
+    rows = await c.fetch(_RESOLVE, to_keys([*request.refs, *folded]))
+    with detect_damage():
+        find = find_carriers({(key, tier): artifact_ids for key, tier, artifact_ids in rows})
+        return [[*found[1]] if (found := find(ref)) else [] for ref in request.refs]
 
 
-@detect_damage()
-def _choose_carriers(
-    refs: Sequence[str], folded: Sequence[str | None], rows: Sequence[Sequence[Any]]
-) -> list[list[str]]:
-    """Return the artifacts that carry each reference, from the rows of `_RESOLVE`."""
-    carriers: dict[str, tuple[int, list[str]]] = {}
-    folded_carriers: dict[str, list[str]] = {}
-    for key, tier, artifact_ids in rows:
-        if tier == FOLDED_TIER:
-            folded_carriers[key] = artifact_ids
+def find_carriers(rows: Mapping[tuple[str, int], T]) -> Callable[[str], tuple[int, T] | None]:
+    """Return a function from a name to its strongest tier, and who carries it there.
+
+    Args:
+        rows: Who carries each name in each tier.
+    """
+    carriers: dict[str, tuple[int, T]] = {}
+    for (key, tier), found in rows.items():
         if key not in carriers or tier < carriers[key][0]:
-            carriers[key] = tier, artifact_ids
-    return [
-        [*carriers[ref][1]] if ref in carriers else [*folded_carriers.get(other or ref, ())]
-        for ref, other in zip(refs, folded, strict=True)
-    ]
+            carriers[key] = tier, found
+
+    def find(name: str) -> tuple[int, T] | None:
+        other = fold_differing(name) or name
+        if name in carriers or (other, FOLDED_TIER) not in rows:
+            return carriers.get(name)
+        return FOLDED_TIER, rows[other, FOLDED_TIER]
+
+    return find
 
 
-async def referrers(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter) -> list[list[str]]:
+async def referrers(c: "Connection", request: Referrers) -> list[list[str]]:
     """Return the artifacts that link to each node, sorted."""
+    nodes = list[Any](request.nodes)
     texts = (node if isinstance(node, str) else node[1] for node in nodes)
-    rows = await c.fetch(_REFERRERS, to_keys(texts), _keep_storable(links.types))
+    rows = await c.fetch(_REFERRERS, to_keys(texts), _keep_storable(request.types))
     ids = {node for kind, _, node, _ in rows if kind == _ID}
     found: dict[NodeId, list[str]] = {
         node if corpus is None else ArtifactRef(corpus, node): artifact_ids
@@ -256,29 +193,28 @@ async def referrers(c: "Connection", nodes: Sequence[NodeId], links: LinkFilter)
     return [[*found.get(node, ())] for node in nodes]
 
 
-async def max_fan_in(c: "Connection", cache: LruCache[LinkFilter, tuple[str | None, int]], links: LinkFilter) -> int:
+async def max_fan_in(c: "Connection", cache: LruCache[Any, tuple[str | None, int]], request: MaxFanIn) -> int:
     """Return the largest fan-in of all nodes, from the cache if no link has changed."""
-    known_state, known = cache.get(links, ("", 0))
-    state, counted = await c.fetchrow(_MAX_FAN_IN, _keep_storable(links.types), known_state)
+    types = _keep_storable(request.types)
+    key = None if types is None else tuple(types)
+    known_state, known = cache.get(key, ("", 0))
+    state, counted = await c.fetchrow(_MAX_FAN_IN, types, known_state)
     largest = known if counted is None else int(counted)
-    cache.discard(links)
-    cache.get_or_create(links, lambda _: (state, largest))
+    cache.discard(key)
+    cache.get_or_create(key, lambda _: (state, largest))
     return largest
 
 
-async def list_unresolved(
-    c: "Connection", artifact_ids: Sequence[str] | None, limit: int | None
-) -> list[UnresolvedLink]:
+async def list_unresolved(c: "Connection", request: UnresolvedLinks) -> list[UnresolvedLink]:
     """Return the dangling and ambiguous links of these artifacts, or of all artifacts."""
-    if artifact_ids is None:
-        rows = await c.fetch(_ALL_UNRESOLVED, limit)
-    else:
-        rows = await c.fetch(_SOME_UNRESOLVED, limit, to_keys(artifact_ids), keep_storable(artifact_ids))
+    ids = None if request.artifact_ids is None else list[Any](request.artifact_ids)
+    some = () if ids is None else (to_keys(ids), keep_storable(ids))
+    rows = await c.fetch(_ALL_UNRESOLVED if ids is None else _SOME_UNRESOLVED, request.limit, *some)
     with detect_damage():
         return [UnresolvedLink(id, Link(*link), tuple(sorted({*candidates}))) for id, *link, candidates in rows]
 
 
-async def link_counts(c: "Connection") -> list[LinkCount]:
+async def link_counts(c: "Connection", _: LinkCounts) -> list[LinkCount]:
     """Return the number of links per type, origin and state, sorted by these three."""
     rows = await c.fetch("SELECT type, origin, state, count(*) FROM link GROUP BY 1, 2, 3 ORDER BY 1, 2, 3")
     with detect_damage():

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from airw.protocols import IngestRun, RunRows
 from airw.stores._changes import settings_json
 from airw.stores._stored_values import check_types, detect_damage
-from airw.stores.postgres._settings import delete_settings, read_settings, set_setting
+from airw.stores.postgres._settings import delete_settings, read_config, read_settings, set_setting
 from airw.stores.postgres._writing import NewRows, write_rows
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-_LAST_NUMBER = "SELECT last_value FROM record_number"
 _RUN = ""  # the key of the row of the run; the keys of its parts are their numbers
 
 
@@ -24,8 +23,7 @@ async def begin_run(c: "Connection", run: IngestRun, row: Mapping[str, Any], rem
     """Replace any run of the same name by this one, and remove artifacts."""
     await write_rows(c, NewRows(), removals)
     await delete_settings(c, _setting_kind(run))
-    last = await c.fetchval(_LAST_NUMBER)
-    await set_setting(c, _setting_kind(run), _RUN, {"mark": run.mark, "row": row, "last_number": last})
+    await set_setting(c, _setting_kind(run), _RUN, {"mark": run.mark, "row": row})
 
 
 async def read_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None) -> RunRows | None:
@@ -45,7 +43,7 @@ async def apply_part(
 ) -> dict[str, Any] | None:
     """Write the artifacts and the row of a part, unless it has a row already."""
     stored_run = await read_run(c, run, [part])
-    if stored_run is None or not run.fits((await read_settings(c, "config")).get("", {})):
+    if stored_run is None or not run.fits(await read_config(c)):
         return None
     if part not in stored_run.parts:
         await write_rows(c, rows, ())
@@ -55,23 +53,13 @@ async def apply_part(
     return stored_run.parts[part]
 
 
-async def forget_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]) -> int:
-    """Delete the rows of these parts, or the whole run, and remove artifacts.
-
-    Returns:
-        How many records were written since the run began, if it is forgotten.
-    """
+async def forget_run(c: "Connection", run: IngestRun, parts: Sequence[int] | None, removals: Sequence[str]) -> None:
+    """Delete the rows of these parts, or the whole run, and remove artifacts."""
     kind = _setting_kind(run)
     stored_run = (await read_settings(c, kind, [_RUN])).get(_RUN, {})
-    if stored_run.get("mark") != run.mark:
-        return 0
-    await write_rows(c, NewRows(), removals)
-    await delete_settings(c, kind, None if parts is None else [*map(str, parts)])
-    if parts is not None or "last_number" not in stored_run:
-        return 0
-    last = int(await c.fetchval(_LAST_NUMBER))
-    with detect_damage():
-        return last - int(stored_run["last_number"])
+    if stored_run.get("mark") == run.mark:
+        await write_rows(c, NewRows(), removals)
+        await delete_settings(c, kind, None if parts is None else [*map(str, parts)])
 
 
 def _setting_kind(run: IngestRun) -> str:

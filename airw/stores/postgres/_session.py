@@ -2,60 +2,57 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from asyncpg import Connection
 
+from airw.stores.postgres._catalog import CorpusState, read_state
 from airw.stores.postgres._vector_codec import register_codec
 
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 
 class Session(Connection):  # type: ignore[misc, unused-ignore]
-    """A connection that takes and returns vectors as bytes.
+    """A connection to the schema of a corpus, which takes and returns vectors as bytes.
 
-    asyncpg asks the server for the number of a type, which costs two round trips for each connection. Here it is
-    already known.
+    Attributes:
+        state: What the database has of the corpus.
     """
 
-    __slots__ = ("_keeps_statements", "_known_types")
+    __slots__ = ("is_entering", "state")
+    state: CorpusState
 
-    async def register_vectors(self, schema: str, types: Mapping[str, int]) -> None:
-        """Take and return values of the type `vector` as bytes.
+    async def enter(self, schema: str, place: str, known: CorpusState | None = None) -> None:
+        """Make statements name the tables of a schema plainly.
 
-        Args:
-            schema: The schema of the extension.
-            types: The number of each of its types.
+        It learns what the schema is, unless that is known.
         """
-        self._known_types, self._keeps_statements = types, True
-        await register_codec(self, schema)
-        self._keeps_statements = False
+        self.state = known or await read_state(self, schema, place)
+        self.is_entering = True
+        if self.state.home is not None:
+            await register_codec(self, self.state.home)
+        self.is_entering = False
 
     def _drop_local_statement_cache(self) -> None:
         # What was prepared before returns no vectors, and closing it would cost a round trip.
-        if not getattr(self, "_keeps_statements", False):
+        if not getattr(self, "is_entering", False):
             super()._drop_local_statement_cache()
+
+    async def _introspect_type(self, typename: str, schema: str) -> Any:
+        # asyncpg would ask the server for the number of the type, in two round trips.
+        return {"oid": self.state.types[typename], "elemtype": None, "kind": b"b"}
 
     async def cancel_again(self) -> None:
         """Ask the server once more to cancel the running statement; asyncpg asks only once."""
-        if hasattr(super(), "_cancel"):
-            await super()._cancel(asyncio.get_running_loop().create_future())
-
-    async def _introspect_type(self, typename: str, schema: str) -> Any:
-        known: Mapping[str, int] = getattr(self, "_known_types", {})
-        if typename in known:
-            return {"oid": known[typename], "elemtype": None, "kind": b"b"}
-        return await super()._introspect_type(typename, schema)
+        await self._cancel(asyncio.get_running_loop().create_future())
 
     def notice_lost_server(self) -> None:
         """Have the system find out within 30 seconds that the other machine is gone.
 
         Otherwise a call would wait for its answer for hours.
         """
-        transport = getattr(self, "_transport", None)
-        raw = transport.get_extra_info("socket") if transport is not None else None
+        raw = self._transport.get_extra_info("socket")
         if raw is None or raw.family not in (socket.AF_INET, socket.AF_INET6):
             return
         with suppress(OSError):  # a system that lacks one of these options

@@ -36,6 +36,16 @@ def _decode_settings(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     return dict(zip([decode_text(row[0]) for row in rows], values, strict=True))
 
 
+async def read_config(c: "Connection", _: object = None) -> dict[str, Any]:
+    """Return the settings of the corpus."""
+    return dict((await read_settings(c, "config")).get("", {}))
+
+
+async def read_calibrations(c: "Connection", _: object = None) -> dict[str, Any]:
+    """Return all calibrations by key."""
+    return await read_settings(c, "calibration")
+
+
 async def set_setting(c: "Connection", kind: str, key: str, value: Mapping[str, Any]) -> None:
     """Replace one setting in the open transaction.
 

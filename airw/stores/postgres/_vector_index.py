@@ -5,12 +5,10 @@ Small World graphs", IEEE TPAMI, 2018.
 """
 
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import anyio
-import numpy as np
 
 from airw.errors import StoreBusy
 from airw.stores.postgres._catalog import WITHOUT_TIMEOUTS, begin_locked, lock_key
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
 
 # The width of the stored vectors; in the order of the primary key, as that skips removed rows.
 WIDTH = "(SELECT vector_dims(value) FROM embedding ORDER BY artifact_id, number LIMIT 1)"
+_RECORDS = "coalesce((SELECT records FROM texts), 0)"
 _PREFIX = "embedding_near_"
 _EXACT_ROWS = 50_000  # records up to which all vectors are compared, and there is no index
 _MAX_WIDTH = 4_000  # numbers in the widest vectors that the index takes
@@ -31,12 +30,9 @@ _CREATE = (
     " ((value::halfvec({width})) halfvec_ip_ops) WITH (m = 16, ef_construction = 200)"
 )
 _SAMPLE = 256  # records that are looked at to estimate how many match a filter
-_FRACTIONS = np.random.default_rng(0).random(_SAMPLE)  # the same for each query, so that their pages stay in memory
-# An index looks at more records the fewer match, and comparing all that match takes longer the more do. Both take the
-# same time if this number is the records times the square of the share that matches.
+_GOLDEN = 0.618033988749895  # multiples of it are spread evenly between whole numbers
 _EQUAL = 600
 _RARE = 0.01  # a smaller share of all, of which an index finds too few
-_MIN_ANALYZED = 1_000  # records of which the server should know the number
 _WITHIN = 30.0  # seconds that an index waits for the transactions that are open before it is made
 _END_WITHIN = 600.0  # seconds that one waits for each of those at its end
 _LOOK_EVERY = 0.2  # seconds
@@ -61,56 +57,29 @@ _CANCEL_BUILD = """SELECT pg_cancel_backend(pid) FROM pg_locks JOIN pg_stat_acti
     AND pid <> pg_backend_pid() AND pg_has_role(usesysid, 'USAGE')"""
 
 
-class _Seen(NamedTuple):
-    """The state of the index at the last answer of the server."""
+def has_index_sql(width: int) -> str:
+    """Return the SQL of whether vectors of this width have an index."""
+    if width > _MAX_WIDTH:
+        return "false"
+    name = _index_name(width)
+    return f"coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{name}')), false)"
 
-    has_index: bool
-    records: int
-    last: int
 
+def is_common_sql(condition: str) -> str:
+    """Return the SQL of whether an index finds enough of what matches fast, by a sample.
 
-class KnownIndex:
-    """What a store knows of the index of its corpus; each answer to a search tells it anew.
-
-    So no search asks before. A search that relied on an index that is gone is slow, but right.
+    An index looks at more records the fewer match, and comparing all that match takes longer the more do. Both take the
+    same time if `_EQUAL` is the records times the square of the share that matches.
     """
-
-    def __init__(self) -> None:
-        self.crowding = 2.0  # records of one artifact among the nearest
-        self._seen: dict[int, _Seen] = {}
-
-    def knows(self, width: int) -> bool:
-        """Return whether it is known if vectors of this width have an index."""
-        return width in self._seen or width > _MAX_WIDTH
-
-    def has_index(self, width: int) -> bool:
-        """Return whether there was an index at the last answer."""
-        return width in self._seen and self._seen[width].has_index
-
-    def state_sql(self, width: int) -> str:
-        """Return the columns of which `note` takes note."""
-        if width > _MAX_WIDTH:
-            return f"{WIDTH} AS width"
-        name = _index_name(width)
-        return f"""{WIDTH} AS width, (SELECT coalesce(sum(records), 0)::bigint FROM text_run) AS records,
-            (SELECT last_value FROM record_number) AS last,
-            coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{name}')), false) AS has_index"""
-
-    def note(self, row: Mapping[str, Any], width: int) -> None:
-        """Take note of an answer."""
-        if width <= _MAX_WIDTH:
-            self._seen[width] = _Seen(row["has_index"], row["records"], row["last"])
-
-    def sample(self, width: int) -> tuple[list[int], int]:
-        """Return numbers of a sample of records, and how many of them match a common filter."""
-        seen = self._seen[width]
-        least = max(_RARE, min((_EQUAL / max(1, seen.records)) ** 0.5, 1.0)) * _SAMPLE
-        return (_FRACTIONS * seen.last).astype(np.int64).tolist(), int(np.ceil(least))
-
-
-def distance_sql(value: str, query: str, width: int) -> str:
-    """Return the SQL of the distance, exactly as the index knows it."""
-    return f"({value}::halfvec({width})) <#> {query}::halfvec({width})"
+    return f"""(
+        SELECT count(*) >= {_SAMPLE} * greatest({_RARE}, least(1, sqrt({_EQUAL} / greatest(1.0, min(known.records)))))
+        FROM generate_series(1, {_SAMPLE}) AS at,
+            (SELECT last_value, {_RECORDS} AS records FROM record_number) AS known,
+            LATERAL (
+                SELECT * FROM record WHERE number >= (known.last_value * (at * {_GOLDEN} % 1))::bigint
+                ORDER BY number LIMIT 1
+            ) AS record
+        WHERE {condition})"""
 
 
 def _index_name(width: int) -> str:
@@ -135,7 +104,7 @@ async def drop_indexes(c: "Connection") -> None:
 async def refresh_index(c: "Connection") -> None:
     """Create the index if the corpus has grown enough, and drop what is of no use.
 
-    The server also counts the rows of tables that have grown much, for its plans. Others read and write meanwhile.
+    Others read and write meanwhile.
 
     Args:
         c: A connection of its own, which is in no transaction.
@@ -168,19 +137,12 @@ async def refresh_index(c: "Connection") -> None:
 
 
 async def _bring_up_to_date(c: "Connection") -> None:
-    state = await c.fetchrow(
-        f"""SELECT {WIDTH} AS width, coalesce((SELECT sum(records)::bigint FROM text_run), 0) AS records,
-        (SELECT reltuples FROM pg_class WHERE oid = to_regclass('record')) AS counted"""
-    )
-    if state["records"] > max(_MIN_ANALYZED, 2 * (state["counted"] or 0)):
-        # The server would do so in a minute. Until then, its plans would be for the former size.
-        tables = await c.fetch("SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()")
-        await c.execute(f"ANALYZE (SKIP_LOCKED) {', '.join(quote(row['name']) for row in tables)}")
-    width, indexes = state["width"], await c.fetch(_INDEXES)
+    width, records = await c.fetchrow(f"SELECT {WIDTH}, {_RECORDS}")
+    indexes = await c.fetch(_INDEXES)
     name = None if width is None or width > _MAX_WIDTH else _index_name(width)
     has_index = any(row["name"] == name and row["is_valid"] for row in indexes)
     # An index is kept until the corpus has halved, so that it does not come and go.
-    is_wanted = name is not None and state["records"] > (_EXACT_ROWS // 2 if has_index else _EXACT_ROWS)
+    is_wanted = name is not None and records > (_EXACT_ROWS // 2 if has_index else _EXACT_ROWS)
     for row in indexes:
         if not (is_wanted and has_index and row["name"] == name):
             await _drop_beside_others(c, row["name"])
@@ -229,7 +191,7 @@ async def describe_index(c: "Connection") -> str:
         return "there are no vectors"
     if width > _MAX_WIDTH:
         return f"vectors of {width} numbers are wider than the {_MAX_WIDTH} of an index, so all are compared"
-    state = await c.fetchrow(f"SELECT {KnownIndex().state_sql(width)}")
+    state = await c.fetchrow(f"SELECT {has_index_sql(width)} AS has_index, {_RECORDS} AS records")
     if state["has_index"]:
         return f"an index finds the nearest of {state['records']} vectors"
     if state["records"] <= _EXACT_ROWS:

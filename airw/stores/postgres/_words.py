@@ -1,493 +1,415 @@
-"""Words of texts on a PostgreSQL server: BM25 over the index of `_word_runs`.
+"""Words of texts on a PostgreSQL server: BM25 over a row for each word of a record.
 
-The server finds the rows of the index that contain the words of a query. The scores are computed here, as in the other
-stores and from the same numbers, so that they are equal to the last bit. Then the server names the best records.
+The weight of a word follows from the number of records with it. It is computed here, as the logarithms of two machines
+may differ in their last bits, and scores are those of the other homes to the last bit. So a search guesses that all
+numbers are still as they were seen last. Its answer tells the present ones, and after a wrong guess it asks again.
 """
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from airw._base.arrays import NDArray
 from airw._base.concurrency import in_thread, offload_if
-from airw.errors import StoreError
-from airw.stores._indexes.best_rows import Postings, Word, find_best
+from airw._base.messages import short_repr
+from airw.protocols import Rank, TextLanguage
 from airw.stores._stored_values import DamagedValue, check_types, detect_damage
-from airw.stores.postgres._copy_rows import copy_columns, encode_bytes, encode_numbers
-from airw.stores.postgres._filter_sql import Parameters, compile_filter
-from airw.stores.postgres._texts import keep_storable
-from airw.stores.postgres._word_runs import (
-    COLUMNS,
-    Blocks,
-    Pairs,
-    Row,
-    Run,
-    TextWords,
-    analyse,
-    count_records,
-    drop_records,
-    find_group,
-    find_keys,
-    hash_words,
-    list_codes,
-    merge_runs,
-    pack_rows,
-    split_runs,
-    to_runs,
-)
-from airw.values import Analyser, Language, Ranking, TermCounts, check_language, check_term_counts, formula_of
-from airw.values.filters import Filter
+from airw.stores.postgres._catalog import BEGIN_SNAPSHOT
+from airw.stores.postgres._field_json import to_fields
+from airw.stores.postgres._filter_sql import Parameters
+from airw.stores.postgres._inserting import insert_rows
+from airw.stores.postgres._records import MOST, list_conditions
+from airw.stores.postgres._schema import UPGRADES, VERSION, quote
+from airw.stores.postgres._vectors import rank as rank_vectors
+from airw.values import Analyser, Contains, Language, Ranking, TermCounts, check_language, check_term_counts, formula_of
+from airw.values.analysers import EARLIER_LANGUAGES, LANGUAGES
+from airw.values.term_counts import K1, B, weigh_word
 
 if TYPE_CHECKING:
     from asyncpg import Connection
 
 _MANY_LETTERS = 5_000  # of queries, that take about a millisecond to analyse
-_MANY_BYTES = 100_000  # of rows of the index, that take about a millisecond to score
-_FEW = 200  # rows of the index that are inserted without COPY
-_PAGE = 1_000  # texts that are indexed again at a time
-_GROWTH = 16  # factor by which more records are named while too few of them pass
-_FIRST = 16  # records per result that are named at first if some may not pass
-_ATTEMPTS = 10  # of a search while others remove the records it finds
-# How settings name a language. Earlier versions wrote "en" and null.
-_NAMES: Mapping[Language | None, str | None] = {
-    "en": "en, words with marks",
-    None: "words with marks",
-    "en-unicode61": "en",
-    "unicode61": None,
+_LONGEST_KEY = 500  # letters of a word that an index contains as they are
+_MOST_KNOWN = 1_000  # words
+_MOST_COUNTED = 1 << 53  # records or words
+# How format 1 names languages.
+_FORMER_NAMES: Mapping[str | None, Language | None] = {
+    "en, words with marks": "en",
+    "words with marks": None,
+    "en": "en-unicode61",
+    None: "unicode61",
 }
-LANGUAGE = "(SELECT value FROM setting WHERE kind = 'language' AND key = '')"
-"""The SQL of the language that `IndexedTexts.of` takes."""
-RUNS = f"(SELECT array_agg(ARRAY[{', '.join(Run._fields)}] ORDER BY first) FROM text_run)"
-"""The SQL of the runs that `IndexedTexts.of` takes."""
+_PAGE = 1_000  # texts that are indexed again at a time
 
-# A condition with OR would read the whole table.
-_TAKE = f"""
-    WITH of_records AS (
-        DELETE FROM posting
-        WHERE (code, run, part) IN (SELECT * FROM unnest($1::integer[], $2::bigint[], $3::integer[]))
-            AND run = ANY($4::bigint[])
-        RETURNING {", ".join(COLUMNS)}
-    ), of_runs AS (DELETE FROM posting WHERE run = ANY($5::bigint[]) RETURNING {", ".join(COLUMNS)})
-    SELECT * FROM of_records UNION ALL SELECT * FROM of_runs"""
-_WRITE = f"""
-    WITH gone AS (DELETE FROM text_run WHERE first = ANY($1::bigint[])), written AS (
-        INSERT INTO text_run ({", ".join(Run._fields)})
-        SELECT * FROM unnest({", ".join(f"${place}::bigint[]" for place in range(2, len(Run._fields) + 2))})
-        ON CONFLICT (first) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in Run._fields[1:])}
-    )
-    INSERT INTO posting ({", ".join(COLUMNS)})
-    SELECT * FROM unnest($8::integer[], $9::bigint[], $10::integer[], $11::bytea[], $12::bytea[])"""
-_STATE = f"""(
-    SELECT {LANGUAGE} AS language, coalesce(sum(records), 0)::bigint AS records,
-        coalesce(sum(words), 0)::bigint AS words FROM text_run
-) AS state"""
-
-
-@dataclass(slots=True)
-class KnownLanguage:
-    """The language of a corpus when a store last saw it.
-
-    Words are cut before the server is asked. If its answer tells of another language, the call is repeated.
-    """
-
-    value: Language | None
+# The operations of `factors_of`, in the same order.
+_FACTOR = f"""(count::float8 * {K1 + 1}::float8
+    / (count::float8 + {K1}::float8 * ({1 - B}::float8 + {B}::float8 * length::float8 / {{average}})))"""
+_STATE = """language, records, words, array(
+        SELECT (SELECT count(*) FROM posting WHERE posting.word = asked.word)
+        FROM unnest({words}) WITH ORDINALITY AS asked (word, place) ORDER BY place
+    ) FROM (SELECT) AS one LEFT JOIN texts ON true"""
+_WITH_ALL = """SELECT number, artifact_id, length, text FROM record WHERE number IN (
+        SELECT number FROM posting WHERE word = ANY ($1::text[]) GROUP BY number HAVING count(*) = $2::bigint
+    )"""
+_WITH_BEGINNING = """SELECT number, min(artifact_id), sum(count)::bigint, min(length) FROM posting
+    WHERE word BETWEEN $1::text AND $2::text AND word <> ALL ($3::text[]) GROUP BY number"""
+# A text that has these letters, or perhaps others than those of ASCII.
+_WITH_ANY = r"""SELECT number, artifact_id, length, text FROM record WHERE number IN (
+        SELECT number FROM posting WHERE word = ANY ($1::text[])
+    ) AND (encode(text, 'escape') ILIKE $2::text OR encode(text, 'escape') LIKE '%\\%')"""
+_RECORDS = """SELECT artifact_id, number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2"""
+_METADATA = "SELECT artifact_id, number, metadata::text FROM record WHERE number > $1 ORDER BY number LIMIT $2"
+_SET_FIELDS = """
+    UPDATE record SET fields = new.fields::jsonb FROM unnest($1::text[], $2::bigint[], $3::text[])
+        AS new (artifact_id, number, fields)
+    WHERE record.artifact_id = new.artifact_id AND record.number = new.number"""
+_SET_LENGTHS = """
+    UPDATE record SET length = new.length FROM unnest($1::text[], $2::bigint[], $3::integer[])
+        AS new (artifact_id, number, length)
+    WHERE record.artifact_id = new.artifact_id AND record.number = new.number"""
+_SET_TOTALS = """
+    WITH former AS (DELETE FROM texts)
+    INSERT INTO texts SELECT $1, count(*), coalesce(sum(length), 0) FROM record"""
 
 
-class TextScope(NamedTuple):
-    """Which records to rank, and how.
-
-    Args:
-        k: The largest number of results per query.
-        filter: A condition on the metadata of records.
-        surfaces: The surface kinds to rank; `None` for all.
-        per_artifact: Whether to rank artifacts, each by its best record.
-    """
-
-    k: int
-    filter: Filter | None
-    surfaces: Sequence[str] | None
-    per_artifact: bool
-
-    @property
-    def passes_all(self) -> bool:
-        """True if each record with a score is a result of its own."""
-        return self.filter is None and self.surfaces is None and not self.per_artifact
+_Found: TypeAlias = dict[int, tuple[str, int, int]]
+"""For the number of each record: its artifact, how many of some words it has, and its length."""
 
 
-async def create_state(c: "Connection", language: Language | None) -> None:
-    """Set the language of a new corpus."""
-    await c.execute("INSERT INTO setting VALUES ('language', '', $1)", json.dumps(_NAMES[language]))
-
-
-async def read_language(c: "Connection") -> Language | None:
-    """Return the language of the texts."""
-    value = await c.fetchval(f"SELECT {LANGUAGE}")
-    return _parse_language(value)
-
-
-async def search(
-    c: "Connection", known: KnownLanguage, queries: Sequence[str], scope: TextScope, statistics: TermCounts | None
-) -> list[Ranking]:
-    """Return the best records or artifacts of each query; see `Rank`."""
-    for _ in range(_ATTEMPTS):
-        words_by_query, state, rows = await _read_rows(c, known, queries)
-        if statistics is None:
-            records, words, frequencies = state["records"], state["words"], None
-        else:
-            check_term_counts(statistics, words_by_query, formula_of(Analyser(known.value)))
-            records, words, frequencies = statistics.records, statistics.words, statistics.frequencies
-        if scope.k <= 0 or not any(words_by_query):
-            return [Ranking([], [], np.empty(0), 0.0) for _ in words_by_query]
-        with detect_damage():
-            is_long = sum(len(row[4]) for row in rows) > _MANY_BYTES
-        searches = await offload_if(is_long, _Scores, rows, words_by_query, records, words, frequencies)
-        rankings = await _rank(c, searches, scope, is_long=is_long)
-        if rankings is not None:
-            return rankings
-    raise StoreError("Rank: others remove the records that were found again and again; try later")
-
-
-async def count_terms(c: "Connection", known: KnownLanguage, queries: Sequence[str]) -> TermCounts:
-    """Return the counts behind the scores of queries; see `Words`."""
-    words_by_query, state, rows = await _read_rows(
-        c, known, queries, columns="code, run, part, directory, NULL AS entries"
-    )
-    words = sorted({word for words in words_by_query for word in words})
-    repeats: dict[str, int] = {}
-    for each in words_by_query:
-        repeats.update({word: max(count, repeats.get(word, 1)) for word, count in each.items() if count > 1})
-    frequencies = dict(zip(words, count_records([row[3] for row in rows], hash_words(words)), strict=True))
-    with detect_damage():
-        return TermCounts(formula_of(Analyser(known.value)), state["records"], state["words"], frequencies, repeats)
-
-
-async def _read_rows(
-    c: "Connection", known: KnownLanguage, queries: Sequence[str], columns: str = ", ".join(COLUMNS)
-) -> tuple[list[dict[str, int]], Any, list[Row]]:
-    """Return the words of each query, the state of the corpus, and the rows with the words."""
-    while True:
-        language = known.value
-        words_by_query = await _query_terms(queries, language)
-        codes = list_codes(hash_words({word for words in words_by_query for word in words}))
-        found = await c.fetch(
-            f"SELECT language, records, words, {columns} FROM {_STATE} LEFT JOIN posting ON code = ANY($1::integer[])",
-            codes,
-        )
-        known.value = _parse_language(found[0]["language"])
-        if known.value == language:
-            rows = [tuple(row[3:]) for row in found if row[3] is not None]
-            _check_totals(found[0]["records"], found[0]["words"], rows)
-            return words_by_query, found[0], rows
-
-
-def _check_totals(records: int, words: int, rows: Sequence[Row]) -> None:
-    """Check the numbers of records and of their words, which scores are divided by."""
-    if records < 0 or words < 0 or (rows and not (records and words)):
-        raise DamagedValue(f"the word index counts {records} records with {words} words")
-
-
-class _Scores:
-    """The scores of all records with a word of some queries.
-
-    Args:
-        rows: The rows of the index that contain the words.
-        words_by_query: The words of each query, and how often it has each.
-        records: The number of records of the corpus, or of several.
-        words: The number of words in them.
-        frequencies: In how many of them each word is; `None` for this corpus alone.
-    """
-
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        words_by_query: Sequence[Mapping[str, int]],
-        records: int,
-        words: int,
-        frequencies: Mapping[str, int] | None,
-    ) -> None:
-        blocks = Blocks(rows)
-        # Rows of the scorer are numbers of records without the gaps between runs.
-        self._runs, starts = np.unique(blocks.runs, return_index=True)
-        self._bases = np.zeros(len(self._runs), np.int64)
-        spans = np.maximum.reduceat(blocks.offsets, starts) + 1 if len(starts) else np.empty(0, np.int64)
-        self._bases[1:] = np.cumsum(spans)[:-1]
-        self._row_count, postings = int(spans.sum()), dict[str, Postings]()
-        names = sorted({word for each in words_by_query for word in each})
-        for name, code in zip(names, hash_words(names), strict=True):
-            places = blocks.find(int(code))
-            bases = self._bases[np.searchsorted(self._runs, blocks.runs[places])]
-            numbers = (bases + blocks.offsets[places]).astype(np.int32)
-            columns = blocks.counts[places].astype(np.int32), blocks.lengths[places].astype(np.int32)
-            postings[name] = Postings(numbers, *columns)
-        self.queries: list[list[Word]] = []
-        for each in words_by_query:
-            query = []
-            for name, repeats in each.items():
-                frequency = len(postings[name].rows) if frequencies is None else frequencies[name]
-                query.append(Word(postings[name], frequency, records, words, repeats))
-            self.queries.append(query)
-
-    def find_best(self, query: int, depth: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the numbers of the `depth` best records and all that tie, with their scores."""
-        rows, scores = find_best(self.queries[query], depth, self._row_count)
-        if len(rows) > depth:
-            keep = np.flatnonzero(scores >= np.partition(scores, -depth)[-depth])
-            rows, scores = rows[keep], scores[keep]
-        runs = np.searchsorted(self._bases, rows, "right") - 1
-        return self._runs[runs] + rows - self._bases[runs], scores
-
-
-async def _rank(c: "Connection", scores: _Scores, scope: TextScope, *, is_long: bool) -> list[Ranking] | None:
-    """Return the ranking of each query; `None` if a record was removed meanwhile."""
-    depth = scope.k if scope.passes_all else scope.k * _FIRST
-    names, found = dict[int, tuple[str, int, int, str] | None](), dict[int, list[Any]]()
-    while open_queries := [query for query in range(len(scores.queries)) if query not in found]:
-        best = {query: await offload_if(is_long, scores.find_best, query, depth) for query in open_queries}
-        numbers = {number for each, _ in best.values() for number in each.tolist()}
-        if not await _read_names(c, names, numbers - names.keys(), scope):
-            return None
-        for query, (each, values) in best.items():
-            ranked = _put_in_order(each.tolist(), values.tolist(), names, scope)
-            if len(ranked) >= scope.k or len(each) < depth:
-                found[query] = ranked[: scope.k]
-        depth *= _GROWTH
-    rankings = []
-    for query, words in enumerate(scores.queries):
-        ids, artifact_ids = [row[-1] for row in found[query]], [row[1] for row in found[query]]
-        values = np.array([-row[0] for row in found[query]], np.float64)
-        rankings.append(Ranking(ids, artifact_ids, values, sum(word.limit for word in words)))
-    return rankings
-
-
-async def _read_names(
-    c: "Connection", names: dict[int, tuple[str, int, int, str] | None], numbers: Iterable[int], scope: TextScope
-) -> bool:
-    """Add the names of these records, `None` for one that is not to be ranked.
-
-    Returns:
-        Whether all of them are still there.
-    """
-    wanted, parameters = sorted(numbers), Parameters()
-    if not wanted:
-        return True
-    condition = f"record.number = ANY({parameters.add(wanted, 'bigint[]')})"
-    tests = [] if scope.filter is None else [compile_filter(scope.filter, "record.fields", parameters)]
-    if scope.surfaces is not None:
-        tests.append(f"record.kind = ANY({parameters.add(keep_storable(scope.surfaces), 'text[]')})")
-    rows = await c.fetch(
-        f"SELECT number, artifact_id, idx, id, {' AND '.join(tests) or 'true'} AS passes FROM record WHERE {condition}",
-        *parameters.values,
-    )
-    check_types([[part for row in rows for part in (row[1], row[3])], [row[2] for row in rows]], [str, int])
-    for number, artifact_id, index, id, passes in rows:
-        names[number] = (artifact_id, index, number, id) if passes else None
-    return len(rows) == len(wanted)
-
-
-def _put_in_order(
-    numbers: Sequence[int],
-    scores: Sequence[float],
-    names: Mapping[int, tuple[str, int, int, str] | None],
-    scope: TextScope,
-) -> list[tuple[float, str, int, int, str]]:
-    """Return negative scores and names, best first."""
-    pairs = zip(numbers, scores, strict=True)
-    ranked = sorted((-score, *name) for number, score in pairs if (name := names[number]) is not None)
-    if not scope.per_artifact:
-        return ranked
-    best = dict[str, tuple[float, str, int, int, str]]()
-    for row in ranked:
-        best.setdefault(row[1], row)
-    return [*best.values()]
-
-
-@dataclass(slots=True)
-class IndexedTexts:
-    """What a writer has to know of the index before it changes it.
+class _State(NamedTuple):
+    """What scores follow from, besides the rows that contain a word.
 
     Args:
         language: The language of the texts.
-        runs: All runs, in their order.
-        removed: The number and the text of each record that goes, in the order of numbers.
+        records: The number of records.
+        words: The number of words in them.
+        frequencies: The number of records with each of some words.
     """
 
     language: Language | None
-    runs: Sequence[Run]
-    removed: Sequence[tuple[int, str]] = ()
+    records: int
+    words: int
+    frequencies: Mapping[str, int]
+
+    def about(self, names: Iterable[str]) -> "_State":
+        """Return what of it is about some words."""
+        return self._replace(frequencies={name: self.frequencies.get(name, 0) for name in names})
+
+
+class KnownTexts:
+    """What a store saw last of the texts of its corpus.
+
+    Args:
+        language: The language that they may have.
+    """
+
+    def __init__(self, language: Language | None) -> None:
+        self.state = _State(language, 0, 0, {})
+
+    def learn(self, row: Sequence[Any], names: Iterable[str]) -> _State:
+        """Return the state that an answer of `_STATE` tells, and take note of it."""
+        with detect_damage():
+            records, words, found = int(row[1]), int(row[2]), dict(zip(names, map(int, row[3]), strict=True))
+        most = max(found.values(), default=0)
+        if not (most <= records <= _MOST_COUNTED and (most > 0) <= words <= _MOST_COUNTED):
+            raise DamagedValue(f"the word index counts {records} records with {words} words")
+        before = self.state.frequencies if len(self.state.frequencies) < _MOST_KNOWN else {}
+        self.state = _State(parse_language(row[0]), records, words, {**before, **found})
+        return self.state.about(names)
+
+
+def parse_language(value: str | None) -> Language | None:
+    """Return the language in a row of the table `texts`."""
+    if value not in (*LANGUAGES, *EARLIER_LANGUAGES, None):
+        raise DamagedValue(f"the texts are of the language {short_repr(value)}, which airw does not know")
+    return check_language(value)
+
+
+async def read_language(c: "Connection", _: TextLanguage | None = None) -> Language | None:
+    """Return the language of the texts."""
+    row = await c.fetchrow("SELECT language FROM texts")
+    if row is None:
+        raise DamagedValue("the corpus does not say the language of its texts")
+    return parse_language(row[0])
+
+
+async def rank_containing(c: "Connection", known: KnownTexts, request: Rank) -> list[Ranking]:
+    """Return the best of those artifacts whose texts contain what they must."""
+    has_begun = not c.is_in_transaction()
+    if has_begun:
+        await c.execute(BEGIN_SNAPSHOT)
+    analyser, contains = Analyser(await read_language(c)), cast("Contains", request.contains)
+    beginnings = list[_Found]()
+    every, none = list[set[Any]](), set[Any]()
+    for term in (*contains.every, *contains.none):
+        rows = await _find_term(c, analyser, term)
+        found = {artifact_id for artifact_id, *_ in rows.values()}
+        if len(beginnings) < len(contains.beginnings) and term == contains.beginnings[len(beginnings)]:
+            beginnings.append(rows)
+        if len(every) < len(contains.every):
+            every.append(found)
+        else:
+            none |= found
+    if request.among is not None:
+        every.append({*request.among})
+    elif not every:
+        every.append({row[0] for row in await c.fetch("SELECT DISTINCT artifact_id FROM record")})
+    artifact_ids = set.intersection(*every) - none
+    asked = replace(request, among=sorted(artifact_ids), contains=None)
+    rankings = await (rank(c, known, asked, beginnings) if request.needs == "lexical" else rank_vectors(c, asked))
+    if has_begun:
+        await c.execute("COMMIT")
+    return rankings
+
+
+async def _find_term(c: "Connection", analyser: Analyser, term: str) -> _Found:
+    """Return the records with a text that contains a term."""
+    if term.endswith("*") and len(words := analyser.cut([term])[0]) == 1:
+        return await _find_beginning(c, analyser, words[0])
+    phrases = [analyser.stem(phrase) for phrase in analyser.phrases(term)]
+    keys = {_to_key(word) for phrase in phrases for word in phrase}
+    rows = await c.fetch(_WITH_ALL, [*keys], len(keys)) if keys else []
+
+    def find() -> _Found:
+        # Of one word, the index knows all.
+        is_one = len(phrases) == len(phrases[0]) == 1 if phrases else True
+        texts = [[]] * len(rows) if is_one else analyser.split([row[3].decode() for row in rows])
+        pairs = zip(rows, texts, strict=True)
+        found = [row for row, own in pairs if is_one or all(_follow(own, phrase) for phrase in phrases)]
+        return {row[0]: (row[1], 1, row[2]) for row in found}
+
+    with detect_damage():
+        return await in_thread(find)
+
+
+def _follow(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    """Return whether the words of a phrase follow each other among some words."""
+    return any(words[at : at + len(phrase)] == phrase for at in range(len(words) - len(phrase) + 1))
+
+
+async def _find_beginning(c: "Connection", analyser: Analyser, beginning: str) -> _Found:
+    """Return the records with a word that begins so."""
+    unsure = analyser.list_stems(beginning)
+    rows = await c.fetch(_WITH_BEGINNING, beginning, f"{beginning}\U0010ffff", unsure)
+    found: _Found = {row[0]: (row[1], row[2], row[3]) for row in rows}
+    rows = await c.fetch(_WITH_ANY, unsure, f"%{beginning}%" if beginning.isascii() else "%")
+
+    def count_all() -> list[int]:
+        words = analyser.cut([row[3].decode() for row in rows])
+        return [sum(word.startswith(beginning) for word in own) for own in words]
+
+    with detect_damage():
+        counts = await in_thread(count_all)
+    found.update({row[0]: (row[1], n, row[2]) for row, n in zip(rows, counts, strict=True) if n})
+    return found
+
+
+async def rank(c: "Connection", known: KnownTexts, request: Rank, beginnings: Sequence[_Found] = ()) -> list[Ranking]:
+    """Return the best records or artifacts of each query; see `Rank`.
+
+    Args:
+        c: The connection.
+        known: What is known of the texts.
+        request: The request.
+        beginnings: Records with beginnings of words that are words of each query.
+    """
+    queries: Any = request.queries
+    state, has_begun = known.state, False
+    for attempt in count():
+        if attempt == 2 and not c.is_in_transaction():  # others write again and again
+            await c.execute(BEGIN_SNAPSHOT)
+            has_begun = True
+        words_by_query = await _cut_queries(queries, language := state.language)
+        names = sorted({word for words in words_by_query for word in words})
+        guess = state.about(names)
+        counts = request.statistics or guess
+        weights = [
+            {word: times * weigh_word(counts.records, counts.frequencies.get(word, 0)) for word, times in words.items()}
+            for words in words_by_query
+        ]
+        if counts.records:
+            # All results contain a beginning, so it is taken for a word that all records have.
+            weight = weigh_word(counts.records, counts.records)
+            for words in weights:
+                words.update({f"{place}*": weight for place in range(len(beginnings))})
+        sql, values = _select_best(request, names, weights, counts, beginnings)
+        rows = await c.fetch(sql, *values)
+        state = known.learn(rows[0], names)
+        if state == guess or (request.statistics is not None and state.language == language):
+            break
+    if has_begun:
+        await c.execute("COMMIT")
+    if request.statistics is not None:
+        check_term_counts(request.statistics, words_by_query, formula_of(Analyser(language)))
+    rankings = []
+    for row, query in zip(rows if queries else (), weights, strict=True):
+        ids, artifact_ids, scores = (column or [] for column in row[-3:])
+        check_types([ids, artifact_ids, scores], [str, str, float])
+        # A word that no record contains adds nothing to the highest possible score.
+        known_words = {word for word, frequency in counts.frequencies.items() if frequency}
+        limits = [
+            weight * (K1 + 1.0)
+            for word, weight in query.items()
+            if request.k != 0 and (word in known_words or word.endswith("*"))
+        ]
+        rankings.append(Ranking(ids, artifact_ids, np.array(scores, np.float64), sum(limits)))
+    return rankings
+
+
+def _select_best(
+    request: Rank,
+    names: Sequence[str],
+    weights: Sequence[Mapping[str, float]],
+    counts: _State | TermCounts,
+    beginnings: Sequence[_Found],
+) -> tuple[str, list[Any]]:
+    """Return the statement for the state of texts and the best records, with parameters."""
+    parameters = Parameters()
+    state = _STATE.format(words=parameters.add([*map(_to_key, names)], "text[]"))
+    asked = [
+        (at, _to_key(word), weight)
+        for at, query in enumerate(weights)
+        for word, weight in query.items()
+        if counts.frequencies.get(word, 0) or word.endswith("*")
+    ]
+    average = counts.words / counts.records if counts.words and counts.records else 1.0
+    arrays = zip(zip(*asked, strict=True) if asked else [()] * 3, ("bigint", "text", "float8"), strict=True)
+    columns = ", ".join([parameters.add([*column], f"{type}[]") for column, type in arrays])
+    postings = "posting"
+    if beginnings:
+        rows = [
+            (f"{place}*", number, times, length)
+            for place, own in enumerate(beginnings)
+            for number, (_, times, length) in own.items()
+        ]
+        kinds = ("text", "bigint", "integer", "integer")
+        lists = zip(zip(*rows, strict=True) if rows else [()] * 4, kinds, strict=True)
+        found = ", ".join([parameters.add([*column], f"{kind}[]") for column, kind in lists])
+        postings = f"""(
+            SELECT word, number, count, length FROM posting
+            UNION ALL SELECT * FROM unnest({found}) AS found (word, number, count, length)
+        ) AS posting"""
+    limit = parameters.add(MOST if request.k is None else request.k, "bigint")
+    conditions = list_conditions(request, parameters, "record")
+    # The words of a query are in their order, so that sums are rounded as elsewhere.
+    scored = f"""
+        SELECT number, sum(weight * {_FACTOR.format(average=parameters.add(average, "float8"))} ORDER BY place) AS score
+        FROM unnest({columns}) WITH ORDINALITY AS asked (query, word, weight, place) JOIN {postings} USING (word)
+        WHERE query = queries.query GROUP BY number"""
+    distinct, order = "", "score DESC, record.artifact_id, idx, number"
+    if request.per_artifact:
+        distinct, order = "DISTINCT ON (record.artifact_id)", "record.artifact_id, score DESC, idx, number"
+    elif not conditions:  # name only the best
+        scored += f" ORDER BY score DESC FETCH FIRST ({limit}) ROWS WITH TIES"
+    best = f"""
+        SELECT * FROM (
+            SELECT {distinct} score, record.artifact_id, id, idx, number FROM ({scored}) AS scored
+            JOIN record USING (number) WHERE {" AND ".join(conditions) or "true"} ORDER BY {order}
+        ) AS best ORDER BY score DESC, artifact_id, idx, number LIMIT {limit}"""
+    sql = f"""
+        SELECT state.*, best.* FROM (SELECT {state}) AS state
+        LEFT JOIN generate_series(0, {parameters.add(len(weights), "bigint")} - 1) AS queries (query) ON true
+        LEFT JOIN LATERAL (
+            SELECT array_agg(id), array_agg(artifact_id), array_agg(score) FROM ({best}) AS best
+        ) AS best ON true ORDER BY query"""
+    return sql, parameters.values
+
+
+async def count_terms(c: "Connection", known: KnownTexts, queries: Sequence[str]) -> TermCounts:
+    """Return the counts behind the scores of queries; see `Words`."""
+    state = known.state
+    while True:
+        words_by_query = await _cut_queries(queries, language := state.language)
+        names = sorted({word for words in words_by_query for word in words})
+        row = await c.fetchrow(f"SELECT {_STATE.format(words='$1::text[]')}", [*map(_to_key, names)])
+        state = known.learn(row, names)
+        if state.language == language:
+            break
+    repeats: dict[str, int] = {}
+    for words in words_by_query:
+        repeats.update({word: max(times, repeats.get(word, 1)) for word, times in words.items() if times > 1})
+    return TermCounts(formula_of(Analyser(language)), state.records, state.words, state.frequencies, repeats)
+
+
+async def _cut_queries(queries: Sequence[str], language: Language | None) -> list[dict[str, int]]:
+    return await offload_if(sum(map(len, queries)) > _MANY_LETTERS, Analyser(language).query_terms, queries)
+
+
+@dataclass(frozen=True, slots=True)
+class TextWords:
+    """The words of some texts.
+
+    Args:
+        language: The language for which they were cut.
+        counts: How often each text contains each of its words.
+        lengths: The number of words in each text.
+    """
+
+    language: Language | None
+    counts: Sequence[Mapping[str, int]]
+    lengths: Sequence[int]
 
     @classmethod
-    @detect_damage()
-    def of(
-        cls, language: str | None, runs: Iterable[Sequence[int]] | None, removed: Iterable[tuple[int, bytes]]
-    ) -> "IndexedTexts":
-        """Return it from the values of `LANGUAGE` and `RUNS`, and from numbers and texts."""
-        texts = [(number, text.decode()) for number, text in sorted(removed)]
-        return cls(_parse_language(language), to_runs(runs or ()), texts)
+    def of(cls, texts: Sequence[str], language: Language | None) -> "TextWords":
+        """Return the words of texts; a thread should do it for more than a few."""
+        words = Analyser(language).split(texts)
+        return cls(language, [*map(Counter, words)], [*map(len, words)])
+
+    def list_postings(self, records: Iterable[tuple[str, int]]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the table `posting`, for the artifact and the number of each record."""
+        for (artifact_id, number), counts, length in zip(records, self.counts, self.lengths, strict=True):
+            for word, times in counts.items():
+                yield artifact_id, number, _to_key(word), times, length
 
 
-async def change(
-    c: "Connection",
-    indexed: IndexedTexts,
-    numbers: Sequence[int],
-    texts: Sequence[str],
-    words: TextWords | None = None,
-) -> None:
-    """Remove the texts of some records from the index, and add those of new ones.
-
-    Args:
-        c: A connection in the transaction of a writer.
-        indexed: What is in the index, and what of it goes.
-        numbers: The number of each new record, ascending; higher than all before.
-        texts: The text of each.
-        words: What `analyse` returned for the texts. They are analysed again if the corpus has another language.
-    """
-    if not numbers and not indexed.removed:
-        return
-    if words is None or words.language != indexed.language:
-        words = await in_thread(analyse, texts, indexed.language)
-    await _change(c, indexed, np.array(numbers, np.int64), words)
-
-
-async def _change(
-    c: "Connection", indexed: IndexedTexts, numbers: NDArray[np.int64], words: TextWords
-) -> Sequence[Run]:
-    """Change the index, and return all runs."""
-    gone = np.array([number for number, _ in indexed.removed], np.int64)
-    changed, keys, pairs = await in_thread(_find_changes, indexed, gone)
-    runs = [run for old in indexed.runs if (run := changed.get(old.first, old)).records]
-    new = await in_thread(_split, numbers, words)
-    runs += new
-    # Runs are merged in memory before the first row is written, so that a merged run is written once.
-    made = _merge(runs, new)
-    whole = [part.first for parts in made.values() for part in parts if part not in new]
-    rows = await _take_rows(c, keys[:, ~np.isin(keys[1], whole)], whole) if whole or keys.size else []
-    if len(gone):
-        rows, count = await in_thread(drop_records, rows, gone)
-        if count != pairs:
-            # Another version of the library cut other words: look at all rows.
-            rest = await _take_rows(c, keys[:, :0], [*changed.keys() - set(whole)])
-            rows += (await in_thread(drop_records, rest, gone))[0]
-    packed = await in_thread(_pack, rows, made, new)
-    stay = {run.first for run in runs}
-    left = [old.first for old in indexed.runs if old.first not in stay]
-    await _write_rows(c, packed, left, [run for run in runs if run.first in changed or run in made])
-    return runs
-
-
-def _split(numbers: NDArray[np.int64], words: TextWords) -> dict[Run, Pairs]:
-    """Return the runs of new records, with their pairs."""
-    pairs = words.pairs._replace(numbers=numbers[words.pairs.numbers])
-    return dict(split_runs(pairs, numbers, words.lengths))
-
-
-def _merge(runs: list[Run], new: Iterable[Run]) -> dict[Run, list[Run]]:
-    """Merge runs in place, and return the runs to write, each with those it is made of."""
-    made = {run: [run] for run in new}
-    while (group := find_group(runs)) is not None:
-        merged = merge_runs(runs[group])
-        made[merged] = [part for run in runs[group] for part in made.pop(run, [run])]
-        runs[group] = [merged]
-    return made
-
-
-def _pack(rows: Sequence[Row], made: Mapping[Run, Sequence[Run]], new: Mapping[Run, Pairs]) -> list[Row]:
-    """Return the rows to write: those of the runs that are made, and the others among `rows`."""
-    rows_by_run: dict[int, list[Row]] = {}
-    for row in rows:
-        rows_by_run.setdefault(row[1], []).append(row)
-    packed = list[Row]()
-    for run, parts in made.items():
-        old = [row for part in parts for row in rows_by_run.pop(part.first, ())]
-        packed += pack_rows(run, Pairs.join([Blocks(old).to_pairs(), *(new[part] for part in parts if part in new)]))
-    return packed + [row for each in rows_by_run.values() for row in each]
-
-
-def _find_changes(indexed: IndexedTexts, numbers: NDArray[np.int64]) -> tuple[dict[int, Run], NDArray[np.int64], int]:
-    """Return what changes if some records go.
-
-    Args:
-        indexed: What is in the index.
-        numbers: The numbers of the records, ascending.
-
-    Returns:
-        The runs that change by their first numbers, the codes, runs and parts of all rows that may change, and how many
-        pairs go.
-    """
-    changes, keys = dict[int, Run](), [np.empty((3, 0), np.int64)]
-    if not len(numbers):
-        return changes, keys[0], 0
-    words = analyse([text for _, text in indexed.removed], indexed.language)
-    at = np.searchsorted(np.array([run.first for run in indexed.runs], np.int64), numbers, "right") - 1
-    if at[0] < 0:
-        raise DamagedValue("the word index lacks records")
-    for place in np.unique(at).tolist():
-        run, is_here = indexed.runs[place], at == place
-        pairs = words.pairs.take(is_here[words.pairs.numbers])
-        records, lengths = run.records - int(is_here.sum()), run.words - int(words.lengths[is_here].sum())
-        changes[run.first] = run._replace(records=records, words=lengths, pairs=run.pairs - len(pairs.words))
-        keys.append(find_keys(run, pairs._replace(numbers=numbers[pairs.numbers])))
-    return changes, np.concatenate(keys, axis=1), len(words.pairs.words)
+def _to_key(word: str) -> str:
+    """Return a word as an index contains it: of a long one, the beginning and a digest."""
+    # No word contains a space, so no other word has this key.
+    return word if len(word) <= _LONGEST_KEY else f"{word[:_LONGEST_KEY]} {hashlib.blake2b(word.encode()).hexdigest()}"
 
 
 async def change_language(c: "Connection", language: Language | None) -> None:
     """Index all texts again for a language, unless it is the present one."""
-    language = check_language(language)
-    if await read_language(c) == language:
-        return
+    if await read_language(c) != language:
+        await index_all(c, language)
+
+
+async def index_all(c: "Connection", language: Language | None) -> None:
+    """Index all texts for a language, in the open transaction of a writer."""
     # TRUNCATE would make others wait, and find nothing meanwhile.
     await c.execute("DELETE FROM posting")
-    await c.execute("DELETE FROM text_run")
-    await c.execute("UPDATE setting SET value = $1 WHERE kind = 'language' AND key = ''", json.dumps(_NAMES[language]))
-    last, indexed = -1, IndexedTexts(language, [])
-    while rows := await c.fetch(
-        "SELECT number, text FROM record WHERE number > $1 ORDER BY number LIMIT $2", last, _PAGE
-    ):
+    last = -1
+    while rows := await c.fetch(_RECORDS, last, _PAGE):
         with detect_damage():
-            texts = [row[1].decode() for row in rows]
-        words = await in_thread(analyse, texts, language)
-        indexed.runs = await _change(c, indexed, np.array([row[0] for row in rows], np.int64), words)
-        last = rows[-1][0]
+            texts = [row[2].decode() for row in rows]
+        words = await in_thread(TextWords.of, texts, language)
+        artifact_ids, numbers = [row[0] for row in rows], [row[1] for row in rows]
+        postings = words.list_postings(zip(artifact_ids, numbers, strict=True))
+        await insert_rows(c, {"posting": postings}, are_few=False)
+        await c.execute(_SET_LENGTHS, artifact_ids, numbers, words.lengths)
+        last = numbers[-1]
+    await c.execute(_SET_TOTALS, language)
 
 
-async def _take_rows(c: "Connection", keys: NDArray[np.int64], runs: Sequence[int]) -> list[Row]:
-    """Delete the rows with these keys and all rows of these runs, and return them."""
-    rows = await c.fetch(_TAKE, *keys.tolist(), np.unique(keys[1]).tolist(), runs)
-    return [tuple(row) for row in rows]
-
-
-async def _write_rows(c: "Connection", rows: Sequence[Row], gone: Sequence[int], runs: Sequence[Run]) -> None:
-    """Insert rows of the index, delete runs, and write others anew."""
-    is_few = len(rows) <= _FEW
-    columns = zip(*rows, strict=True) if rows and is_few else repeat((), len(COLUMNS))
-    of_runs = zip(*runs, strict=True) if runs else repeat((), len(Run._fields))
-    await c.execute(_WRITE, gone, *map(list, of_runs), *map(list, columns))
-    if not is_few:
-        await copy_columns(c, "posting", await in_thread(_encode_rows, rows))
-
-
-def _encode_rows(rows: Sequence[Row]) -> dict[str, list[bytes]]:
-    codes, runs, parts, directories, entries = zip(*rows, strict=True)
-    numbers = encode_numbers(codes, ">i4"), encode_numbers(runs), encode_numbers(parts, ">i4")
-    return dict(zip(COLUMNS, (*numbers, encode_bytes(directories), encode_bytes(entries)), strict=True))
-
-
-async def _query_terms(queries: Sequence[str], language: Language | None) -> list[dict[str, int]]:
-    return await offload_if(sum(map(len, queries)) > _MANY_LETTERS, Analyser(language).query_terms, queries)
-
-
-def _parse_language(value: str | None) -> Language | None:
-    """Return the language in a setting."""
-    if value is None:
-        raise DamagedValue("the corpus does not say the language of its texts")
-    with detect_damage():
-        language = json.loads(value)
-    if not isinstance(language, str | None):
-        raise DamagedValue("the language of the texts is no text")
-    for known, name in _NAMES.items():
-        if name == language:
-            return known
-    raise StoreError("the texts are of a language that this version of airw does not know; update it")
+async def upgrade(c: "Connection") -> None:
+    """Bring a corpus of format 1 up to date in the open transaction, unless others did so."""
+    mark = await c.fetchval("SELECT obj_description(quote_ident(current_schema())::regnamespace, 'pg_namespace')")
+    before, _, version = mark.rpartition(" ")
+    if int(version) < VERSION:
+        name = await c.fetchval("SELECT value FROM setting WHERE kind = 'language' AND key = ''")
+        with detect_damage():
+            language = _FORMER_NAMES[json.loads(name)]
+        await c.execute("; ".join(["SET LOCAL statement_timeout = 0", *UPGRADES]))
+        await index_all(c, language)
+        last = -1
+        while rows := await c.fetch(_METADATA, last, _PAGE):
+            fields = [to_fields(row[2]) for row in rows]
+            await c.execute(_SET_FIELDS, [row[0] for row in rows], [row[1] for row in rows], fields)
+            last = rows[-1][1]
+        schema = await c.fetchval("SELECT current_schema()::text")
+        await c.execute(f"COMMENT ON SCHEMA {quote(schema)} IS '{before} {VERSION}'")

@@ -10,27 +10,60 @@ postgresql://user:$NAME@host:5432/database?sslmode=require#notes
 
 import os
 import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from airw._base.checks import find_text_fault
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, StoreError
 
-PARAMETERS = (
-    *("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey"),
-    *("application_name", "target_session_attrs"),
-)
-"""The parameters that an address can have after `?`."""
-
+_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")  # the safest last
+# The parameters that an address can have after `?`, and their values if these are few.
+_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "host": (),
+    "port": (),
+    "sslmode": _MODES,
+    "sslrootcert": (),
+    "sslcert": (),
+    "sslkey": (),
+    "application_name": (),
+    "target_session_attrs": ("any", "primary", "standby", "prefer-standby", "read-write", "read-only"),
+}
 _SCHEMES = ("postgresql://", "postgres://")
+_PLACE = r"(?:\[[^\]@/?#]*\]|(?:(?!%3A)[^:@/?#,\[\]])*)(?::[0-9]*)?"
+# A password may contain characters that should have been escaped, so it ends at the last `@`. An escaped colon was
+# meant to separate, too: better no address with one than a password that is shown.
+_ADDRESS = re.compile(
+    r"(?P<scheme>postgres(?:ql)?://)"
+    r"(?:(?P<user>(?:(?!%3A)[^:@/?#;=&])*)(?::(?P<password>.*))?@)?"
+    rf"(?P<places>{_PLACE}(?:,{_PLACE})*)"
+    r"(?:/(?P<database>[^@/?#]*))?(?:\?(?P<query>[^@#]*))?(?:#[^@#]*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+_PLACES = re.compile(r"(?:^|,)(/[^,]*|\[[^,]*\]|[^:,]*)(?::([^,]*))?")
 # How other programs write addresses: with a driver, without `//`, in quotes.
 _MISTAKEN = re.compile(r"\W*[\w+.:-]*postgres\w*(\+\w+)?:/", re.IGNORECASE)
 _MOST_BEFORE = 100  # characters in which the scheme of such an address is looked for
-_SECRET_WORD = re.compile(r"\b\w*pass\w*\s*=|\bpwd\s*=", re.IGNORECASE)
-_SCHEME = re.compile(r"\W{0,9}[\w+.:-]{0,60}?:/{1,2}")
+_COLON = re.compile(":|%3A", re.IGNORECASE)
+_SCHEME = re.compile(r"[\w+.-]{1,30}://")
+_SECRET_WORD = re.compile(r"pass\w{0,30}\s{0,9}=|\bpwd\s{0,9}=", re.IGNORECASE)  # bounded, so that it stays fast
 # Capital letters, so that a password that begins with "$" is hardly ever read as a name.
 _VARIABLE = re.compile(r"\$([A-Z_][A-Z0-9_]*)")
-_COLON = re.compile(":|%3A", re.IGNORECASE)
-_PLACE = re.compile(r"(/.*|\[[^\]]*\]|[^:]*)(:[0-9]*)?")
+_WRONG_PORT = "a port that is not a number from 1 to 65535"
+_SOCKETS = "/run/postgresql,/var/run/postgresql,/tmp"  # where servers put their sockets
+_DEFAULT_HOSTS = "localhost" if sys.platform == "win32" else f"{_SOCKETS},localhost"
+_SETTINGS = {
+    # A statement that was planned while its table was small would read all of the large one.
+    "enable_seqscan": "off",
+    "jit": "off",  # compiling a statement takes longer than all but the longest run
+    # How the index of vectors is searched.
+    "hnsw.ef_search": "200",
+    "hnsw.iterative_scan": "relaxed_order",
+    "hnsw.scan_mem_multiplier": "4",
+}
+_KEPT_STATEMENTS = 200  # that a connection keeps prepared; all of a store are fewer
 
 
 def is_server_address(value: object) -> bool:
@@ -74,14 +107,30 @@ def check_corpus_address(dsn: str, corpus: str) -> None:
         >>> check_corpus_address("postgresql://db.example/kb?sslmode=maybe", "notes")
         Traceback (most recent call last):
             ...
-        airw.errors.ArgumentError: 'postgresql://db.example/kb?sslmode=maybe' has sslmode='maybe'; it must be one of \
+        airw.errors.ArgumentError: 'postgresql://db.example/kb?sslmode=maybe' has another sslmode; it must be one of \
 disable, prefer, require, verify-ca, verify-full
     """
-    from airw.stores.postgres._connecting import check_server_address
     from airw.stores.postgres._schema import schema_of
 
     check_server_address("the address", dsn)
     schema_of(corpus)
+
+
+def check_server_address(parameter: str, dsn: object) -> None:
+    """Check that one can connect with an address.
+
+    Raises:
+        ArgumentError: If it is not the address of a server, or a part of it is not known.
+    """
+    if not is_server_address(dsn):
+        # It could be anything, also an address with a password and a wrong start.
+        raise ArgumentError(f"{parameter} must be an address such as 'postgresql://user@host/database'")
+    address = str(dsn)
+    if split_corpus(address)[1] is not None:
+        shown = short_repr(hide_password(address))
+        raise ArgumentError(f"{parameter} must not have a corpus after '#': {shown}; pass it as the argument corpus")
+    # An address that is registered must not depend on the variables of this process.
+    _parse(address, {})
 
 
 def split_corpus(address: str) -> tuple[str, str | None]:
@@ -97,6 +146,8 @@ def split_corpus(address: str) -> tuple[str, str | None]:
 
 def hide_password(address: str) -> str:
     """Return an address without its password; the name of a variable stays.
+
+    What could be a password is not shown, either: an address that cannot be read is hardly shown at all.
 
     Example:
         >>> hide_password("postgresql://ada:secret@db.example/kb#notes")
@@ -135,133 +186,154 @@ def refuse_password(place: str, address: str) -> None:
 'postgresql://ada:$PASSWORD@db.example/kb', where PASSWORD is an environment variable that has it
     """
     if has_password(address):
-        start, user, _, rest = _split(hide_password(address))
-        at = rest if rest.startswith("@") else f"@{rest}"
-        start = start if is_server_address(start) else _SCHEMES[0]
-        example = short_repr(f"{start}{user or 'USER'}:$PASSWORD{at}")
+        user, _, rest = hide_password(address).partition("//")[2].rpartition("@")
+        example = f"{user}:$PASSWORD@{rest}" if user else "USER:$PASSWORD@HOST/DATABASE"
         raise ArgumentError(
-            f"{place} must not contain a password: write {example}, where PASSWORD is an environment variable that "
-            "has it"
+            f"{place} must not contain a password: write {short_repr(f'postgresql://{example}')}, where PASSWORD is an "
+            "environment variable that has it"
         )
-
-
-def reveal_password(address: str) -> str:
-    """Return an address with the password from the environment variable that it names.
-
-    Raises:
-        StoreError: If it names a variable that is not set, or whose value cannot be sent.
-    """
-    start, user, password, rest = _split(address)
-    name = _VARIABLE.fullmatch(password)
-    if name is None:
-        return address
-    from urllib.parse import quote
-
-    value = os.environ.get(name[1])
-    if value is None:
-        raise StoreError(
-            f"{short_repr(hide_password(address))} needs the environment variable {name[1]} with the password, which "
-            "is not set"
-        )
-    if fault := find_text_fault(value, allow_nul=False):
-        raise StoreError(f"the password in the environment variable {name[1]} contains {fault.partition(' at ')[0]}")
-    return f"{start}{user}:{quote(value, safe='')}{rest}"
-
-
-def find_password(address: str) -> str | None:
-    """Return the password to connect with; `None` if an address has none.
-
-    Raises:
-        StoreError: If it names a variable that is not set.
-
-    Example:
-        >>> find_password("postgresql://ada:s%40cret@db.example/kb")
-        's@cret'
-    """
-    from urllib.parse import unquote
-
-    return unquote(_split(reveal_password(address))[2]) or None
-
-
-def drop_password(address: str) -> str:
-    """Return an address without its password or the name of a variable.
-
-    Example:
-        >>> drop_password("postgresql://ada:$KB_PASSWORD@db.example/kb")
-        'postgresql://ada@db.example/kb'
-    """
-    start, user, _, rest = _split(address)
-    return f"{start}{user}{rest}"
-
-
-def _split(address: str) -> tuple[str, str, str, str]:
-    """Return the scheme, the user, the password, and the rest from `@` on.
-
-    A password may contain characters that should have been escaped, so it ends at the last `@` before the parameters.
-    """
-    scheme = _SCHEME.match(address)
-    if scheme is None:
-        return address, "", "", ""
-    whole = address[scheme.end() :]
-    before, question, parameters = whole.partition("?")
-    if "@" in parameters and ":" in before and "@" not in before:
-        before, question, parameters = whole, "", ""  # the `?` is a part of the password
-    login, at, host = before.rpartition("@")
-    # An escaped colon was meant to separate, too: better no role with a colon than a password that is shown.
-    user, *password = _COLON.split(login, maxsplit=1)
-    return scheme[0], user, "".join(password), f"{at}{host}{question}{parameters}"
 
 
 def _show(address: str) -> tuple[str, bool]:
     """Return an address as it may be shown, and whether it contains a password."""
-    start, user, password, rest = _split(address)
-    places, question, query = rest.partition("?")
-    if not _is_clear(f"{user}:{password}", places):
-        return f"{start}…", True
-    name = password if _VARIABLE.fullmatch(password) else ""
-    query, is_secret = _show_parameters(query)
-    shown = f"{start}{user}{name and ':'}{name}{places}{question}{query}"
-    # Words such as "password=" can stand where no rule expects them.
-    if _SECRET_WORD.search(_unquote(shown)):
-        return f"{start}…" if rest else "…", True
-    return shown, is_secret or password != name
+    is_secret = _SECRET_WORD.search(unquote_plus(address)) is not None  # such words can stand anywhere
+    _, _, rest = address.partition(":/")
+    has_login = "@" in rest and _COLON.search(rest.lstrip("/").partition("/")[0]) is not None
+    if not is_server_address(address) and not is_secret and not has_login:
+        return address, False
+    parts = _ADDRESS.fullmatch(address)
+    # After another `@`, a slash begins the database: then the last `@` is behind the host.
+    if parts is None or is_secret or "/" in (parts["password"] or "").partition("@")[2]:
+        scheme = _SCHEME.match(address)
+        return f"{scheme[0] if scheme else ''}…", True
+    user, password = parts["user"], parts["password"] or ""
+    name = f":{password}" if _VARIABLE.fullmatch(password) else ""
+    login = "" if user is None else f"{user}{name}@"
+    # Values of parameters that are not known could be anything, and the corpus a part of the last.
+    is_known = all(name in _PARAMETERS for name, _ in parse_qsl(parts["query"] or "", keep_blank_values=True))
+    end = address[parts.start("places") :] if is_known else f"{address[parts.start('places') : parts.start('query')]}…"
+    return f"{parts['scheme']}{login}{end}", bool(password) and not name
 
 
-def _is_clear(login: str, places: str) -> bool:
-    """Return whether it is certain what is the password and what is the host.
+def _parse(dsn: str, environment: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return arguments of `asyncpg.connect` that an address has, and its parameters.
 
-    It is not if the host was forgotten, as then the password stands where the port should, or if another `@` follows
-    the host.
+    Raises:
+        ArgumentError: If a part is not known, or cannot be.
     """
-    if "/" in login.partition("@")[2]:
+    shown, parts = short_repr(hide_password(dsn)), _ADDRESS.fullmatch(dsn)
+    if fault := find_text_fault(unquote(dsn), allow_nul=False):
+        raise ArgumentError(f"{shown} contains {fault.rpartition(' at position')[0]}")
+    if parts is None:
+        raise ArgumentError(
+            f"{shown} cannot be read, or has {_WRONG_PORT}: write 'postgresql://user:$NAME@host:5432/database', with "
+            "'%40' for '@' and the like"
+        )
+    pairs = parse_qsl(parts["query"] or "", keep_blank_values=True)
+    parameters = dict(pairs)
+    for name, value in pairs:
+        if name not in _PARAMETERS:
+            given = f" {short_repr(name)}" if value and name.isidentifier() else ""
+            raise ArgumentError(
+                f"{shown} has a parameter{given}, which PostgresStore does not know; it knows {', '.join(_PARAMETERS)}"
+            )
+        if value not in (choices := _PARAMETERS[name] or (value,)):
+            raise ArgumentError(f"{shown} has another {name}; it must be one of {', '.join(choices)}")
+    if len(parameters) < len(pairs) or (parts["places"] and "host" in parameters):
+        raise ArgumentError(
+            f"{shown} has a parameter twice, or hosts after '//' and as ?host=; write them in one place"
+        )
+    text = unquote(parts["places"]) or parameters.get("host") or environment.get("PGHOST") or _DEFAULT_HOSTS
+    places = _PLACES.findall(text)
+    ports = (parameters.get("port") or environment.get("PGPORT") or "5432").split(",")
+    ports = ports * len(places) if len(ports) == 1 else ports
+    is_fit = len(ports) == len(places) and not ("port" in parameters and any(own for _, own in places))
+    ports = [own or port for (_, own), port in zip(places, ports, strict=False)]
+    if not is_fit or not all(re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) < 65_536 for port in ports):
+        raise ArgumentError(f"{shown} has {_WRONG_PORT}, or not one port for each host; see PGPORT, too")
+    options: dict[str, Any] = {name: unquote(parts[name]) for name in ("user", "password", "database") if parts[name]}
+    return options | {"host": [host.strip("[]") for host, _ in places], "port": [*map(int, ports)]}, parameters
+
+
+def connect_options(dsn: str) -> dict[str, Any]:
+    """Return the arguments of `asyncpg.connect` for an address.
+
+    The server's certificate is verified, also its name, unless its host is this machine, or the address has another
+    `sslmode`. Of several hosts, the one that is the primary server at that time is taken.
+
+    Raises:
+        ArgumentError: If a part of the address is not known.
+        StoreError: If it names an environment variable that is not set, or a file that cannot be read.
+    """
+    shown = short_repr(hide_password(dsn))
+    options, parameters = _parse(dsn, os.environ)
+    if variable := _VARIABLE.fullmatch(options.get("password", "")):
+        options["password"] = _password_of(variable[1], shown)
+    named = {"application_name": parameters.get("application_name", "airw")}
+    if len(options["host"]) > 1 or "target_session_attrs" in parameters:
+        options["target_session_attrs"] = parameters.get("target_session_attrs", "primary")
+    return options | {
+        "ssl": _choose_tls(options["host"], parameters, shown),
+        "direct_tls": False,  # or PGSSLNEGOTIATION would decide, also for connections without TLS
+        "server_settings": _SETTINGS | named,
+        "statement_cache_size": _KEPT_STATEMENTS,
+        "max_cached_statement_lifetime": 0,
+        "max_cacheable_statement_size": 0,
+    }
+
+
+def _password_of(name: str, shown: str) -> str:
+    """Return the password in an environment variable."""
+    value = os.environ.get(name)
+    if value is None:
+        raise StoreError(f"{shown} needs the environment variable {name} with the password, which is not set")
+    if fault := find_text_fault(value, allow_nul=False):
+        raise StoreError(f"the password in the environment variable {name} contains {fault.partition(' at ')[0]}")
+    return value
+
+
+def _choose_tls(hosts: Sequence[str], parameters: Mapping[str, str], shown: str) -> Any:
+    """Return the argument `ssl` of `asyncpg.connect`."""
+    import ssl
+
+    mode = parameters.get("sslmode") or _choose_mode(hosts)
+    if mode == "disable":
         return False
-    hosts = re.split("[/#]", places.removeprefix("@"), maxsplit=1)[0]
-    return all(_PLACE.fullmatch(place) for place in _unquote(hosts).split(","))
+    if mode == "prefer":
+        return mode
+    authority = parameters.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
+    try:
+        context = ssl.create_default_context(cafile=None if authority == "system" else authority)
+        if "sslcert" in parameters:
+            context.load_cert_chain(parameters["sslcert"], parameters.get("sslkey"))
+    except OSError as error:
+        raise StoreError(
+            f"{shown} names a certificate that cannot be read ({error.strerror or 'not a certificate'}); check "
+            "sslrootcert, sslcert and sslkey"
+        ) from error
+    context.check_hostname = mode == "verify-full"
+    if mode == "require" and authority is None:  # as in PostgreSQL's own tools
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
-def _show_parameters(query: str) -> tuple[str, bool]:
-    """Return the parameters as they may be shown, and whether one of them contains a password.
-
-    Only those that are known have their values.
-    """
-    query, corpus = split_corpus(query)
-    shown, is_secret, is_known = [], False, True
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        is_known = _unquote(name) in PARAMETERS or not part
-        if is_known:
-            shown.append(part)
-        elif re.search("pass|pwd", _unquote(name), re.IGNORECASE):
-            is_secret = is_secret or bool(value)
-        else:
-            is_secret = is_secret or bool(_SECRET_WORD.search(_unquote(part)))
-            shown.append(f"{name}=…" if value and name.isidentifier() else "…")
-    # A "#" may also be a part of the last value.
-    end = "" if corpus is None else f"#{corpus if is_known else '…'}"
-    return "&".join(shown) + end, is_secret
+def _choose_mode(hosts: Sequence[str]) -> str:
+    """Return the mode of an address without one: `PGSSLMODE` can only make it safer."""
+    default = "prefer" if all(map(_is_local, hosts)) else "verify-full"
+    wanted = os.environ.get("PGSSLMODE") or default
+    if wanted == "allow":
+        return default
+    if wanted not in _MODES:
+        raise ArgumentError(f"PGSSLMODE is {short_repr(wanted)}; it must be one of {', '.join(_MODES)}")
+    return max(default, wanted, key=_MODES.index)
 
 
-def _unquote(text: str) -> str:
-    from urllib.parse import unquote_plus
+def _is_local(host: str) -> bool:
+    if host.startswith("/") or host == "localhost":
+        return True
+    from ipaddress import ip_address
 
-    return unquote_plus(text)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

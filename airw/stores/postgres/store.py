@@ -10,7 +10,7 @@ import anyio
 
 from airw._base.checks import check_count
 from airw._base.overriding import override
-from airw.errors import StoreError
+from airw.errors import CorpusNotFound, StoreError
 from airw.protocols import (
     CAPABILITIES,
     Capability,
@@ -20,13 +20,15 @@ from airw.protocols import (
     RunKeeper,
     RunRows,
     Store,
+    check_able,
 )
 from airw.stores.postgres import _copying, _runs, _settings, _words, _writing
-from airw.stores.postgres._answers import DatabaseContent, KnownState, Snapshot, is_of_one_state
+from airw.stores.postgres._answers import Answers, Snapshot
 from airw.stores.postgres._catalog import BEGIN_SNAPSHOT
-from airw.stores.postgres._connecting import check_server_address
 from airw.stores.postgres._database import Database, list_corpora
-from airw.stores.postgres._vector_index import KnownIndex, describe_index, refresh_index
+from airw.stores.postgres._schema import VERSION
+from airw.stores.postgres._vector_index import describe_index, refresh_index
+from airw.stores.postgres.addresses import check_server_address
 from airw.values import ArtifactChange, Language, check_language
 
 if TYPE_CHECKING:
@@ -45,8 +47,9 @@ class PostgresStore(RunKeeper):
 
     A reader sees only complete writes, also those of other processes, from its next call on, and never waits for a
     writer. Writers of a corpus take turns; a write that waits ten seconds for others raises `StoreBusy`. So does a call
-    that waits ten seconds for one of the `max_connections`, and a server that takes no more connections. `writing` has
-    one more connection. A cancelled call is cancelled on the server, too, and its changes are undone.
+    that waits ten seconds for one of the `max_connections`. If the server takes no more connections, calls take turns
+    on those that the store has. `writing` has one more connection. A cancelled call is cancelled on the server, too,
+    and its changes are undone.
 
     A read whose connection is lost is made once more, and waits up to five seconds for a server that restarts. A write
     is not: after an error, it is saved whole or not at all, and it does no harm to write the same again. What has
@@ -99,7 +102,7 @@ class PostgresStore(RunKeeper):
         self._unsettled = 0  # records written since the tables were settled
         self._is_partial = False  # whether a part of a run was written in the present block of writing
         self._database = Database(dsn, corpus, max_connections=check_count("max_connections", max_connections, least=1))
-        self._known = KnownState(_words.KnownLanguage(check_language(language)), KnownIndex())
+        self._answers = Answers(check_language(language))
 
     @classmethod
     async def open(
@@ -135,11 +138,11 @@ class PostgresStore(RunKeeper):
             StoreCorrupt: If the schema is not a corpus.
             StoreError: If the server cannot be reached, or the role may not drop the schema.
         """
-        store, copy = cls(dsn, corpus), cls(dsn, _copying.name_copy(corpus))
+        store, copy = cls(dsn, corpus), Database(dsn, _copying.name_copy(corpus))
         async with store.writing():
-            was_there = await copy._discard_copy()
-            if await store.exists() or not was_there:
-                await store._database.drop()
+            was_there = [await copy.drop(), await store._database.drop()]
+        if not any(was_there):
+            raise CorpusNotFound(f"there is no {store._database.place}")
 
     @staticmethod
     async def list_corpora(dsn: str) -> list[str]:
@@ -161,7 +164,8 @@ class PostgresStore(RunKeeper):
         Raises:
             StoreError: If the server cannot be reached.
         """
-        return await self._database.exists()
+        async with self._database.hold_connection() as connection:
+            return connection.state.version is not None
 
     async def discard(self) -> None:
         """Close the store and drop its schema; the caller holds `writing`.
@@ -182,7 +186,7 @@ class PostgresStore(RunKeeper):
         # A connection of its own, as a copy may take long.
         async with self._database.hold_connection() as connection:
             await connection.execute(BEGIN_SNAPSHOT)
-            yield Snapshot(connection, self._known, self._database.place)
+            yield Snapshot(connection, self._answers, self._database.place)
 
     @classmethod
     @asynccontextmanager
@@ -209,22 +213,19 @@ class PostgresStore(RunKeeper):
             if not replace and await target.exists():
                 raise StoreError(f"{target._database.place} exists; pass replace=True to replace it")
             await _copying.check_replacing(target._database)
-            await copy._discard_copy()  # that a killed process has left
+            await copy._database.drop()  # that a killed process has left
             try:
-                # The lock of the copy is of no use here, but when it is released, its indexes are complete.
-                async with copy, copy.writing():
+                async with copy:
                     yield copy
                 await _copying.put_in_place(copy._database, target._database)
             except BaseException:
                 with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True), suppress(StoreError):
-                    await copy._discard_copy()
+                    await copy._database.drop()
                 raise
-
-    async def _discard_copy(self) -> bool:
-        was_there = await self.exists()
-        if was_there:
-            await self._database.drop()
-        return was_there
+        async with target:
+            target._unsettled = copy._unsettled
+            await target._settle()
+            await target._refresh_index()
 
     async def __aenter__(self) -> Self:
         if not self._database.is_open:
@@ -233,9 +234,20 @@ class PostgresStore(RunKeeper):
 
     async def _open(self, *, create: bool) -> None:
         await self._database.open(create=create, prepare=self._prepare_tables)
+        if self._database.version < VERSION:
+            try:
+                await self._database.write(_words.upgrade)
+            except BaseException as error:
+                self._database.abandon()  # or the next call would read the former tables
+                if type(error) is not StoreError:
+                    raise
+                raise StoreError(
+                    f"{self._database.place} is from an earlier version of airw, and cannot be brought up to date "
+                    f"here; open it once as its owner, on a server that can be written ({error})"
+                ) from error
 
     async def _prepare_tables(self, connection: "Connection") -> None:
-        await _words.create_state(connection, self._known.language.value)
+        await _words.index_all(connection, self._answers.texts.state.language)
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -255,13 +267,14 @@ class PostgresStore(RunKeeper):
 
     async def read(self, *requests: Request[Any]) -> list[Any]:
         """Return the answer of each request, all of one state; see `airw.protocols.Store.read`."""
+        check_able(self, *requests)
 
         async def answer(c: "Connection") -> list[Any]:
-            content = DatabaseContent(c, self._known)
-            if is_of_one_state(requests):
-                return await content.read(*requests)
+            # One request is one statement, and that sees one state.
+            if len(requests) == 1:
+                return await self._answers.read(c, requests)
             await c.execute(BEGIN_SNAPSHOT)
-            answers = await content.read(*requests)
+            answers = await self._answers.read(c, requests)
             await c.execute("COMMIT")
             return answers
 
@@ -269,7 +282,7 @@ class PostgresStore(RunKeeper):
 
     async def apply(self, change: Change) -> None:
         """Write a change in one transaction; see `airw.protocols.Store.apply`."""
-        language = self._known.language.value if change.language == "same" else check_language(change.language)
+        language = self._answers.texts.state.language if change.language == "same" else check_language(change.language)
         rows = await _writing.prepare(change.puts, language)
 
         async def write(c: "Connection") -> None:
@@ -283,7 +296,7 @@ class PostgresStore(RunKeeper):
                 await _settings.set_setting(c, "calibration", key, value)
 
         await self._database.write(write)
-        self._unsettled += len(rows.record_ids)
+        self._unsettled += len(rows.records)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -306,11 +319,13 @@ class PostgresStore(RunKeeper):
             self._unsettled = 0
             # The server does the same by itself, only later.
             with suppress(StoreError):
-                await self._database.maintain(_writing.settle)
+                async with self._database.hold_connection() as connection:
+                    await _writing.settle(connection)
 
     async def _refresh_index(self) -> None:
         try:
-            await self._database.maintain(refresh_index)
+            async with self._database.hold_connection() as connection:
+                await refresh_index(connection)
         except StoreError as error:
             message = f"searches are slower than they could be, because the vector index cannot be made ({error})"
             warnings.warn(message, RuntimeWarning, stacklevel=4)
@@ -337,7 +352,7 @@ class PostgresStore(RunKeeper):
     async def apply_part(
         self, run: IngestRun, part: int, row: Mapping[str, Any], puts: Sequence[ArtifactChange]
     ) -> dict[str, Any] | None:
-        rows = await _writing.prepare(puts, self._known.language.value)
+        rows = await _writing.prepare(puts, self._answers.texts.state.language)
         self._is_partial = True
         return await self._database.write(lambda c: _runs.apply_part(c, run, part, row, rows))
 
@@ -345,4 +360,5 @@ class PostgresStore(RunKeeper):
     async def forget_run(
         self, run: IngestRun, parts: Sequence[int] | None = None, *, removals: Sequence[str] = ()
     ) -> None:
-        self._unsettled += await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
+        await self._database.write(lambda c: _runs.forget_run(c, run, parts, removals))
+        self._unsettled += 0 if parts else _writing.MANY_RECORDS

@@ -15,12 +15,13 @@ from airw.protocols import Fed, Rank, Request, requests as forms
 from airw.stores._engine import Content, Finish, rank_named_if_quick, ready
 from airw.stores._indexes.dense_index import DenseIndex
 from airw.stores._indexes.inverted_index import InvertedIndex
-from airw.stores._indexes.texts import read_language
+from airw.stores._indexes.texts import find_texts, read_language
 from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.sqlite import _links, _records
 from airw.stores.sqlite._connection import FileVersion
 from airw.stores.sqlite._field_indexes import FieldIndex, FilterIndex
 from airw.stores.sqlite._vectors import VectorIndex
+from airw.values import Contains
 from airw.values.filters import Filter
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class FileIndexes:
         """Prepare an answer from memory if that has this version and is quick; else `None`."""
         answer: Any = None
         match request:
-            case Rank(queries, int(k), None, None, per_artifact, None, None, None) if request.needs == "lexical":
+            case Rank(queries, int(k), None, None, per_artifact, None, None, None, None) if request.needs == "lexical":
                 if version is not None and version == self.words_version:
                     answer = self.words.rank_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
             case forms.Edges():
@@ -94,7 +95,7 @@ def _prepare_if_quick(index: DenseIndex, request: "Rank | forms.VectorsOf") -> F
     match request:
         case forms.VectorsOf(ids):
             return partial(index.vectors_of, ids) if index.has_few(ids, _QUICK) else None  # type: ignore[arg-type]
-        case Rank(queries, int(k), None, None, per_artifact, None, None, None):
+        case Rank(queries, int(k), None, None, per_artifact, None, None, None, None):
             found = index.search_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
             return None if found is None else ready(found)
         case Rank(needs="scores"):
@@ -150,6 +151,10 @@ class FileContent(Content):
         return self._indexes.filters.match(self._connection, filter)
 
     @override
+    def find_texts(self, contains: Contains) -> NDArray[np.int64]:
+        return find_texts(self._connection, contains)
+
+    @override
     def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
         return partial(
             self._indexes.words.rank,
@@ -160,6 +165,7 @@ class FileContent(Content):
             surfaces=request.surfaces,
             per_artifact=request.per_artifact,
             statistics=request.statistics,
+            contains=request.contains,
         )
 
     def words(self, request: forms.Words) -> Finish:

@@ -9,11 +9,19 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from airw._base.file_lock import hold_folder
+from airw._base.file_lock import MORE_FILES, hold_folder, lacks_open_files
 from airw._base.messages import one_line, short_repr
 from airw._base.schemas import find_foreign, read_schema, small_limits, tidy_sql
 from airw.errors import CorpusNotFound, StoreBusy, StoreCorrupt, StoreError
-from airw.stores._indexes.texts import INDEX_STATEMENTS, RECORD_TABLES, create_index, prepare_texts
+from airw.stores._indexes.texts import (
+    INDEX_STATEMENTS,
+    PASSING_STATEMENTS,
+    RECORD_TABLES,
+    change_language,
+    create_index,
+    prepare_texts,
+    read_language,
+)
 from airw.stores._stored_values import DamagedValue
 from airw.stores.sqlite._field_sql import register_functions
 from airw.stores.sqlite.durability import Durability
@@ -28,7 +36,7 @@ APPLICATION_ID = 0x61697277  # "airw"
 _PATIENCE = 5.0  # seconds to wait for processes that create, close or recover the file at the same time
 _RETRY_EVERY = 0.01  # seconds
 _CACHE = 16_384  # KiB of pages of the first connection: what a walk of some thousand artifacts reads again
-VERSION = 7
+VERSION = 8
 _OLDEST_VERSION = 6  # the oldest format that is read; the first write brings it up to date
 _LONGEST_PATH = 500  # bytes; SQLite opens 512, and some of them are for the names of its other files
 _SIGNS_OF_DAMAGE = ("decode to UTF-8", "malformed JSON", "cannot hold BLOB", "text index does not match")
@@ -39,8 +47,8 @@ MEND = "check its disk, then restore a copy of it, or remove it and build it aga
 _LINK_BY_TARGET = (
     "CREATE INDEX link_by_target ON link (target, type, origin, artifact_id, weight) WHERE target IS NOT NULL"
 )
-# From format 6: links have a weight; null stands for 1.
-_UPGRADE = ("ALTER TABLE link ADD COLUMN weight REAL", "DROP INDEX IF EXISTS link_by_target", _LINK_BY_TARGET)
+_WEIGHTED = 7  # from this format on, links have a weight; null stands for 1
+_ADD_WEIGHTS = ("ALTER TABLE link ADD COLUMN weight REAL", "DROP INDEX IF EXISTS link_by_target", _LINK_BY_TARGET)
 _TABLES = (
     *RECORD_TABLES,
     """CREATE TABLE artifact (
@@ -119,6 +127,8 @@ def _to_store_error(path: Path, error: "sqlite3.Error") -> StoreError:
         sqlite3.SQLITE_CANTOPEN: f"cannot be read or written ({error}); it needs a writable folder with free space",
     }
     reasons |= dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM), reasons[sqlite3.SQLITE_CANTOPEN])
+    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR) and lacks_open_files():
+        reasons[code] = f"cannot be read or written ({error}); {MORE_FILES}"
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(f"another writer has locked {str(path)!r}; try again when it has finished")
     if code == sqlite3.SQLITE_CANTOPEN and (length := len(os.fsencode(os.path.realpath(path)))) > _LONGEST_PATH:
@@ -159,9 +169,11 @@ def write_transaction(connection: "sqlite3.Connection") -> Iterator[None]:
     A file of an older format gets the current one.
     """
     with transaction(connection, "IMMEDIATE"):
-        if _read_version(connection) < VERSION:
-            for statement in (*_UPGRADE, f"PRAGMA user_version = {VERSION}"):
+        if (version := _read_version(connection)) < VERSION:
+            for statement in _ADD_WEIGHTS if version < _WEIGHTED else ():
                 connection.execute(statement)
+            change_language(connection, read_language(connection))
+            connection.execute(f"PRAGMA user_version = {VERSION}")
         yield
 
 
@@ -415,7 +427,7 @@ def _check_schema(connection: "sqlite3.Connection", path: Path, version: int) ->
     if missing := tables - {name for _, name, _ in schema}:
         raise StoreCorrupt(f"{str(path)!r} is damaged: it lacks the table {min(missing)!r}; {MEND}")
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('link')")}
-    if ("weight" in columns) != (version == VERSION):
+    if ("weight" in columns) != (version >= _WEIGHTED):
         raise StoreCorrupt(f"{str(path)!r} is damaged: its links are not those of its format; {MEND}")
     if foreign := find_foreign(schema, own):
         raise StoreCorrupt(
@@ -428,9 +440,10 @@ def _check_schema(connection: "sqlite3.Connection", path: Path, version: int) ->
 def _list_statements(version: int) -> dict[str, frozenset[str]]:
     """Return the statements that airw writes into a file of a format, by name."""
     statements = [tidy_sql(sql) for sql in _TABLES]
-    if version < VERSION:
+    if version < _WEIGHTED:
         statements = [sql.replace(", weight REAL", "").replace(", weight)", ")") for sql in statements]
-    return {sql.split()[2]: frozenset([sql]) for sql in statements} | {"record_text": INDEX_STATEMENTS}
+    indexes = INDEX_STATEMENTS - PASSING_STATEMENTS if version == VERSION else INDEX_STATEMENTS
+    return {sql.split()[2]: frozenset([sql]) for sql in statements} | {"record_text": indexes}
 
 
 def is_new(path: Path) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw.discovery._rank_bounds import final_places
+from airw.discovery._final_places import final_places
 from airw.retrieval.fusion import fuse_entries
 from airw.values import SearchHit
 from tests.support.drawing import examples

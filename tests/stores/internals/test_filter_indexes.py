@@ -403,7 +403,12 @@ def test_in_memory_the_allowed_records_satisfy_the_filter_after_any_writes(steps
 
 def test_in_memory_only_rows_that_are_new_are_read(monkeypatch):
     found, code = [], Column._get_code
-    monkeypatch.setattr(Column, "_get_code", lambda column, value: (found.append(value), code(column, value))[1])
+
+    def get_code(column, value):
+        found.append(value)
+        return code(column, value)
+
+    monkeypatch.setattr(Column, "_get_code", get_code)
     with memory_store() as store:
         store._apply(Change([*changes_of(number_artifacts(range(50)))]))
         check_memory(store, *({"v": {"$gt": at}} for at in range(5)))

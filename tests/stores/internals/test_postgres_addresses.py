@@ -1,6 +1,9 @@
 """Addresses of servers: the corpus in them, and passwords, which no message shows."""
 
+import time
+
 import pytest
+from hypothesis import example, given, strategies as st
 
 from airw.errors import ArgumentError, StoreError
 from airw.stores import (
@@ -11,8 +14,7 @@ from airw.stores import (
     refuse_password,
     split_corpus,
 )
-from airw.stores.postgres._connecting import check_server_address, connect_options
-from airw.stores.postgres.addresses import reveal_password
+from airw.stores.postgres.addresses import check_server_address, connect_options
 
 SECRETS = [
     "postgresql://ada:s3cret@db.example/kb",
@@ -86,6 +88,42 @@ def test_a_password_is_found_hidden_and_refused_wherever_it_stands(address):
     assert "$PASSWORD@" in str(refused.value)
 
 
+PARTS = st.lists(st.sampled_from([*":@/?#,&=$;%", "%40", "%3A", "%3a", "db", "$KB", "[::1]", "password", "\n", "5"]))
+
+
+@given(PARTS.map("".join), PARTS.map("".join), st.sampled_from(["", "?sslmode=require", "#notes", "?host=a"]))
+@example("a?", "=1@x", "")
+def test_no_password_is_shown_whatever_it_contains(before, after, end):
+    address = f"postgresql://ada:{before}s3cret{after}@db.example/kb{end}"
+    assert has_password(address)
+    hidden = hide_password(address)
+    assert "s3cret" not in hidden
+    assert hide_password(hidden) == hidden
+    assert not has_password(hidden)
+    assert "s3cret" not in words_of(refuse_password, address)
+    assert "s3cret" not in words_of(check_server_address, address)
+
+
+@pytest.mark.parametrize("start", ["", "postgresql://", "postgresql://ada:", "x:/"])
+@pytest.mark.parametrize(
+    "part", ["a", "pass", ":", "@", "a@", ":@", ",", "a,", ":1,", "%3A", "=", "&a", "/", "[", "?", "#"]
+)
+def test_a_long_text_is_read_in_no_time(start, part):
+    began = time.perf_counter()
+    for end in ("", "]", "@", "\n"):
+        hide_password(start + part * (100_000 // len(part)) + end)
+    assert time.perf_counter() - began < 5
+
+
+def words_of(check, address):
+    """Return what a check says about an address, in its message and its causes."""
+    try:
+        check("the registry", address)
+    except ArgumentError as error:
+        return f"{error} {error.__cause__} {error.__context__}"
+    return ""
+
+
 @pytest.mark.parametrize("value", MISTAKEN)
 def test_an_address_in_another_form_is_refused_and_never_shown(value):
     assert not is_server_address(value)
@@ -106,13 +144,21 @@ def test_a_name_or_path_is_no_address_in_another_form(value):
 @pytest.mark.parametrize(
     ("parameters", "shown"),
     [
-        ("sslmod=require", "sslmod=…"),
-        ("sslmode=require&s3cret#notes", "sslmode=require&…#…"),
-        ("password=s3cret&sslmode=require#notes", "sslmode=require#notes"),
+        ("sslmode=require#notes", "///kb?sslmode=require#notes"),
+        ("sslmod=require", "///kb?…"),
+        ("sslmode=require&s3cret#notes", "///kb?…"),
+        ("password=s3cret&sslmode=require#notes", "//…"),
     ],
 )
-def test_of_the_parameters_only_known_ones_are_shown_with_their_values(parameters, shown):
-    assert hide_password(f"postgresql:///kb?{parameters}") == f"postgresql:///kb?{shown}"
+def test_parameters_are_shown_if_all_are_known(parameters, shown):
+    assert hide_password(f"postgresql:///kb?{parameters}") == f"postgresql:{shown}"
+
+
+def test_of_a_wrong_value_no_more_is_shown_than_of_its_address():
+    for address in ("postgresql:///kb?sslmode=x;password=s3cret", "postgresql://ada:s3?s3cret=1@db:x/kb"):
+        with pytest.raises(ArgumentError) as refused:
+            check_server_address("dsn", address)
+        assert "s3" not in str(refused.value).replace("another sslmode", "")
 
 
 @pytest.mark.parametrize("address", OPEN)
@@ -130,15 +176,16 @@ def test_the_corpus_is_named_after_the_last_number_sign():
 
 def test_a_password_comes_from_the_variable_that_the_address_names(monkeypatch):
     monkeypatch.setenv("KB_PASSWORD", "a/b@c:d#e")
-    address = "postgresql://ada:$KB_PASSWORD@db/kb?x=1"
-    assert reveal_password(address) == "postgresql://ada:a%2Fb%40c%3Ad%23e@db/kb?x=1"
-    assert reveal_password("postgresql://ada:plain@db/kb") == "postgresql://ada:plain@db/kb"
+    address = "postgresql://ada:$KB_PASSWORD@db/kb?sslmode=disable"
+    assert connect_options(address)["password"] == "a/b@c:d#e"
+    assert connect_options("postgresql://ada:s3%40cret@db/kb")["password"] == "s3@cret"
+    assert "password" not in connect_options("postgresql://ada@db/kb")
     monkeypatch.delenv("KB_PASSWORD")
     with pytest.raises(StoreError, match="needs the environment variable KB_PASSWORD"):
-        reveal_password(address)
+        connect_options(address)
     monkeypatch.setenv("KB_PASSWORD", "s3cret\udcff")
     with pytest.raises(StoreError, match="variable KB_PASSWORD contains an unpaired surrogate") as caught:
-        reveal_password(address)
+        connect_options(address)
     assert "s3cret" not in f"{caught.value!r} {caught.value.__context__!r}"
 
 
@@ -149,9 +196,9 @@ def test_a_password_comes_from_the_variable_that_the_address_names(monkeypatch):
         ("postgresql://db/k\0b", "contains a NUL character"),
         ("postgresql://db/\ud800", "contains an unpaired surrogate"),
         ("postgresql://db/kb?target_session_attrs=bogus", "must be one of any, primary"),
-        ("postgresql://db/kb?sslmode=verify-full&sslmode=disable", "'sslmode' twice"),
+        ("postgresql://db/kb?sslmode=verify-full&sslmode=disable", "a parameter twice"),
         ("postgresql://db/kb?host=/tmp", r"hosts after '//' and as \?host="),
-        ("postgresql://db:1/kb?port=2", r"ports after '//' and as \?port="),
+        ("postgresql://db:1/kb?port=2", "not one port for each host"),
         ("postgresql:///kb?s3cret", "has a parameter, which"),
         *((f"postgresql://db:{port}/kb", "1 to 65535") for port in ("-1", "0", "99999999", "65536", "\u0663", "x")),
         *((f"postgresql://one,two/kb?port={ports}", "1 to 65535") for ports in ("1,2,3", "1,-2", "1,")),

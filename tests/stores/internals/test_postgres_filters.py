@@ -90,7 +90,7 @@ def test_one_of_some_values_is_found_by_a_json_path(ask, path, values, rows):
 CONTROLS = st.text(st.sampled_from("\0\1\2\3\4a\ue000\U00010000"), max_size=3)
 
 
-@given(values=st.lists(CONTROLS, min_size=1, max_size=4), operand=CONTROLS | st.just("\1\ud800"))
+@given(values=st.lists(CONTROLS, min_size=1, max_size=4), operand=CONTROLS)
 @settings(max_examples=examples(200))
 def test_control_characters_sort_and_are_contained_as_in_python(ask, values, operand):
     rows = [{"v": value} for value in values]

@@ -26,7 +26,8 @@ async def test_values_are_found_by_the_index_from_the_first_record_on(mode, limi
             )
             for is_analyzed in (False, True):
                 if is_analyzed:
-                    await store._database.maintain(lambda c: c.execute("VACUUM ANALYZE record"))
+                    async with store._database.hold_connection() as connection:
+                        await connection.execute("VACUUM ANALYZE record")
                 # The server keeps a plan for any values that it has made in a table of any size.
                 plan = await explain(store, mode, limit)
                 assert plan.count("Index Scan") == plan.count("Bitmap Index Scan on record_by_field") > 0, (count, plan)
@@ -40,7 +41,8 @@ async def explain(store, mode, limit):
         await c.execute(f"SET plan_cache_mode = {mode}")
         return await c.fetch(f"EXPLAIN {_MATCHING}", dump_wanted(WANTED), limit)
 
-    return "\n".join([row[0] for row in await store._database.maintain(run)])
+    async with store._database.hold_connection() as connection:
+        return "\n".join([row[0] for row in await run(connection)])
 
 
 async def test_a_path_of_many_keys_is_a_field_like_others():

@@ -8,14 +8,14 @@ import pytest
 
 from airw.errors import StoreError
 from airw.protocols import Change, Config, ask
-from airw.stores.postgres import _pool
+from airw.stores.postgres import _database
 from tests.support.postgres import fresh_store
 
 pytestmark = [pytest.mark.asyncio_only, pytest.mark.slow]
 
 
 async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
-    connecting, connect = asyncio.Event(), _pool.connect
+    connecting, connect = asyncio.Event(), _database.connect
 
     async def connect_slowly(*arguments):
         connecting.set()
@@ -26,7 +26,7 @@ async def test_a_store_closed_while_a_call_connects_writes_no_more(monkeypatch):
         started = asyncio.Event()
         group.create_task(_error_of(store._database.read(partial(_doze, started))))
         await started.wait()
-        monkeypatch.setattr(_pool, "connect", connect_slowly)
+        monkeypatch.setattr(_database, "connect", connect_slowly)
         writing = group.create_task(_error_of(store.apply(Change(config={"a": 1}))))
         await connecting.wait()
         await store.aclose()

@@ -11,11 +11,11 @@ DISTRIBUTION = {
     "artifact": "id",
     "record": "artifact_id",
     "embedding": "artifact_id",
-    "posting": "code",
+    "posting": "artifact_id",
     "link": "artifact_id",
     "name": "artifact_id",
 }
-LOCAL = {"setting", "text_run"}  # a few rows for all: they stay on the server that is asked
+LOCAL = {"setting", "texts"}  # a few rows for all: they stay on the server that is asked
 
 
 async def test_each_table_can_be_spread_by_a_column_of_its_key_or_is_small():

@@ -51,8 +51,10 @@ async def test_a_search_is_one_statement_that_uses_the_index_where_it_pays(monke
 async def test_an_index_finds_nearly_all_that_match_a_filter(monkeypatch):
     # Even the records that 5 % match are so many that the index is asked.
     monkeypatch.setattr("airw.stores.postgres._vector_index._EQUAL", 3)
-    by_index, is_enough = [], _vectors._is_enough
-    monkeypatch.setattr(_vectors, "_is_enough", lambda *given: by_index.append(given[-1][1]) or is_enough(*given))
+    rows, rank_rows = [], _vectors._rank_rows
+    monkeypatch.setattr(
+        _vectors, "_rank_rows", lambda *given, **more: rows.append(given[1]) or rank_rows(*given, **more)
+    )
     vectors, queries = near_topics(8_000, 22), near_topics(25, 23)
     async with fresh_store() as store, MemoryStore() as exact:
         for each in (store, exact):
@@ -67,8 +69,8 @@ async def test_an_index_finds_nearly_all_that_match_a_filter(monkeypatch):
             assert [len(ids) for ids, _, _ in found] == [len(ids) for ids, _, _ in wanted]
             hits = sum(len({*ids} & {*others}) for (ids, _, _), (others, _, _) in zip(found, wanted, strict=True))
             assert hits >= 0.98 * sum(len(ids) for ids, _, _ in wanted), options
-    assert len(by_index) >= 4 * len(queries)
-    assert all(by_index)
+    assert len(rows) >= 4 * len(queries)
+    assert all(group[0]["by_index"] for group in rows)
 
 
 async def asyncify(function, *args):

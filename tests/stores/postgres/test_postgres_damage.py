@@ -78,24 +78,15 @@ DAMAGED = {
     "run_without_row": """UPDATE setting SET value = '{"mark": "mark"}' WHERE kind LIKE 'run %'""",
     "run_with_a_list": """UPDATE setting SET value = '{"mark": "mark", "row": [], "last_number": []}'
         WHERE kind LIKE 'run %'""",
-    "language_missing": "DELETE FROM setting WHERE kind = 'language'",
-    "entries_short": r"UPDATE posting SET entries = '\x00'",
-    "entries_empty": r"UPDATE posting SET entries = ''",
-    "entries_negative": r"UPDATE posting SET entries = decode(repeat('ff', length(entries)), 'hex')",
-    "entries_huge": r"UPDATE posting SET entries = decode(repeat('ff', length(entries) * 3 / 2), 'hex')",
-    "entries_missing": nullable("posting", "entries"),
-    "directory_short": r"UPDATE posting SET directory = '\x00'",
-    "directory_empty": r"UPDATE posting SET directory = ''",
-    "directory_huge": r"UPDATE posting SET directory = decode(repeat('ff', length(directory)), 'hex')",
-    "no_records": "UPDATE text_run SET records = 0, words = -5",
-    "no_words": "UPDATE text_run SET words = 0",
-    "run_too_deep": "UPDATE text_run SET depth = 99",
-    "run_too_long": "UPDATE text_run SET last = 9000000000000000000",
-    "run_reversed": "UPDATE text_run SET first = 100000",
-    "run_of_nothing": nullable("text_run", "records"),
-    "runs_gone": "DELETE FROM text_run",
+    "language_unknown": "UPDATE texts SET language = 'xx', records = -1",
+    "totals_negative": "UPDATE texts SET records = -1, words = -5",
+    "totals_absurd": "UPDATE texts SET records = 9000000000000000000",
+    "count_missing": nullable("posting", "count"),
+    "totals_small": "UPDATE texts SET records = 1",
+    "totals_missing": nullable("texts", "words"),
+    "no_words": "UPDATE texts SET words = 0",
+    "texts_gone": "DELETE FROM texts",
     "vectors_missing": nullable("embedding", "value"),
-    "vectors_of_text": "ALTER TABLE embedding ALTER value TYPE text",
     "vectors_unlike": "UPDATE embedding SET value = '[1,2]' WHERE artifact_id = 'b'",
     "vector_index_missing": nullable("embedding", "idx"),
     "vector_name_missing": nullable("embedding", "record_id"),
@@ -103,11 +94,11 @@ DAMAGED = {
     "link_weight_absurd": "ALTER TABLE link DROP CONSTRAINT link_weight_check; UPDATE link SET weight = 'NaN'",
 }
 # What a statement of the server notices; these say so as any `StoreError`.
-TABLES = ("setting", "artifact", "record", "embedding", "posting", "text_run", "link", "name")
+TABLES = ("setting", "artifact", "record", "embedding", "posting", "texts", "link", "name")
 REFUSED = {f"without_{table}": f"DROP TABLE {table}" for table in TABLES} | {
+    "vectors_of_text": "ALTER TABLE embedding ALTER value TYPE text",
     "without_column": "ALTER TABLE record DROP text",
     "names_of_no_tier": nullable("name", "tier"),
-    "runs_absurd": "UPDATE text_run SET records = 9000000000000000000",
 }
 
 

@@ -257,7 +257,7 @@ async def test_a_server_that_hangs_holds_up_no_cancelled_caller_for_long(server,
 
 
 async def test_a_server_that_does_not_answer_is_a_typed_error(monkeypatch):
-    monkeypatch.setattr("airw.stores.postgres._pool._CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr("airw.stores.postgres._connecting._CONNECT_WITHIN", 0.2)
 
     async def listen(reader, writer):
         await reader.read()
@@ -273,23 +273,49 @@ async def test_a_server_that_does_not_answer_is_a_typed_error(monkeypatch):
     assert "hunter2" not in str(caught.value)
 
 
-async def test_a_full_server_is_busy_with_a_hint():
+@pytest.fixture
+def small():
+    """A server that takes four connections."""
     with PostgresServer(
         {"max_connections": "4", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
-    ) as small:
-        async with PostgresStore(small.dsn(), "full") as store:
+    ) as server:
+        yield server
 
-            async def hold(connection):
-                await connection.execute("SELECT pg_sleep(30)")
 
-            async with anyio.create_task_group() as group:
-                for _ in range(4):
-                    group.start_soon(store._database.read, hold)
-                await anyio.sleep(0.3)
-                with pytest.raises(StoreBusy, match="set a smaller max_connections"):
-                    await ask(store, Counts())
-                group.cancel_scope.cancel()
-            assert (await ask(store, Counts()))["artifacts"] == 0
+async def test_a_full_server_is_busy_with_a_hint(small, monkeypatch):
+    monkeypatch.setattr("airw.stores.postgres._pool._WAIT", 0.5)
+    async with PostgresStore(small.dsn(), "full") as store:
+
+        async def hold(connection):
+            await connection.execute("SELECT pg_sleep(30)")
+
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(store._database.read, hold)
+            await anyio.sleep(0.3)
+            with anyio.fail_after(PATIENCE), pytest.raises(StoreBusy, match="set a smaller max_connections"):
+                await ask(store, Counts())
+            with anyio.fail_after(PATIENCE), pytest.raises(StoreBusy, match="set a smaller max_connections"):
+                await PostgresStore.open(small.dsn(), "full")
+            group.cancel_scope.cancel()
+        assert (await ask(store, Counts()))["artifacts"] == 0
+
+
+async def test_calls_take_turns_on_the_connections_that_a_full_server_has_given(small):
+    import asyncpg
+
+    async def work(connection):
+        await connection.execute("SELECT pg_sleep(0.01)")
+        return await connection.fetchval("SELECT pg_backend_pid()")
+
+    async with PostgresStore(small.dsn(), "full") as store:
+        others = [await asyncpg.connect(small.dsn()) for _ in range(2)]
+        with anyio.fail_after(PATIENCE):
+            backends = await asyncio.gather(*(store._database.read(work) for _ in range(40)))
+        assert len(set(backends)) <= 2
+        for other in others:
+            await other.close()
+        await asyncio.gather(*(ask(store, Counts()) for _ in range(3)))
 
 
 @pytest.mark.parametrize("place", ["/no/such/folder", "127.0.0.1:9"])

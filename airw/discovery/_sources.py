@@ -1,0 +1,411 @@
+"""The sources of a discovery: each answers once, with its own ranking.
+
+If one fails or runs out of time, the others go on.
+"""
+
+import math
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import anyio
+
+from airw._base.concurrency import first_error
+from airw._base.messages import error_text
+from airw._base.telemetry import OpenSpan, record_span
+from airw.corpora import CorpusLike, locate, open_corpus
+from airw.discovery._federated_calls import is_callers_fault
+from airw.discovery._floors import FoundFloor, find_floor
+from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
+from airw.discovery._remembering import CorpusView, Embeddings, RememberingReranker, RememberingStore, SharingEmbedder
+from airw.discovery.federated import FederatedCorpus
+from airw.errors import DiscoveryError
+from airw.protocols import Calibrations, Config, OpenCorpus, Rank, Request, Words, ask
+from airw.retrieval import SearchQuery, formulate_queries, run_search
+from airw.stores import SqliteStore
+from airw.stores.memory.stack import Stack
+from airw.traversal import traverse
+from airw.values import SearchHit, TermCounts
+from airw.walking import WalkSummary
+
+_MANY = 64  # sources
+_FILES_AT_ONCE = 3  # if there are more sources
+_RESERVE = 0.1  # of `timeout`, for the union of the sources
+_CUT = "the walk was cut by the deadline; its hits so far take part"
+
+
+@dataclass(slots=True, eq=False)
+class Discovery:
+    """A discovery that runs, and what its sources share.
+
+    Corpora that are opened for it stay open until `opened` is closed: the union of the sources reads them once more.
+
+    Args:
+        plan: The checked options.
+        queries: The formulated queries.
+        start: When the sources begin.
+        deadline: When they must have answered.
+        last_deadline: When the union of them must have answered.
+        reserve: The seconds that the union has even if a source that cannot be interrupted took more than its time.
+        opened: Closes the corpora that were opened.
+
+    Attributes:
+        search: The search that each source runs.
+        union: The search in the union of the sources.
+        factors: The factor of each source in the union; 1.0 if it is not named.
+        sources: All sources by name.
+        waiting: Those that have not counted their words yet, and have not failed.
+        stack: The copies of small sources, which rank together.
+        stacked: The names of these sources.
+    """
+
+    plan: DiscoveryPlan
+    queries: tuple[str, ...]
+    start: float
+    deadline: float
+    last_deadline: float
+    reserve: float
+    opened: AsyncExitStack
+    search: SearchQuery = field(init=False)
+    union: SearchQuery = field(init=False)
+    factors: Mapping[str, float] = field(init=False)
+    sources: dict[str, "AskedSource"] = field(init=False)
+    waiting: set[str] = field(init=False)
+    stack: Stack | None = None
+    stacked: frozenset[str] = frozenset()
+    all_counted: anyio.Event = field(default_factory=anyio.Event)
+    _embeddings: Embeddings = field(default_factory=dict)
+    _file_turns: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(_FILES_AT_ONCE))
+    _pooled: Mapping[str, TermCounts] | None = None
+
+    def __post_init__(self) -> None:
+        """Derive the searches, and begin with sources that are not open."""
+        plan, rerank = self.plan, self.plan.search.rerank
+        reranker = None if rerank is None else RememberingReranker(rerank)
+        self.search, self.union = replace(plan.search, rerank=reranker), replace(plan.union_search, rerank=reranker)
+        # Weights are for a fusion by rank.
+        given = plan.merge_weights or {} if plan.merge == "rrf" else {}
+        self.factors = {name: weight for name, weight in given.items() if weight != 1}
+        self.sources = {member.name: AskedSource(member, self) for member in plan.members}
+        self.waiting = {*self.sources}
+
+    @property
+    def union_depth(self) -> int:
+        """The length of the rankings that the union asks each source for."""
+        n_rankings = len(self.union.channels) * len(self.queries)
+        return self.union.ranking_depth(n_rankings, has_later_stage=bool(self.factors))
+
+    @property
+    def union_deadline(self) -> float:
+        """When the union must have answered that begins now."""
+        return max(self.last_deadline, anyio.current_time() + self.reserve)
+
+    @property
+    def pooled(self) -> Mapping[str, TermCounts]:
+        """The word counts of all sources by formula.
+
+        They are always the same objects: stores remember rankings by them.
+
+        A source that has counted but not answered is included: the scores must not depend on who answers first. Until
+        all have counted there are none, and each is ranked with its own counts: that ranking it has made already.
+        """
+        if self._pooled is None and self.all_counted.is_set():
+            groups: dict[str, dict[int, TermCounts]] = {}
+            for counts in (source.counts for source in self.sources.values()):
+                if counts is not None:  # small sources share the sum of theirs
+                    groups.setdefault(counts.formula, {})[id(counts)] = counts
+            self._pooled = {formula: TermCounts.sum(group.values()) for formula, group in groups.items()}
+        return self._pooled or {}
+
+    def stop_waiting_for(self, source: str) -> None:
+        """Note that a source has counted its words, or will not count them any more."""
+        self.waiting.discard(source)
+        if not self.waiting:
+            self.all_counted.set()
+
+    def view(self, corpus: OpenCorpus, depth: int) -> OpenCorpus:
+        """Return a corpus with an embedder that shares queries and a store that remembers.
+
+        A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
+
+        Args:
+            corpus: The corpus.
+            depth: The length of the longest ranking that will be needed.
+        """
+        if isinstance(corpus, FederatedCorpus):
+            return corpus
+        embedder = SharingEmbedder(corpus.embedder, self._embeddings)
+        return CorpusView(corpus.name, RememberingStore(corpus.store, depth), embedder)
+
+    @asynccontextmanager
+    async def hold_turn(self, corpus: CorpusLike) -> AsyncIterator[None]:
+        """Hold a turn of a source: of many files, few are read at the same time.
+
+        Each file that is open needs threads. A source waits for its turn at most half of its time, so that files that
+        hang do not cost the answers of the others.
+        """
+        if isinstance(corpus, str | os.PathLike):
+            is_file = isinstance(locate(corpus).place, Path)
+        else:
+            is_file = isinstance(corpus.store, SqliteStore)
+        if not is_file or len(self.sources) <= _MANY:
+            yield
+            return
+        with anyio.move_on_after((self.deadline - anyio.current_time()) / 2) as scope:
+            await self._file_turns.acquire()
+        try:
+            yield
+        finally:
+            if not scope.cancelled_caught:
+                self._file_turns.release()
+
+
+@asynccontextmanager
+async def begin(plan: DiscoveryPlan) -> AsyncIterator[Discovery]:
+    """Formulate the queries once for all sources, and set the deadlines.
+
+    Corpora that the sources open are closed at the end of the block.
+
+    Raises:
+        DiscoveryError: If formulating takes all the time of the discovery.
+    """
+    overall_deadline = anyio.current_time() + (math.inf if plan.timeout is None else plan.timeout)
+    queries: tuple[str, ...] = (plan.search.text,)
+    if plan.walk is None and plan.search.formulate is not None:
+        with anyio.move_on_after(plan.timeout) as scope:
+            queries = await formulate_queries(plan.search)
+        if scope.cancelled_caught:
+            raise DiscoveryError(
+                f"no source was searched: formulating the query took all of timeout={plan.timeout:g} s"
+            )
+    # The time of a source starts after formulating, because that is not the work of a source.
+    now = anyio.current_time()
+    source_timeout = math.inf if plan.source_timeout is None else plan.source_timeout
+    # A source that hangs must not use up the time in which the others are searched as one.
+    kept = plan.timeout * _RESERVE if plan.searches_union and plan.timeout is not None else 0.0
+    deadline = min(overall_deadline - kept, now + source_timeout)
+    last_deadline = min(overall_deadline, deadline + source_timeout)
+    reserve = min(plan.timeout or math.inf, source_timeout) * _RESERVE
+    async with AsyncExitStack() as opened:
+        yield Discovery(plan, queries, now, deadline, last_deadline, reserve, opened)
+
+
+@dataclass(slots=True, eq=False)
+class AskedSource:
+    """One source of a discovery, and what is known of it so far.
+
+    Args:
+        member: Its corpus, as the caller passed it.
+        run: The discovery.
+        corpus: Its open corpus, as the discovery sees it.
+        has_counted: Whether its words are counted, or there is nothing to count.
+        counts: Their counts; `None` if its store cannot count, or nobody needs them.
+        hits: Its own ranking, with its raw scores.
+        error: Why it failed; `None` if it answered.
+        found: What its evidence or its best score is compared with.
+        walk: The summary of its walk.
+        report: Its entry in `DiscoveryResult.signals["per_source"]`; empty until it has answered or failed.
+    """
+
+    member: Member
+    run: Discovery
+    corpus: OpenCorpus | None = None
+    has_counted: bool = False
+    counts: TermCounts | None = None
+    hits: Sequence[SearchHit] = ()
+    error: Exception | None = None
+    found: FoundFloor = field(default_factory=FoundFloor)
+    walk: WalkSummary | None = None
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def survivors(self) -> Sequence[SearchHit]:
+        """The hits that take part in the fusion; a source that abstains has none."""
+        return () if self.report["abstained"] else self.hits
+
+    @property
+    def embedder_id(self) -> str:
+        """The id of its embedder; `""` if it failed before that was known."""
+        return "" if self.corpus is None else self.corpus.embedder.id
+
+    async def ask(self) -> Self:
+        """Ask the corpus, and return the source with its answer.
+
+        An error of the source becomes part of the answer, so that the other sources go on.
+
+        Raises:
+            ArgumentError: If the request itself is at fault; it would fail at every source.
+            FilterError: If the filter is malformed.
+        """
+        run, has_answered = self.run, False
+        with record_span("source", self.member.name, run.plan.search.text, dict[str, Any]) as span:
+            with anyio.CancelScope(deadline=run.deadline) as scope:
+                try:
+                    async with run.hold_turn(self.member.corpus):
+                        has_answered = await self._find_hits(scope)
+                except Exception as failure:
+                    if is_callers_fault(failure):
+                        raise
+                    self.error = failure  # a source may fail in any way; the other sources go on
+            run.stop_waiting_for(self.member.name)
+            if not has_answered and self.error is None:
+                self.error = TimeoutError(f"no answer within {max(0.0, run.deadline - run.start):.3g} s")
+                self.make_report(span, is_late=True)
+            else:
+                self.make_report(span)
+        return self
+
+    async def _find_hits(self, scope: anyio.CancelScope) -> bool:
+        """Find the hits and the floor; return whether there was time for the hits."""
+        run, plan, given = self.run, self.run.plan, self.member.corpus
+        if isinstance(given, str | os.PathLike):
+            given = await open_corpus(given)
+            run.opened.push_async_callback(given.aclose)
+        corpus: OpenCorpus = given
+        self.corpus = run.view(corpus, run.union_depth if plan.searches_union else 0)
+        hits = await (self._search(self.corpus) if plan.walk is None else self._walk(self.corpus, scope))
+        if hits is None:
+            return False
+        # The scope of a walk has no deadline any more.
+        with anyio.move_on_after(max(run.last_deadline - anyio.current_time(), 0.0)):
+            self.found = await find_floor(self.corpus, plan, self.member.name)
+        if isinstance(corpus.store, SqliteStore):
+            await corpus.store.put_aside()
+        # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
+        name = self.member.name
+        self.hits = [
+            replace(hit, source=name) if hit.source in (None, corpus.name) and hit.source != name else hit
+            for hit in drop_copies(hits, plan.dedup_by, name)
+        ]
+        return True
+
+    async def _search(self, corpus: OpenCorpus) -> list[SearchHit]:
+        """Return the source's own ranking; meanwhile prepare its part of the union."""
+        run, hits = self.run, list[SearchHit]()
+        with first_error():
+            async with anyio.create_task_group() as group:
+                counted = anyio.Event()
+                group.start_soon(self._prepare_union, corpus, counted)
+                hits = await run_search(corpus, run.search, run.queries)
+                await counted.wait()
+                # Do not hold up the answer because another source is slow to count its words.
+                if not run.all_counted.is_set():
+                    group.cancel_scope.cancel()
+        return hits
+
+    async def _prepare_union(self, corpus: OpenCorpus, counted: anyio.Event) -> None:
+        """Count the words of the queries, then rank the texts with the counts of all sources.
+
+        The store remembers the ranking, and the settings, which the floor needs soon.
+        """
+        run, can, search = self.run, corpus.store.capabilities, self.run.union
+        requests: list[Request[Any]] = []
+        if run.plan.floors[self.member.name] == AUTO and "settings" in can:
+            requests += [Calibrations(), Config()]
+        counts_words = run.plan.searches_union and "lexical" in search.channels and "words" in can
+        if counts_words:
+            requests.append(Words(run.queries))
+        answers = await corpus.store.read(*requests) if requests else []
+        counted.set()
+        if not run.plan.searches_union:
+            return
+        self.has_counted, self.counts = True, answers[-1] if counts_words else None
+        run.stop_waiting_for(self.member.name)
+        await run.all_counted.wait()
+        if self.counts is not None:
+            await ask(
+                corpus.store,
+                Rank(
+                    run.queries,
+                    run.union_depth,
+                    per_artifact=search.ranks_artifacts,
+                    statistics=run.pooled[self.counts.formula],
+                    **search.conditions,
+                ),
+            )
+
+    async def _walk(self, corpus: OpenCorpus, scope: anyio.CancelScope) -> list[SearchHit] | None:
+        """Walk a corpus and return the best hit of each artifact.
+
+        After a timeout, they are those so far, or `None` without any.
+        """
+        plan, time_left = self.run.plan, self.run.deadline - anyio.current_time()
+        timeout = None if math.isinf(time_left) else max(time_left, 0.0)
+        # From here on the walk itself observes the deadline: it keeps its hits, a cancelled scope would lose them.
+        scope.deadline = math.inf
+        query, budget = plan.search.text, plan.node_budget
+        policy = None if plan.walk is True else plan.walk
+        async with traverse(query, corpus, policy=policy, node_budget=budget, timeout=timeout) as walk:
+            async for _ in walk:
+                pass
+        if walk.summary is not None and walk.summary.stop == "timeout" and not walk.ranking:
+            return None
+        self.walk = walk.summary
+        best: dict[Any, SearchHit] = {}
+        for hit in walk.ranking or ():
+            best.setdefault(hit.key, hit)
+        return list(best.values())[: plan.search.k]
+
+    def make_report(self, span: OpenSpan | None, *, is_late: bool = False) -> None:
+        """Report what the source has answered, and why it abstains."""
+        floor, error, is_cut = self.found.floor, self.error, self.walk is not None and self.walk.stop == "timeout"
+        top = self.hits[0].score if self.hits else None
+        reason = self._abstention_reason(top) if error is None or is_late else None
+        report: dict[str, Any] = {
+            "status": "timeout" if is_late or is_cut else "failed" if error else "ok",
+            "error": _CUT if is_cut else None if error is None else error_text(error),
+            "seconds": anyio.current_time() - self.run.start,
+            "n_retrieved": len(self.hits),
+            "top_score": top,
+            "floor": None if floor is None else floor.value,
+            "floor_kind": None if floor is None else floor.kind,
+            "abstained": error is not None or reason is not None,
+            "reason": reason,
+        }
+        if self.found.note is not None:
+            report["floor_note"] = self.found.note
+        if floor is not None and error is None:
+            report["explanation"] = floor.explain(top, self.found.evidence)
+            if self.found.evidence is not None:
+                report["evidence"] = floor.weigh(self.found.evidence)
+        if self.walk is not None:
+            report["walk"] = self.walk.to_dict()
+        self.report = report
+        if span is not None:
+            told = ("status", "abstained", "reason", "n_retrieved", "seconds")
+            span.set({f"airw.source.{name}": report[name] for name in told})
+            span.fail(error)
+
+    def _abstention_reason(self, top: float | None) -> str | None:
+        """Return why the source abstains, or `None` if it takes part in the fusion."""
+        plan, floor = self.run.plan, self.found.floor
+        # `abs_threshold` applies its number to every hit later.
+        if floor is not None and plan.strategy != "abs_threshold" and floor.is_missed(top, self.found.evidence):
+            return "below_floor"
+        if top is None:
+            return "no_hits"
+        has_evidence = plan.walk is not None or any(map(plan.search.has_evidence, self.hits))
+        return None if has_evidence else "no_evidence"
+
+    def fail(self, error: Exception) -> None:
+        """Note that the source failed after its answer."""
+        status = "timeout" if isinstance(error, TimeoutError) else "failed"
+        changes = {"status": status, "error": error_text(error), "abstained": True, "reason": None}
+        self.error, self.report = error, {**self.report, **changes}
+
+
+def drop_copies(hits: Sequence[SearchHit], field_name: str | None, corpus_name: str) -> list[SearchHit]:
+    """Return the first hit of each value of a metadata field; hits without the field all stay."""
+    if field_name == "auto":
+        field_name = "name" if corpus_name.casefold() == SKILLS else None
+    if field_name is None:
+        return list(hits)
+    first_hits: dict[Any, SearchHit] = {}
+    for position, hit in enumerate(hits):
+        value = hit.metadata.get(field_name)
+        # `repr` makes values of any kind hashable; a position is a key that no other hit has.
+        first_hits.setdefault((position,) if value is None else repr(value), hit)
+    return list(first_hits.values())
