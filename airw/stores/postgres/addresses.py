@@ -44,7 +44,7 @@ _ADDRESS = re.compile(
 )
 _PLACES = re.compile(r"(?:^|,)(/[^,]*|\[[^,]*\]|[^:,]*)(?::([^,]*))?")
 # How other programs write addresses: with a driver, without `//`, in quotes.
-_MISTAKEN = re.compile(r"\W*[\w+.:-]*postgres\w*(\+\w+)?:/", re.IGNORECASE)
+_MISTAKEN = re.compile(r"\W*[\w+.:-]*postgres\w*(\+\w+)?:(/|[^/\s]*@)", re.IGNORECASE)
 _MOST_BEFORE = 100  # characters in which the scheme of such an address is looked for
 _COLON = re.compile(":|%3A", re.IGNORECASE)
 _SCHEME = re.compile(r"[\w+.-]{1,30}://")
@@ -197,7 +197,9 @@ def refuse_password(place: str, address: str) -> None:
 def _show(address: str) -> tuple[str, bool]:
     """Return an address as it may be shown, and whether it contains a password."""
     is_secret = _SECRET_WORD.search(unquote_plus(address)) is not None  # such words can stand anywhere
-    _, _, rest = address.partition(":/")
+    _, slash, rest = address.partition(":/")
+    if not slash and _MISTAKEN.match(address[:_MOST_BEFORE]):
+        rest = address
     has_login = "@" in rest and _COLON.search(rest.lstrip("/").partition("/")[0]) is not None
     if not is_server_address(address) and not is_secret and not has_login:
         return address, False

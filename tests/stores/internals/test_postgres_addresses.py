@@ -54,6 +54,8 @@ SECRETS = [
     ),
 ]
 MISTAKEN = [
+    "postgresql:ada:s3cret@db/kb",
+    "postgres:ada:s3cret@db",
     "postgresql+asyncpg://ada:s3cret@db/kb",
     "postgresql+psycopg://ada:s3cret@db/kb#notes",
     " postgresql://ada:s3cret@db/kb",
