@@ -56,7 +56,7 @@ async def combine_answers(run: Discovery) -> DiscoveryResult:
         roots=plan.roots,
     )
     return DiscoveryResult(
-        query=plan.search.text,
+        query=plan.query,
         mode=plan.mode,
         strategy="custom" if callable(plan.strategy) else plan.strategy,
         disclose_level=plan.disclose_level,

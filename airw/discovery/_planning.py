@@ -95,6 +95,7 @@ class DiscoveryPlan:
 
     members: tuple[Member, ...]
     is_multi_source: bool
+    query: str
     search: SearchQuery
     floors: Mapping[str, Floor]
     is_floor_requested: bool
@@ -152,6 +153,7 @@ class DiscoveryPlan:
         plan = cls(
             members=members,
             is_multi_source=is_multi_source,
+            query=query,
             search=search,
             floors=floors,
             is_floor_requested=is_floor_requested,

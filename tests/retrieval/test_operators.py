@@ -209,6 +209,7 @@ async def test_several_corpora_find_what_one_with_all_finds():
         for query in ["connec* pool", '"connection pool"', "connection pool -redis", "car*", "zzz*"]:
             both = await airw.discover({"one": one, "two": two}, query, operators=True, min_score=None)
             alone = await airw.discover({"whole": whole}, query, operators=True, min_score=None)
+            assert both.query == query
             assert [(hit.artifact_id, hit.score) for hit in both.results] == [
                 (hit.artifact_id, hit.score) for hit in alone.results
             ]
