@@ -293,7 +293,7 @@ class _Fusion:
             limits = [each[kind] for each in pending if each[kind].count]
             pairs = zip(cast("Sequence[_Key]", ranking.artifact_ids), ranking.scores.tolist(), strict=True)
             for rank, (key, score) in enumerate(pairs, start=1):
-                known, share = self.bounds.get(key, _Bounds()), self._bound(kind, rank, score, limits)
+                known, share = self.bounds.get(key, _Bounds()), self._find_bounds(kind, rank, score, limits)
                 self.bounds[key] = _Bounds(*(a + b for a, b in zip(known, share, strict=True)))
             for own, each in zip(firsts, pending, strict=True):
                 if each[kind].count:
@@ -308,7 +308,7 @@ class _Fusion:
         are_fixed = above.least == above.most and below.least == below.most
         return _exceeds(above.least, below.most) or (are_fixed and above.now >= below.now)
 
-    def _bound(self, kind: Mode, rank: int, score: float, limits: Sequence[PendingBound]) -> _Bounds:
+    def _find_bounds(self, kind: Mode, rank: int, score: float, limits: Sequence[PendingBound]) -> _Bounds:
         """Return what a channel adds to the score of an artifact."""
         now = self._add(kind, rank, score)
         if self._is_lone:

@@ -251,7 +251,7 @@ async def _a_cancelled_write_is_done_or_was_never_begun(fixture: StoreFixture) -
 )
 async def _texts_are_indexed_again_for_another_language(fixture: StoreFixture) -> None:
     content = [*diverse_artifacts(), put("walk", "walking the keys"), put("walks", "keys that walked")]
-    requests = [request for request in requests_about(content) if request.needs in ("lexical", "words")]
+    requests = [request for request in requests_about(content) if request.all_needs <= {"lexical", "words"}]
     half = content[::2]
     history = [Change(half), Change(language=None), Change(half), Change(language="en"), Change(content)]
     await write_history(fixture, history, requests)
