@@ -168,7 +168,7 @@ async def test_conditions_hold_for_each_word_of_random_texts(tmp_path_factory, a
     contains = Contains(tuple(every), tuple(none))
     texts = {f"n{number}": own for number, own in enumerate(artifacts)}
     store = (
-        SqliteStore(tmp_path_factory.mktemp("x") / "x.airw", language=language)
+        SqliteStore(tmp_path_factory.mktemp("texts") / "x.airw", language=language)
         if is_file
         else MemoryStore(language=language)
     )

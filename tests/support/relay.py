@@ -40,7 +40,9 @@ class PostgresRelay:
     def cut(self):
         """End all connections as a broken network would."""
         for writer in self._writers:
-            writer.transport.abort()
+            # A transport of TLS that is closed already has no protocol any more.
+            if not writer.transport.is_closing():
+                writer.transport.abort()
 
     def dsn(self, *, host="127.0.0.1", login="postgres", parameters=""):
         return f"postgresql://{login}@{host}:{self.port}/postgres{parameters}"
