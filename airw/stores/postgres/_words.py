@@ -144,23 +144,16 @@ async def rank_containing(c: "Connection", known: KnownTexts, request: Rank) -> 
     if has_begun:
         await c.execute(BEGIN_SNAPSHOT)
     analyser, contains = Analyser(await read_language(c)), cast("Contains", request.contains)
-    beginnings = list[_Found]()
-    every, none = list[set[Any]](), set[Any]()
-    for term in (*contains.every, *contains.none):
-        rows = await _find_term(c, analyser, term)
-        found = {artifact_id for artifact_id, *_ in rows.values()}
-        if len(beginnings) < len(contains.beginnings) and term == contains.beginnings[len(beginnings)]:
-            beginnings.append(rows)
-        if len(every) < len(contains.every):
-            every.append(found)
-        else:
-            none |= found
+    every = [await _find_term(c, analyser, term) for term in contains.every]
+    none = [await _find_term(c, analyser, term) for term in contains.none]
+    beginnings = [rows for term, rows in zip(contains.every, every, strict=True) if term.endswith("*")]
+    artifacts: list[set[Any]] = [{artifact_id for artifact_id, *_ in rows.values()} for rows in every]
     if request.among is not None:
-        every.append({*request.among})
-    elif not every:
-        every.append({row[0] for row in await c.fetch("SELECT DISTINCT artifact_id FROM record")})
-    artifact_ids = set.intersection(*every) - none
-    asked = replace(request, among=sorted(artifact_ids), contains=None)
+        artifacts.append({*request.among})
+    elif not artifacts:
+        artifacts.append({row[0] for row in await c.fetch("SELECT DISTINCT artifact_id FROM record")})
+    without = {artifact_id for rows in none for artifact_id, *_ in rows.values()}
+    asked = replace(request, among=sorted(set.intersection(*artifacts) - without), contains=None)
     rankings = await (rank(c, known, asked, beginnings) if request.needs == "lexical" else rank_vectors(c, asked))
     if has_begun:
         await c.execute("COMMIT")
