@@ -1,6 +1,7 @@
 """Worker threads, several calls at once, and the first error of several tasks."""
 
 import inspect
+import math
 import threading
 import time
 from collections import deque
@@ -22,6 +23,7 @@ Args = TypeVarTuple("Args")
 _MOST_AT_ONCE = 8  # turns; with half a millisecond each, all else on the event loop waits for a few milliseconds
 _TURNS: RunVar["_Turns"] = RunVar("_TURNS")  # of each event loop
 _USER_THREADS: RunVar[anyio.CapacityLimiter] = RunVar("_USER_THREADS")
+_SPARE_THREADS: RunVar[anyio.CapacityLimiter] = RunVar("_SPARE_THREADS")
 
 
 class Closable(Protocol):
@@ -97,6 +99,17 @@ def user_thread_limiter() -> anyio.CapacityLimiter:
     if limiter is None:
         limiter = anyio.CapacityLimiter(anyio.to_thread.current_default_thread_limiter().total_tokens)
         _USER_THREADS.set(limiter)
+    return limiter
+
+
+def spare_thread_limiter() -> anyio.CapacityLimiter:
+    """Return the limiter of threads that end the work of others: there is always one more.
+
+    Long calls may hold all the threads that calls share, and must be stopped all the same.
+    """
+    limiter = _SPARE_THREADS.get(None)
+    if limiter is None:
+        _SPARE_THREADS.set(limiter := anyio.CapacityLimiter(math.inf))
     return limiter
 
 

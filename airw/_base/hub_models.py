@@ -1,7 +1,7 @@
 """Models that sentence-transformers runs: how they are found and loaded."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -35,6 +35,7 @@ class HubModel:
 
     _NOUN: ClassVar[str]  # in messages
     _MAKER: ClassVar[str]  # the class of sentence-transformers
+    _ERROR: ClassVar[type[AirwError]]
     _UNAVAILABLE: ClassVar[type[AirwError]]
 
     def __init__(self, model: str | os.PathLike[str], *, fix: str) -> None:
@@ -116,6 +117,13 @@ class HubModel:
             raise self._UNAVAILABLE(
                 f"the {self._NOUN} {source!r} cannot be loaded ({error_text(error)}); {self._fix}"
             ) from error
+
+    def _run_model(self, model: Any, method: str, inputs: Sequence[Any], **options: object) -> Any:
+        """Return what a method of the model returns; any error becomes one of `_ERROR`."""
+        try:
+            return getattr(model, method)(inputs, show_progress_bar=False, **options)
+        except Exception as error:
+            raise self._ERROR(f"{self._label} failed: {error_text(error)}") from error
 
     def _keep(self, model: Any) -> None:
         """Take a model that was just loaded."""

@@ -5,7 +5,7 @@ column, a view, a check. So nothing of a file is read before each statement is k
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -42,26 +42,26 @@ def small_limits(connection: "sqlite3.Connection") -> Iterator[None]:
             connection.setlimit(limit, most)
 
 
-def read_schema(connection: "sqlite3.Connection") -> list[tuple[str, str, str]]:
+def read_schema(connection: "sqlite3.Connection") -> tuple[tuple[str, str, str], ...]:
     """Return kind, name and statement of all in a file that SQLite did not make."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-    return [
-        (str(kind), str(name), tidy_sql(str(sql)))
+    return tuple(
+        (str(kind), str(name), str(sql))
         for kind, name, sql in rows
         if sql is not None or not str(name).startswith("sqlite_autoindex_")
-    ]
+    )
 
 
-def find_foreign(schema: list[tuple[str, str, str]], own: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def find_foreign(schema: Iterable[tuple[str, str, str]], own: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
     """Return kind and name of the first thing in a schema that airw did not make.
 
     A table that can only store values is none: SQLite makes some, and a user may.
 
     Args:
         schema: What `read_schema` returned.
-        own: By name, the statements that airw wrote for it.
+        own: By name, the statements that airw wrote for it, as `tidy_sql` returns them.
     """
-    for kind, name, sql in schema:
+    for kind, name, sql in ((kind, name, tidy_sql(sql)) for kind, name, sql in schema):
         is_plain = _PLAIN_TABLE.fullmatch(sql) is not None and not _COMPUTES.search(sql)
         if sql not in own[name] if name in own else not is_plain:
             return one_line(kind, longest=20), name

@@ -34,6 +34,7 @@ from airw.protocols import (
     Store,
     Words,
     ask,
+    ask_all,
 )
 from airw.retrieval import MODES, Mode, channels_of
 from airw.retrieval.evidence import Evidence, match_strength
@@ -176,11 +177,28 @@ async def load_built_floor(corpus: OpenCorpus, mode: Mode) -> BuiltFloor | None:
         ...         return await load_built_floor(corpus, "hybrid")
         >>> anyio.run(main)
     """
-    record = (await ask(corpus.store, Calibrations())).get(floor_key(mode), {})
+    calibrations, config = await ask_all(corpus.store, Calibrations(), Config())
+    return read_built_floor(calibrations, config, corpus.embedder.id, mode)
+
+
+def read_built_floor(
+    calibrations: Mapping[str, Any], config: Mapping[str, Any], embedder_id: str, mode: Mode
+) -> BuiltFloor | None:
+    """Return the floor of a mode among the calibrations of a store.
+
+    A floor counts as none if it does for `load_built_floor`.
+
+    Args:
+        calibrations: The calibrations.
+        config: The settings of the store.
+        embedder_id: The id of the corpus's embedder.
+        mode: The mode.
+    """
+    record = calibrations.get(floor_key(mode), {})
     if record.get("method") not in _METHODS or not {"min_evidence", "mode"} <= record.keys():
         return None
     # The corpus may know its embedder by another id than the embedder itself: both name the same weights.
-    if record.get("embedder_id") not in (corpus.embedder.id, (await ask(corpus.store, Config())).get("embedder_id")):
+    if record.get("embedder_id") not in (embedder_id, config.get("embedder_id")):
         return None
     floor = BuiltFloor.from_dict(record)
     return floor if _is_readable(floor) else None

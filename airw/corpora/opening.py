@@ -33,7 +33,7 @@ from airw.protocols import (
     check_store,
 )
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
-from airw.stores import Durability, SqliteStore
+from airw.stores import Durability
 from airw.values import SearchHit
 
 if TYPE_CHECKING:  # the code that changes a corpus is loaded only when one is changed
@@ -315,8 +315,6 @@ async def _open(
         check_settings(location.default_name, config)
         name = location.name_in(config)
         resolved = await in_thread(_resolve_embedder, name, config, embedder)
-        if isinstance(store, SqliteStore):
-            await store.put_aside()
         return Corpus(name, store, resolved, owns_store=True, strategy=strategy, edge_extractor=edge_extractor)
     except BaseException:
         with anyio.CancelScope(shield=True):

@@ -66,76 +66,37 @@ def final_places(
         [True, False]
     """
     # The best that a pending source can add to any hit: the RRF score of its first rank.
-    first_scores = {position: weight / (rrf_k + 1) for position, weight in pending.items()}
-    # Without merging, a pending source only inserts new hits. If its first hit cannot come before an entry, none can.
-    if not may_merge:
-        return [
-            not any(_comes_before(score, position, entry) for position, score in first_scores.items())
-            for entry in entries
-        ]
-    if not first_scores:
-        return [True] * len(entries)
-    # With merging, an entry may be first in every pending source, so its score may grow by all their first scores.
-    max_growth = sum(first_scores.values())
-    upper_bounds = [entry.rrf_score + (max_growth if _may_grow(entry) else 0.0) for entry in entries]
-    return [_is_final(place, entries, upper_bounds, first_scores) for place in range(len(entries))]
+    firsts = {position: weight / (rrf_k + 1) for position, weight in pending.items()}
+    growth = sum(firsts.values())
 
+    def may_grow(entry: FusedEntry) -> bool:
+        # An entry without an identity has the key of its hit, `(source, artifact_id)`, which no other source can have.
+        return may_merge and bool(firsts) and entry.key != entry.hit.key
 
-def _is_final(
-    place: int, entries: Sequence[FusedEntry], upper_bounds: Sequence[float], first_scores: Mapping[int, float]
-) -> bool:
-    """Return whether an entry keeps its place and its hit, for hits that may merge.
+    def is_displaced(entry: FusedEntry) -> bool:
+        # Several pending sources may all have the same new thing at their first rank, so their first scores add up.
+        # Rounding of that sum must not decide, so the entry must be clearly above it.
+        if may_merge and len(firsts) > 1:
+            return not _exceeds(entry.rrf_score, growth)
+        # Otherwise each inserts new hits of its own, and rank and position decide a tie.
+        order = -entry.rrf_score, entry.rank, entry.position
+        return any((-score, 1, position) < order for position, score in firsts.items())
 
-    Args:
-        place: The place of the entry in the ranking.
-        entries: The ranking.
-        upper_bounds: The largest RRF score that each entry can reach.
-        first_scores: The RRF score of the first hit of each pending source, by the position of the source.
-    """
-    entry = entries[place]
-    # A pending source may return the same thing at a better rank, or at an equal rank and be an earlier source: its
-    # hit would then represent the entry.
-    if _may_grow(entry) and any((1, position) < (entry.rank, entry.position) for position in first_scores):
-        return False
-    # A new thing may come before the entry. One pending source gives it at most its first score, and rank and position
-    # decide a tie.
-    if len(first_scores) == 1:
-        is_displaced = any(_comes_before(score, position, entry) for position, score in first_scores.items())
-    # Several pending sources may all have the same new thing at their first rank, so their first scores add up.
-    # Rounding of that sum must not decide, so the entry must be clearly above it.
-    else:
-        is_displaced = not _exceeds(entry.rrf_score, sum(first_scores.values()))
-    # An entry above may be overtaken by this one, or this one by an entry below, if the lower one grows.
-    above, below = range(place), range(place + 1, len(entries))
-    return (
-        not is_displaced
-        and all(_stays_above(entries[other], entry, upper_bounds[place]) for other in above)
-        and all(_stays_above(entry, entries[other], upper_bounds[other]) for other in below)
-    )
-
-
-def _comes_before(score: float, position: int, entry: FusedEntry) -> bool:
-    """Return whether the first hit of a source would be sorted before an entry.
-
-    `score` is the RRF score of that hit, `position` the position of its source.
-    """
-    return (-score, 1, position) < (-entry.rrf_score, entry.rank, entry.position)
-
-
-def _may_grow(entry: FusedEntry) -> bool:
-    """Return whether another source may contain the same thing.
-
-    An entry without an identity has the key of its hit, `(source, artifact_id)`, which no other source can have.
-    """
-    return entry.key != entry.hit.key
-
-
-def _stays_above(upper: FusedEntry, lower: FusedEntry, lower_can_reach: float) -> bool:
-    """Return whether `upper` stays above `lower`, whose score can grow to `lower_can_reach`.
-
-    If `upper` grows too, it only moves further up.
-    """
-    return not _may_grow(lower) or _exceeds(upper.rrf_score, lower_can_reach)
+    final: list[bool] = []
+    # From the last entry to the first, because an entry may be overtaken by one below it that grows: the best of those.
+    best_below = -math.inf
+    for place in reversed(range(len(entries))):
+        entry = entries[place]
+        is_final = not is_displaced(entry) and _exceeds(entry.rrf_score, best_below + growth)
+        if may_grow(entry):
+            # A pending source may have the same thing at a better rank, or at an equal rank and be an earlier source:
+            # its hit would then represent the entry. If the entry above grows too, it only moves further up.
+            is_replaced = any((1, position) < (entry.rank, entry.position) for position in firsts)
+            overtakes = place > 0 and not _exceeds(entries[place - 1].rrf_score, entry.rrf_score + growth)
+            is_final = is_final and not is_replaced and not overtakes
+            best_below = max(best_below, entry.rrf_score)
+        final.append(is_final)
+    return final[::-1]
 
 
 # The union of sources

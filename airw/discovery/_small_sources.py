@@ -3,12 +3,12 @@
 Each answers as it would alone, but hundreds of them need a few array operations instead of a few calls each.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 from threading import RLock
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, cast, overload
 from weakref import ref
 
 import anyio
@@ -16,18 +16,17 @@ import anyio.lowlevel
 
 from airw._base.concurrency import in_thread
 from airw._base.telemetry import record_span
-from airw.discovery._floors import find_floor
+from airw.discovery._floors import Settings
 from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan
-from airw.discovery._remembering import RememberingStore
 from airw.discovery._sources import AskedSource, Discovery
 from airw.errors import AirwError
-from airw.protocols import Calibrations, Config, OpenCorpus, Rank, Store
+from airw.protocols import OpenCorpus, Rank, Store
 from airw.retrieval import Mode, SearchQuery, embed_text
-from airw.retrieval.evidence import CANDIDATES, evidence_of
-from airw.retrieval.merging import Candidate, ChannelRankings, merge_rankings
+from airw.retrieval.evidence import CANDIDATES
+from airw.retrieval.merging import ChannelRankings, merge_rankings
 from airw.retrieval.query import rank_weights
 from airw.stores.memory.stack import OwnRanking, Stack, choose_small
-from airw.values import Record, SearchHit, TermCounts
+from airw.values import SearchHit
 from airw.values.hits import add_facts
 
 _AT_ONCE = 32  # answers that are put together without a break: some milliseconds
@@ -78,34 +77,46 @@ def _drop_copies(_: object) -> None:
             asked.stack = None
 
 
-class RankedHits(Sequence[SearchHit]):
-    """The hits of a source, which are made when somebody looks.
+class LazyHits(Sequence[SearchHit]):
+    """The hits of a source: the first one is made at once, the others when somebody looks.
 
     Of most sources they are only counted.
 
     Args:
-        candidates: What is ranked, best first.
-        make: Makes a hit.
+        source: The name of the source.
+        query: Its search.
+        found: What it ranks in each channel.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], make: Callable[[Candidate], SearchHit]) -> None:
-        self._candidates, self._make = candidates, make
+    def __init__(self, source: str, query: SearchQuery, found: Mapping[Mode, OwnRanking]) -> None:
+        self._source, self._query, self._found = source, query, found
+        depth, weights = query.ranking_depth(len(found)), rank_weights(query.channels, query.alpha or 0.0)
+        rankings = {kind: found[kind].ranking.first(depth) for kind in query.channels}
+        self._channels = [ChannelRankings(kind, [ranking], weights[kind]) for kind, ranking in rankings.items()]
+        self._count = min(query.k, len({id for ranking in rankings.values() for id in ranking.artifact_ids}))
+        self._hits = self._make(1)
 
     def __len__(self) -> int:
-        return len(self._candidates)
+        return self._count
 
     @overload
     def __getitem__(self, place: int) -> SearchHit: ...
     @overload
     def __getitem__(self, place: slice) -> list[SearchHit]: ...
     def __getitem__(self, place: int | slice) -> SearchHit | list[SearchHit]:
-        if isinstance(place, slice):
-            return [*map(self._make, self._candidates[place])]
-        return self._make(self._candidates[place])
+        if place != 0 and len(self._hits) < self._count:
+            self._hits = self._make(self._count)
+        return self._hits[place]
 
-
-_Own: TypeAlias = tuple[Mapping[Mode, OwnRanking], RankedHits]
-"""What each channel of a source ranks, and its hits."""
+    def _make(self, limit: int) -> list[SearchHit]:
+        """Return the best hits."""
+        rows = (zip(own.ranking.record_ids, own.records, strict=True) for own in self._found.values())
+        records, hits = dict(chain.from_iterable(rows)), list[SearchHit]()
+        for record_id, artifact_id, score, earlier_scores in merge_rankings(self._channels, self._query, limit):
+            hit = replace(records[record_id], artifact_id=artifact_id).as_hit(score, self._source)
+            add_facts(hit.metadata, earlier_scores)
+            hits.append(hit)
+        return hits
 
 
 def choose_small_sources(plan: DiscoveryPlan) -> Collection[str]:
@@ -140,83 +151,47 @@ async def ask_together(run: Discovery, names: Collection[str]) -> list[AskedSour
         run: The discovery, which learns what the union of all sources needs.
         names: The sources that may be asked together.
     """
-    opened = {name: cast("OpenCorpus", run.sources[name].member.corpus) for name in names}
-    stores = {name: corpus.store for name, corpus in opened.items()}
-    search, stack = run.plan.search, _find_stack(stores)
+    corpora = {name: run.view(cast("OpenCorpus", run.sources[name].member.corpus)) for name in names}
+    stores = {name: cast("OpenCorpus", run.sources[name].member.corpus).store for name in names}
+    stack, asked = _find_stack(stores), list[AskedSource]()
     if stack is None:
         return []
-    found: Mapping[str, _Own] = {}
-    views = {name: run.view(corpus, 0) for name, corpus in opened.items()}
     # Whoever is asked alone raises the errors of an embedder, too.
     with anyio.move_on_after((run.deadline - anyio.current_time()) / 2), suppress(AirwError):
         stacked = await stack.update(stores, most=_MOST_COPIED)
-        own = await _rank(search, stack, {name: views[name] for name in sorted(stacked)})
-        found = await in_thread(
-            lambda: {name: (own[name], _merge(search, name, views[name], own[name])) for name in own}
-        )
-    if found:
-        run.stack, run.stacked = stack, frozenset(found)
-    counts = [ranked["lexical"].counts for ranked, _ in found.values() if "lexical" in ranked]
-    pooled = TermCounts.sum(filter(None, counts)) if any(counts) else None
-    for name, (_, hits) in found.items():
-        source = run.sources[name]
-        source.corpus, source.hits, source.has_counted, source.counts = views[name], hits, True, pooled
-        run.stop_waiting_for(name)
-    for place, (name, (ranked, _)) in enumerate(found.items()):
+        ranked = await _rank(run, stack, {name: corpora[name] for name in sorted(stacked)})
+        query = run.plan.search.for_embedder(next(iter(corpora.values())).embedder.id)
+        hits = await in_thread(lambda: {name: LazyHits(name, query, found) for name, found in ranked.items()})
+        for name, found in ranked.items():
+            source = run.sources[name]
+            source.corpus, source.hits, source.settings = corpora[name], hits[name], Settings(*stack.settings_of(name))
+            source.rankings = {kind: [own.ranking] for kind, own in found.items()}
+            source.counts, source.has_counted = found["lexical"].counts if "lexical" in found else None, True
+            asked.append(source)
+        run.stack, run.stacked = stack, frozenset(ranked)
+    for place, source in enumerate(asked):
         if place % _AT_ONCE == 0:
             await anyio.lowlevel.checkpoint()
-        with record_span("source", name, search.text, dict[str, Any]) as span:
-            await _find_floor(run.sources[name], ranked, *stack.settings_of(name))
-            run.sources[name].make_report(span)
-    return [run.sources[name] for name in found]
+        run.stop_waiting_for(source.member.name)
+        with record_span("source", source.member.name, run.plan.search.text, dict[str, Any]) as span:
+            await source.find_floor()
+            source.make_report(span)
+    return asked
 
 
-async def _rank(
-    search: SearchQuery, stack: Stack, corpora: Mapping[str, OpenCorpus]
-) -> dict[str, dict[Mode, OwnRanking]]:
+async def _rank(run: Discovery, stack: Stack, corpora: Mapping[str, OpenCorpus]) -> dict[str, dict[Mode, OwnRanking]]:
     """Return what each source ranks alone in each channel.
 
     The result is empty if the stack has other stores by now.
     """
-    found: dict[str, dict[Mode, OwnRanking]] = {name: {} for name in corpora}
-    depth = max(search.ranking_depth(len(search.channels)), CANDIDATES)
+    search, found = run.plan.search, dict[str, dict[Mode, OwnRanking]]()
+    depth = max(search.list_depth, run.union_depth, CANDIDATES)
     for channel in search.channels if corpora else ():
         corpus = next(iter(corpora.values()))
         queries: Any = await embed_text(corpus, search.text) if channel == "dense" else [search.text]
-        rankings = await stack.rank_apart(frozenset(corpora), Rank(queries, depth, per_artifact=True))
+        rank = Rank(queries, depth, per_artifact=True)
+        rankings = await stack.rank_apart(frozenset(corpora), rank)
         if rankings is None:  # for one channel: a later one may find the same stores again
             return {}
-        found = {name: {**found[name], channel: own} for name, own in rankings.items()}
+        found = {name: {**found.get(name, {}), channel: own} for name, own in rankings.items()}
     return found
-
-
-def _merge(search: SearchQuery, source: str, corpus: OpenCorpus, found: Mapping[Mode, OwnRanking]) -> RankedHits:
-    """Merge what the channels of a source have ranked."""
-    query, depth = search.for_embedder(corpus.embedder.id), search.ranking_depth(len(search.channels))
-    weights = rank_weights(search.channels, query.alpha or 0.0)
-    channels = [ChannelRankings(kind, [found[kind].ranking.first(depth)], weight) for kind, weight in weights.items()]
-    records = {
-        id: record for own in found.values() for id, record in zip(own.ranking.record_ids, own.records, strict=True)
-    }
-    return RankedHits(merge_rankings(channels, query, query.k), partial(_to_hit, source, records))
-
-
-def _to_hit(source: str, records: Mapping[str, Record], candidate: Candidate) -> SearchHit:
-    hit = replace(records[candidate.record_id], artifact_id=candidate.artifact_id).as_hit(candidate.score, source)
-    add_facts(hit.metadata, candidate.earlier_scores)
-    return hit
-
-
-async def _find_floor(
-    source: AskedSource, found: Mapping[Mode, OwnRanking], config: Mapping[str, Any], calibrations: Mapping[str, Any]
-) -> None:
-    """Find the floor of a source, if it may have one."""
-    plan, name, corpus = source.run.plan, source.member.name, source.corpus
-    if corpus is not None and (calibrations or plan.floors[name] != AUTO or plan.is_floor_requested):
-        store = cast("RememberingStore", corpus.store)
-        store.learn(Config(), config)
-        store.learn(Calibrations(), calibrations)
-        rankings = {kind: own.ranking for kind, own in found.items()}
-        counts = found["lexical"].counts if "lexical" in found else None
-        evidence = evidence_of(rankings.get("dense"), rankings.get("lexical"), counts)
-        source.found = await find_floor(corpus, plan, name, evidence)

@@ -5,11 +5,11 @@ If one fails or runs out of time, the others go on.
 
 import math
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import anyio
 
@@ -18,17 +18,20 @@ from airw._base.messages import error_text
 from airw._base.telemetry import OpenSpan, record_span
 from airw.corpora import CorpusLike, locate, open_corpus
 from airw.discovery._federated_calls import is_callers_fault
-from airw.discovery._floors import FoundFloor, find_floor
+from airw.discovery._floors import SETTINGS, FoundFloor, Settings, SourceFloor, find_floor
 from airw.discovery._planning import AUTO, SKILLS, DiscoveryPlan, Member
-from airw.discovery._remembering import CorpusView, Embeddings, RememberingReranker, RememberingStore, SharingEmbedder
+from airw.discovery._sharing import CorpusView, Embeddings, RememberingReranker, RememberingStore, SharingEmbedder
 from airw.discovery.federated import FederatedCorpus
 from airw.errors import DiscoveryError
-from airw.protocols import Calibrations, Config, OpenCorpus, Rank, Request, Words, ask
-from airw.retrieval import SearchQuery, formulate_queries, run_search
+from airw.protocols import OpenCorpus, Rank, Request, Words, ask, check_capabilities
+from airw.retrieval import Mode, SearchQuery, formulate_queries, run_search
+from airw.retrieval.evidence import CANDIDATES, Evidence, evidence_of, find_evidence
+from airw.retrieval.merging import ChannelRankings, cut_ranking
+from airw.retrieval.searching import join_rankings, rank_channels, rank_requests
 from airw.stores import SqliteStore
 from airw.stores.memory.stack import Stack
 from airw.traversal import traverse
-from airw.values import SearchHit, TermCounts
+from airw.values import Ranking, SearchHit, TermCounts
 from airw.walking import WalkSummary
 
 _MANY = 64  # sources
@@ -94,9 +97,11 @@ class Discovery:
 
     @property
     def union_depth(self) -> int:
-        """The length of the rankings that the union asks each source for."""
-        n_rankings = len(self.union.channels) * len(self.queries)
-        return self.union.ranking_depth(n_rankings, has_later_stage=bool(self.factors))
+        """The length of the rankings of each source from which the union takes the best rows.
+
+        A lone ranking is not fused, and is `k` long even if `fetch_k` is less.
+        """
+        return max(self.union.k, self.union.list_depth)
 
     @property
     def union_deadline(self) -> float:
@@ -107,17 +112,14 @@ class Discovery:
     def pooled(self) -> Mapping[str, TermCounts]:
         """The word counts of all sources by formula.
 
-        They are always the same objects: stores remember rankings by them.
-
         A source that has counted but not answered is included: the scores must not depend on who answers first. Until
-        all have counted there are none, and each is ranked with its own counts: that ranking it has made already.
+        all have counted there are none, and each is ranked with its own counts.
         """
         if self._pooled is None and self.all_counted.is_set():
-            groups: dict[str, dict[int, TermCounts]] = {}
-            for counts in (source.counts for source in self.sources.values()):
-                if counts is not None:  # small sources share the sum of theirs
-                    groups.setdefault(counts.formula, {})[id(counts)] = counts
-            self._pooled = {formula: TermCounts.sum(group.values()) for formula, group in groups.items()}
+            groups: dict[str, list[TermCounts]] = {}
+            for counts in filter(None, (source.counts for source in self.sources.values())):
+                groups.setdefault(counts.formula, []).append(counts)
+            self._pooled = {formula: TermCounts.sum(group) for formula, group in groups.items()}
         return self._pooled or {}
 
     def stop_waiting_for(self, source: str) -> None:
@@ -126,19 +128,15 @@ class Discovery:
         if not self.waiting:
             self.all_counted.set()
 
-    def view(self, corpus: OpenCorpus, depth: int) -> OpenCorpus:
-        """Return a corpus with an embedder that shares queries and a store that remembers.
+    def view(self, corpus: OpenCorpus) -> OpenCorpus:
+        """Return a corpus with an embedder that shares queries and a store that remembers records.
 
         A `FederatedCorpus` is returned as it is: it embeds a query once anyway.
-
-        Args:
-            corpus: The corpus.
-            depth: The length of the longest ranking that will be needed.
         """
         if isinstance(corpus, FederatedCorpus):
             return corpus
         embedder = SharingEmbedder(corpus.embedder, self._embeddings)
-        return CorpusView(corpus.name, RememberingStore(corpus.store, depth), embedder)
+        return CorpusView(corpus.name, RememberingStore(corpus.store), embedder)
 
     @asynccontextmanager
     async def hold_turn(self, corpus: CorpusLike) -> AsyncIterator[None]:
@@ -203,7 +201,10 @@ class AskedSource:
         corpus: Its open corpus, as the discovery sees it.
         has_counted: Whether its words are counted, or there is nothing to count.
         counts: Their counts; `None` if its store cannot count, or nobody needs them.
-        hits: Its own ranking, with its raw scores.
+        settings: Its calibrations and its settings, if its floor may be there.
+        rankings: What it ranks alone in each channel: a ranking a query.
+        pooled: How it ranks texts with the counts of all sources, if they were known.
+        hits: Its own hits, with their raw scores.
         error: Why it failed; `None` if it answered.
         found: What its evidence or its best score is compared with.
         walk: The summary of its walk.
@@ -215,6 +216,9 @@ class AskedSource:
     corpus: OpenCorpus | None = None
     has_counted: bool = False
     counts: TermCounts | None = None
+    settings: Settings | None = None
+    rankings: Mapping[Mode, Sequence[Ranking]] = field(default_factory=dict)
+    pooled: Sequence[Ranking] | None = None
     hits: Sequence[SearchHit] = ()
     error: Exception | None = None
     found: FoundFloor = field(default_factory=FoundFloor)
@@ -230,6 +234,11 @@ class AskedSource:
     def embedder_id(self) -> str:
         """The id of its embedder; `""` if it failed before that was known."""
         return "" if self.corpus is None else self.corpus.embedder.id
+
+    @property
+    def scales(self) -> Mapping[Mode, Hashable]:
+        """The name of the scale of each channel: scores of the same scale can be compared."""
+        return {"dense": self.embedder_id, "lexical": (self.counts.formula,) if self.counts else self.member.name}
 
     async def ask(self) -> Self:
         """Ask the corpus, and return the source with its answer.
@@ -265,13 +274,16 @@ class AskedSource:
             given = await open_corpus(given)
             run.opened.push_async_callback(given.aclose)
         corpus: OpenCorpus = given
-        self.corpus = run.view(corpus, run.union_depth if plan.searches_union else 0)
-        hits = await (self._search(self.corpus) if plan.walk is None else self._walk(self.corpus, scope))
+        self.corpus = run.view(corpus)
+        if plan.walk is None:
+            hits: Sequence[SearchHit] | None = await self._search(self.corpus)
+        else:
+            hits = await self._walk(self.corpus, scope)
         if hits is None:
             return False
         # The scope of a walk has no deadline any more.
         with anyio.move_on_after(max(run.last_deadline - anyio.current_time(), 0.0)):
-            self.found = await find_floor(self.corpus, plan, self.member.name)
+            await self.find_floor()
         if isinstance(corpus.store, SqliteStore):
             await corpus.store.put_aside()
         # Hits get the name that the caller uses for the corpus. Those of a FederatedCorpus keep the name of their own.
@@ -282,50 +294,93 @@ class AskedSource:
         ]
         return True
 
-    async def _search(self, corpus: OpenCorpus) -> list[SearchHit]:
-        """Return the source's own ranking; meanwhile prepare its part of the union."""
+    async def _search(self, corpus: OpenCorpus) -> Sequence[SearchHit]:
+        """Return the source's own hits; meanwhile prepare its part of the union."""
         run, hits = self.run, list[SearchHit]()
         with first_error():
             async with anyio.create_task_group() as group:
                 counted = anyio.Event()
                 group.start_soon(self._prepare_union, corpus, counted)
-                hits = await run_search(corpus, run.search, run.queries)
+                hits = await run_search(corpus, run.search, run.queries, rank=self._rank)
                 await counted.wait()
                 # Do not hold up the answer because another source is slow to count its words.
                 if not run.all_counted.is_set():
                     group.cancel_scope.cancel()
         return hits
 
-    async def _prepare_union(self, corpus: OpenCorpus, counted: anyio.Event) -> None:
-        """Count the words of the queries, then rank the texts with the counts of all sources.
+    async def _rank(self, search: SearchQuery) -> Sequence[ChannelRankings]:
+        """Rank in each channel, as deep as anybody needs, and return what the source alone needs."""
+        run, corpus = self.run, cast("OpenCorpus", self.corpus)
+        depth = search.ranking_depth(len(search.channels) * len(run.queries))
+        longest = max(depth, run.union_depth * run.plan.searches_union, CANDIDATES * self._may_have_floor)
+        ranked = await rank_channels(corpus, search, queries=run.queries, depth=longest, vectors=[])
+        self.rankings = {channel.kind: channel.rankings for channel in ranked}
+        return [replace(each, rankings=[cut_ranking(one, depth, search) for one in each.rankings]) for each in ranked]
 
-        The store remembers the ranking, and the settings, which the floor needs soon.
+    @property
+    def _may_have_floor(self) -> bool:
+        """Return whether a floor may be stored that is to be used."""
+        store = cast("OpenCorpus", self.corpus).store
+        return self.run.plan.floors[self.member.name] == AUTO and "settings" in store.capabilities
+
+    async def _prepare_union(self, corpus: OpenCorpus, counted: anyio.Event) -> None:
+        """Read the settings, which the floor needs soon, and count the words of the queries.
+
+        Once all sources have counted, rank the texts with the counts of all.
         """
-        run, can, search = self.run, corpus.store.capabilities, self.run.union
-        requests: list[Request[Any]] = []
-        if run.plan.floors[self.member.name] == AUTO and "settings" in can:
-            requests += [Calibrations(), Config()]
-        counts_words = run.plan.searches_union and "lexical" in search.channels and "words" in can
-        if counts_words:
-            requests.append(Words(run.queries))
+        run, search, can = self.run, self.run.union, corpus.store.capabilities
+        has_floor = self._may_have_floor
+        has_words = run.plan.searches_union and "lexical" in search.channels and "words" in can
+        requests: list[Request[Any]] = [*SETTINGS] if has_floor else []
+        requests += [Words(run.queries)] if has_words else []
         answers = await corpus.store.read(*requests) if requests else []
+        self.settings = Settings(*answers[:2]) if has_floor else None
+        self.has_counted, self.counts = True, answers[-1] if has_words else None
         counted.set()
-        if not run.plan.searches_union:
-            return
-        self.has_counted, self.counts = True, answers[-1] if counts_words else None
         run.stop_waiting_for(self.member.name)
-        await run.all_counted.wait()
         if self.counts is not None:
-            await ask(
-                corpus.store,
-                Rank(
-                    run.queries,
-                    run.union_depth,
-                    per_artifact=search.ranks_artifacts,
-                    statistics=run.pooled[self.counts.formula],
-                    **search.conditions,
-                ),
-            )
+            await run.all_counted.wait()
+            if ranks := self.list_pooled_ranks():
+                self.pooled = join_rankings(await corpus.store.read(*ranks))
+
+    def list_pooled_ranks(self) -> Sequence[Rank]:
+        """Return what asks to rank the texts with the counts of all sources.
+
+        That is nothing if it is done already, or cannot be done.
+        """
+        run = self.run
+        if self.counts is None or self.pooled is not None or not run.pooled:
+            return []
+        # A store may count words and rank no texts: it has no part in that channel.
+        if "lexical" not in cast("OpenCorpus", self.corpus).store.capabilities:
+            return []
+        return rank_requests(run.union, run.queries, run.union_depth, run.pooled[self.counts.formula])
+
+    async def find_floor(self) -> None:
+        """Find what the evidence of the source, or its best score, is compared with."""
+        plan, corpus = self.run.plan, cast("OpenCorpus", self.corpus)
+        given = plan.floors[self.member.name]
+        if not isinstance(given, str):
+            self.found = FoundFloor(None if given is None else SourceFloor(given, "given"))
+            return
+        # A store that keeps no calibrations has no floors; that is an error only if they are requested.
+        if self.settings is None and (plan.is_floor_requested or "settings" in corpus.store.capabilities):
+            check_capabilities(plan.search.verb, corpus.store, "settings")
+            self.settings = Settings(*await corpus.store.read(*SETTINGS))
+        if self.settings is not None:
+            self.found = await find_floor(corpus, plan, self.settings, self._find_evidence)
+
+    async def _find_evidence(self) -> Evidence:
+        """Return the evidence of the query, from what is ranked already if that is possible."""
+        corpus = cast("OpenCorpus", self.corpus)
+        search = self.run.plan.search.for_store(corpus.store)
+        if not self.rankings or self.run.queries != (search.text,) or not search.ranks_artifacts:
+            return await find_evidence(corpus, search.text, search.mode, **search.conditions)
+        dense, lexical = ([*self.rankings.get(kind, ()), None][0] for kind in ("dense", "lexical"))
+        counts = self.counts
+        if counts is None and lexical is not None and "words" in corpus.store.capabilities:
+            counts = await ask(corpus.store, Words([search.text]))
+        return evidence_of(dense, lexical, counts)
 
     async def _walk(self, corpus: OpenCorpus, scope: anyio.CancelScope) -> list[SearchHit] | None:
         """Walk a corpus and return the best hit of each artifact.
@@ -368,9 +423,9 @@ class AskedSource:
         if self.found.note is not None:
             report["floor_note"] = self.found.note
         if floor is not None and error is None:
-            report["explanation"] = floor.explain(top, self.found.evidence)
+            report["explanation"] = self.found.explain(top)
             if self.found.evidence is not None:
-                report["evidence"] = floor.weigh(self.found.evidence)
+                report["evidence"] = self.found.weighed
         if self.walk is not None:
             report["walk"] = self.walk.to_dict()
         self.report = report
@@ -381,9 +436,9 @@ class AskedSource:
 
     def _abstention_reason(self, top: float | None) -> str | None:
         """Return why the source abstains, or `None` if it takes part in the fusion."""
-        plan, floor = self.run.plan, self.found.floor
+        plan = self.run.plan
         # `abs_threshold` applies its number to every hit later.
-        if floor is not None and plan.strategy != "abs_threshold" and floor.is_missed(top, self.found.evidence):
+        if plan.strategy != "abs_threshold" and self.found.is_missed(top):
             return "below_floor"
         if top is None:
             return "no_hits"

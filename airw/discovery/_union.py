@@ -7,7 +7,7 @@ their word counts, so that a word weighs the same in all of them. What cannot be
 cosines of another embedder, and the BM25 scores of a store that cannot count words.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import fmean
 from typing import Any, cast
@@ -15,23 +15,22 @@ from typing import Any, cast
 import anyio
 
 from airw._base.concurrency import offload_if
-from airw.discovery._federated_answers import (
+from airw.discovery._federated_reading import (
     FederatedRecord,
     group_by_corpus,
     join_rows,
     merge_by_score,
     to_federated_record,
 )
-from airw.discovery._remembering import CorpusView
+from airw.discovery._sharing import CorpusView
 from airw.discovery._sources import Discovery
-from airw.embedders import first_usable
-from airw.protocols import OpenCorpus, Rank, Records, RecordsOf, Request, try_many
-from airw.retrieval import Mode, SearchQuery
-from airw.retrieval.merging import ChannelRankings
+from airw.protocols import OpenCorpus, Records, RecordsOf, Request, try_many
+from airw.retrieval import Mode, SearchQuery, embed_text, run_search
+from airw.retrieval.merging import ChannelRankings, cut_ranking, extends_rankings
 from airw.retrieval.query import PassageReader, default_alpha, rank_weights
-from airw.retrieval.searching import Channel, run_search
+from airw.retrieval.searching import join_rankings, rank_requests
 from airw.stores import OwnStore
-from airw.values import ArtifactRef, Ranking, Record, SearchHit, TermCounts
+from airw.values import ArtifactRef, Ranking, Record, SearchHit
 
 _OFFLOAD_ABOVE = 1_000  # ranked rows: merging more of them takes longer than about a millisecond
 
@@ -70,23 +69,19 @@ async def search_union(
     # In the order of their names: nothing may depend on the order in which the caller lists them.
     live = {name: corpus for name in sorted(names) if (corpus := run.sources[name].corpus) is not None}
     while live:
-        store = _UnionStore(run, live, deadline, failures)
+        union = _Union(run, live, deadline, failures)
         alphas = [default_alpha(id) for id in sorted({corpus.embedder.id for corpus in live.values()})]
         each = search if search.alpha is not None else replace(search, alpha=fmean(alphas))
         if callable(each.rerank_text):
             each = replace(each, rerank_text=_route_reader(live, each.rerank_text))
-        parts = store.split(each)
-        channels = [channel for channel, _ in parts]
-        corpus = CorpusView("", store, channels[0].corpus.embedder)
-        hits = await run_search(corpus, each, run.queries, channels=channels, weigh=weigh)
+        corpus = CorpusView("", union, next(iter(live.values())).embedder)
+        hits = await run_search(corpus, each, run.queries, rank=union.rank_channels, weigh=weigh)
         live = {name: corpus for name, corpus in live.items() if name not in failures}
-        # A source that fails halfway may have pushed others down in one channel. Search once more without it; what the
-        # others have ranked is remembered.
-        if len(live) == len(store.corpora):
-            if len(channels) > len(search.channels) or len(run.queries) > 1:
-                return UnionAnswer(hits, each, failures)
-            rankings = [ChannelRankings(channel.kind, part.rankings, channel.weight) for channel, part in parts]
-            return UnionAnswer(hits, each, failures, {channel.kind: channel for channel in rankings})
+        # A source that fails halfway may have pushed others down in one channel: search once more without it.
+        if len(live) == len(union.corpora):
+            channels = {channel.kind: channel for channel in union.channels}
+            is_plain = len(channels) == len(union.channels) and len(run.queries) == 1
+            return UnionAnswer(hits, each, failures, channels if is_plain else {})
     return UnionAnswer((), search, failures)
 
 
@@ -105,66 +100,86 @@ def _route_reader(corpora: Mapping[str, OpenCorpus], reader: PassageReader) -> P
 
 
 @dataclass(slots=True, eq=False)
-class _UnionStore(OwnStore):
-    """What a search needs, answered by several stores.
+class _Union(OwnStore):
+    """Several sources as one, and the store of their records.
 
-    Artifacts and records are `(source, id)`. A store that fails is noted in `failures` and answers nothing from then
-    on. `rankings` are those of the last search.
+    Artifacts and records are `(source, id)`. A source that fails is noted in `failures`, and answers nothing from then
+    on. `channels` are the last rankings.
     """
 
-    capabilities = frozenset({"dense", "lexical", "phrases", "records"})
+    capabilities = frozenset({"records"})
     run: Discovery
     corpora: Mapping[str, OpenCorpus]
     deadline: float
     failures: dict[str, Exception]
-    pooled: TermCounts | None = None
-    rankings: Sequence[Ranking] = ()
+    channels: Sequence[ChannelRankings] = ()
 
-    def split(self, search: SearchQuery) -> list[tuple[Channel, "_UnionStore"]]:
-        """Return the channels, each with its store.
+    async def rank_channels(self, search: SearchQuery) -> Sequence[ChannelRankings]:
+        """Return the rankings of each channel over all sources.
 
         There is a dense channel for each embedder, and a lexical one for each formula. A store that cannot count words
         has a lexical channel of its own. One that lacks a channel has no part in it.
         """
-        groups: dict[tuple[Mode, object], dict[str, OpenCorpus]] = {}
+        run, groups = self.run, dict[tuple[Mode, Hashable], dict[str, Sequence[Ranking]]]()
+        ranked = await self._collect_rankings(search)
         for kind in search.channels:
-            for name, corpus in self.corpora.items():
-                counts = self.run.sources[name].counts
-                scale = corpus.embedder.id if kind == "dense" else name if counts is None else (counts.formula,)
-                if kind in corpus.store.capabilities:
-                    groups.setdefault((kind, scale), {})[name] = corpus
-        parts = []
-        for (kind, _), corpora in groups.items():
-            embedder = first_usable(corpus.embedder for corpus in corpora.values())
+            for name in (name for name in self.corpora if name in ranked[kind]):
+                groups.setdefault((kind, run.sources[name].scales[kind]), {})[name] = ranked[kind][name]
+        depth = search.ranking_depth(len(groups) * len(run.queries), has_later_stage=bool(run.factors))
+        channels = []
+        for (kind, scale), own in groups.items():
             # The cosines of each embedder have the weight that suits it.
-            is_own = kind == "dense" and self.run.union.alpha is None
-            alpha = default_alpha(embedder.id) if is_own else search.alpha or 0.0
-            weight = rank_weights(search.channels, alpha)[kind]
-            counts = self.run.sources[next(iter(corpora))].counts
-            pooled = None if counts is None else self.run.pooled.get(counts.formula)
-            part = replace(self, corpora=corpora, pooled=pooled)
-            parts.append((Channel(kind, CorpusView("", part, embedder), weight), part))
-        return parts
+            is_own = kind == "dense" and run.union.alpha is None
+            alpha = default_alpha(str(scale)) if is_own else search.alpha or 0.0
+            rankings = []
+            for place in range(len(run.queries)):
+                rows = [(name, each[place]) for name, each in own.items()]
+                is_long = sum(len(ranking) for _, ranking in rows) > _OFFLOAD_ABOVE
+                rankings.append(await offload_if(is_long, _merge, rows, depth, search))
+            channels.append(ChannelRankings(kind, rankings, rank_weights(search.channels, alpha)[kind]))
+        self.channels = channels
+        return channels
 
-    async def rank(self, request: Rank) -> list[Ranking]:
-        """Return the best of all stores for each query."""
-        if request.needs == "lexical" and self.pooled is not None:
-            request = replace(request, statistics=self.pooled)
-        small = self.run.stacked & self.corpora.keys() - self.failures.keys()
-        together: dict[str, list[Ranking]] | None = None
-        if small and self.run.stack is not None:
-            with anyio.move_on_at(self.deadline):
-                without = self.run.stacked - small
-                [together] = await self.run.stack.read(self.run.stacked, [request], without=without) or [None]
-        asked = self.corpora if together is None else self.corpora.keys() - small
-        answers = (together or {}) | await self._ask({name: request for name in self.corpora if name in asked})
-        rankings = []
-        for place in range(len(request.queries)):
-            own = [(source, ranked[place]) for source, ranked in answers.items()]
-            is_long = sum(len(ranking) for _, ranking in own) > _OFFLOAD_ABOVE
-            rankings.append(await offload_if(is_long, merge_by_score, own, request.k, ArtifactRef))
-        self.rankings = rankings
-        return rankings
+    async def _collect_rankings(self, search: SearchQuery) -> Mapping[Mode, Mapping[str, Sequence[Ranking]]]:
+        """Return what each source ranks in each channel.
+
+        Texts are ranked with the word counts of all sources, if all have counted.
+        """
+        run = self.run
+        ranked = await self._rank_small(search)
+        alone = {name: run.sources[name] for name in self.corpora if name not in run.stacked or not ranked}
+        missing = {name: ranks for name, source in alone.items() if (ranks := source.list_pooled_ranks())}
+        for name, answers in (await self._ask(missing)).items():
+            run.sources[name].pooled = join_rankings(answers)
+        ranked = ranked or {kind: {} for kind in search.channels}
+        for name, source in alone.items():
+            if name not in self.failures:
+                rankings = {**source.rankings}
+                if source.pooled is not None:
+                    rankings["lexical"] = source.pooled
+                for kind, own in rankings.items():
+                    ranked[kind][name] = own
+        return ranked
+
+    async def _rank_small(self, search: SearchQuery) -> dict[Mode, dict[str, Sequence[Ranking]]]:
+        """Return what the small sources rank, which answer together; nothing if they cannot."""
+        run, ranked = self.run, dict[Mode, dict[str, Sequence[Ranking]]]()
+        small = run.stacked & self.corpora.keys() - self.failures.keys()
+        if not small or run.stack is None:
+            return {}
+        first = run.sources[min(small)]
+        with anyio.move_on_at(self.deadline):
+            for kind in search.channels:
+                is_dense = kind == "dense"
+                asked = await embed_text(self.corpora[first.member.name], search.text) if is_dense else run.queries
+                counts = None if is_dense or first.counts is None else run.pooled.get(first.counts.formula)
+                requests = rank_requests(search, asked, run.union_depth, counts)
+                [own] = await run.stack.read(run.stacked, requests, without=run.stacked - small) or [None]
+                if own is None:
+                    return {}
+                ranked[kind] = own
+            return ranked
+        return {}
 
     async def records(self, request: Records) -> list[Record | None]:
         """Return the record of each `(source, id)`."""
@@ -178,18 +193,18 @@ class _UnionStore(OwnStore):
         self, ids: Sequence[Any], make: Callable[[list[str]], Request[Any]], convert: Callable[[str, Any], Any]
     ) -> list[Any]:
         _, own = group_by_corpus(ids, self.corpora)
-        answers = await self._ask({source: make(ids) for source, ids in own.items()})
-        return join_rows(ids, ((source, own[source], rows) for source, rows in answers.items()), convert)
+        answers = await self._ask({source: [make(ids)] for source, ids in own.items()})
+        return join_rows(ids, ((source, own[source], rows) for source, [rows] in answers.items()), convert)
 
-    async def _ask(self, requests: Mapping[str, Request[Any]]) -> dict[str, Any]:
-        """Ask each store that has not failed; return the answers by source."""
+    async def _ask(self, requests: Mapping[str, Sequence[Request[Any]]]) -> dict[str, list[Any]]:
+        """Ask each store that has not failed; return its answers by source."""
         names = [name for name in requests if name not in self.failures]
-        calls = [(self.corpora[name].store, [requests[name]]) for name in names]
+        calls = [(self.corpora[name].store, requests[name]) for name in names]
         found = await try_many(calls, timeout=max(self.deadline - anyio.current_time(), 0.0))
-        answers: dict[str, Any] = {}
-        for name, answer in zip(names, found, strict=True):
-            if isinstance(answer, Exception):
-                self.failures[name] = answer
-            else:
-                [answers[name]] = answer
-        return answers
+        self.failures |= {name: each for name, each in zip(names, found, strict=True) if isinstance(each, Exception)}
+        return {name: each for name, each in zip(names, found, strict=True) if not isinstance(each, Exception)}
+
+
+def _merge(rankings: Sequence[tuple[str, Ranking]], depth: int, search: SearchQuery) -> Ranking:
+    longest = None if extends_rankings(search) else depth
+    return cut_ranking(merge_by_score(rankings, longest, ArtifactRef), depth, search)

@@ -5,18 +5,19 @@ path into it.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import stat
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from airw._base.checks import check_choice
+from airw._base.checks import check_choice, find_text_fault
 from airw._base.concurrency import call_user_function, in_thread, map_bounded
 from airw._base.json import deep_copy, json_clean
 from airw._base.messages import error_text, short_repr
-from airw.discovery._disclosed_files import UNREADABLE, Contents, read_body, read_bundle
 from airw.discovery.expansion import Corpora, check_policy, passages_from
-from airw.discovery.open_folders import OpenFolder
 from airw.discovery.selection import Selection
 from airw.errors import ArgumentError, ArgumentKindError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
@@ -25,14 +26,52 @@ from airw.values.hits import POINTERS, with_facts
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
-LEVELS: tuple[Level, ...] = ("metadata", "body", "bundled")
+LEVELS: tuple[Level, ...] = get_args(Level)
 """The levels of a disclosure; each level includes the previous ones."""
 
 Loader: TypeAlias = Callable[[dict[str, Any]], MaybeAwaitable[str | None]]
 """A function that returns the body of a hit from its metadata, or `None`."""
 
 _MAX_CONCURRENCY = 16  # hits read at once
-_NO_PASSAGE: list[tuple[str | None, str | None]] = [(None, None)]
+_MAX_CHARS = 20_000
+_MAX_FILES = 1_000
+# Enough bytes to find out that a text is too long: a character takes up to 4 bytes, a byte order mark 3.
+_MAX_BYTES = 4 * (_MAX_CHARS + 1) + 3
+# A pipe without a writer must not block, and a link that replaces the file after the check must not be followed.
+_OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+_OUTSIDE = "pointer_outside_roots"
+_UNREADABLE = "pointer_unreadable"
+_TRUNCATED = "truncated"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFolder:
+    """A folder whose files may be read, except some; it may be one of `roots`.
+
+    Args:
+        path: The folder.
+        hidden: Whether files may be read whose name, or that of a folder between, begins with a dot.
+        is_open: Returns whether a file or a folder below it may be read, from its path, after links are resolved.
+    """
+
+    path: Path
+    hidden: bool = True
+    is_open: Callable[[Path], bool] = lambda _: True
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    def resolve(self) -> "OpenFolder":
+        """Return the folder without links."""
+        return replace(self, path=self.path.resolve())
+
+    def contains(self, path: Path) -> bool:
+        """Return whether a path without links may be read."""
+        if not path.is_relative_to(self.path):
+            return False
+        names = path.relative_to(self.path).parts
+        return (self.hidden or not any(name.startswith(".") for name in names)) and self.is_open(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +186,28 @@ async def disclose(
         check_policy("expand", expand)
     hits = [check_hit(hit) for hit in selection.selected]
     contents = await _read_contents(hits, level, loader, store, _check_roots(roots))
-    if corpus is None or expand is None:
-        passages = _NO_PASSAGE * len(hits)
-    else:
+    passages: list[tuple[str | None, str | None]] = [(None, None)] * len(hits)
+    if corpus is not None and expand is not None:
         passages = await passages_from(corpus, hits, expand)
-    return [_to_disclosure(level, *parts) for parts in zip(hits, contents, passages, strict=True)]
+    disclosures = []
+    for hit, (body, note, bundle), (passage, gap) in zip(hits, contents, passages, strict=True):
+        notes = {"disclosure": note, "expansion": gap}
+        disclosure = Disclosure(
+            artifact_id=hit.artifact_id,
+            level=level,
+            name=str(hit.metadata.get("name") or hit.artifact_id),
+            score=float(hit.score),
+            summary=hit.text,
+            body=body,
+            pointer=_pointer(hit),
+            metadata=with_facts(deep_copy(dict(hit.metadata)), {key: text for key, text in notes.items() if text}),
+            source=hit.source,
+            passage=passage,
+            truncated=note == _TRUNCATED,
+            bundle=bundle,
+        )
+        disclosures.append(disclosure)
+    return disclosures
 
 
 async def _read_contents(
@@ -160,71 +216,51 @@ async def _read_contents(
     loader: Loader | None,
     store: Mapping[str, Any] | None,
     roots: Sequence[str | os.PathLike[str]],
-) -> list[Contents]:
-    """Read body and bundle of each hit, several hits at once."""
+) -> list[tuple[str | None, str | None, tuple[str, ...]]]:
+    """Return the body of each hit, the reason if something is missing or cut, and the bundle."""
     if level == "metadata":
-        return [Contents()] * len(hits)
-    if loader is None and store is None and not roots:
-        _check_nothing_to_read(hits)
+        return [(None, None, ())] * len(hits)
+    unread = next(filter(None, map(_pointer, hits)), None)
+    if unread and loader is None and store is None and not roots:
+        advice = "pass roots=[...], the folders whose files may be read, or a loader, or a store"
+        raise ArgumentError(f"disclose may not read {short_repr(unread)}: {advice}")
     folders = await in_thread(_resolve_roots, roots)
 
-    async def read(hit: SearchHit) -> Contents:
-        pointer = _pointer(hit)
+    async def read(hit: SearchHit) -> tuple[str | None, str | None, tuple[str, ...]]:
+        pointer, body, note = _pointer(hit), None, None
         if loader is not None:
             # A copy: the loader must not change the metadata of the hit.
-            metadata = {key: deep_copy(value) for key, value in hit.metadata.items()}
-            body = await _load_body("loader", loader, metadata, pointer)
-        elif pointer is None:
-            return Contents()
-        elif store is not None:
-            body = await _load_body("store", store.get, pointer, pointer)
-        else:
-            body = await in_thread(read_body, pointer, folders)
-        if level == "body" or pointer is None or not folders:
-            return body
-        bundle = await in_thread(read_bundle, pointer, folders)
-        return replace(body, files=bundle.files, note=body.note or bundle.note)
+            body, note = await _load_body("loader", loader, deep_copy(dict(hit.metadata)))
+        elif pointer is not None and store is not None:
+            body, note = await _load_body("store", store.get, pointer)
+        elif pointer is not None:
+            body, note = await in_thread(_read_body, pointer, folders)
+        if pointer is None:
+            return body, note, ()
+        if body is None:
+            note = note or _UNREADABLE
+        if level == "body" or not folders:
+            return body, note, ()
+        bundle, lack = await in_thread(_list_bundle, pointer, folders)
+        return body, note or lack, bundle
 
     return await map_bounded(read, hits, limit=_MAX_CONCURRENCY)
 
 
-async def _load_body(parameter: str, load: Callable[[Any], Any], argument: object, pointer: str | None) -> Contents:
-    """Call the user's loader or store; an error becomes a note."""
+async def _load_body(parameter: str, load: Callable[[Any], Any], argument: object) -> tuple[str | None, str | None]:
+    """Return what the user's loader or store returns; an error becomes a note."""
     try:
-        text = await call_user_function(load, argument)
+        body = await call_user_function(load, argument)
     except Exception as error:  # noqa: BLE001 - the other hits must not fail with it
-        return Contents(note=f"{parameter}_failed: {error_text(error).removesuffix(':')}")
-    if text is None:
-        return Contents(note=None if pointer is None else UNREADABLE)
-    if isinstance(text, str):
-        return Contents(text)
-    return Contents(note=f"{parameter}_failed: returned {type(text).__name__}, not text")
-
-
-def _to_disclosure(
-    level: Level, hit: SearchHit, contents: Contents, passage: tuple[str | None, str | None]
-) -> Disclosure:
-    metadata = {key: deep_copy(value) for key, value in hit.metadata.items()}
-    notes = {"disclosure": contents.note, "expansion": passage[1]}
-    return Disclosure(
-        artifact_id=hit.artifact_id,
-        level=level,
-        name=str(metadata.get("name") or hit.artifact_id),
-        score=float(hit.score),
-        summary=hit.text,
-        body=contents.text,
-        pointer=_pointer(hit),
-        metadata=with_facts(metadata, {key: note for key, note in notes.items() if note is not None}),
-        source=hit.source,
-        passage=passage[0],
-        truncated=contents.truncated,
-        bundle=contents.files,
-    )
+        return None, f"{parameter}_failed: {error_text(error).removesuffix(':')}"
+    if body is None or isinstance(body, str):
+        return body, None
+    return None, f"{parameter}_failed: returned {type(body).__name__}, not text"
 
 
 def _pointer(hit: SearchHit) -> str | None:
     """Return the pointer of a hit if it is a usable string."""
-    values = (hit.metadata.get(key) for key in POINTERS)
+    values = map(hit.metadata.get, POINTERS)
     return next((value for value in values if isinstance(value, str) and value), None)
 
 
@@ -259,7 +295,102 @@ def _resolve_roots(roots: Sequence[str | os.PathLike[str]]) -> list[OpenFolder]:
         raise ArgumentError(f"roots contains an entry that is not a folder: {error}") from error
 
 
-def _check_nothing_to_read(hits: Sequence[SearchHit]) -> None:
-    for pointer in filter(None, map(_pointer, hits)):
-        advice = "pass roots=[...], the folders whose files may be read, or a loader, or a store"
-        raise ArgumentError(f"disclose may not read {short_repr(pointer)}: {advice}")
+def _may_read(path: Path, roots: Sequence[OpenFolder]) -> bool:
+    return any(root.contains(path) for root in roots)
+
+
+def _read_body(pointer: str, roots: Sequence[OpenFolder]) -> tuple[str | None, str | None]:
+    """Return the text at a pointer, and a note if it is not all of it.
+
+    The pointer is that of a file, or of a folder with a README. It must be below one of the roots, which are resolved
+    already.
+    """
+    try:
+        path = Path(pointer).resolve()
+        if _may_read(path, roots) and path.is_dir():
+            # The README may be a link that leads out of the roots, so it is resolved and checked too.
+            path = _readme(path).resolve()
+        if not _may_read(path, roots):
+            return None, _OUTSIDE
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _OPEN_FLAGS)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None, None
+            data = file.read(_MAX_BYTES)
+        # The last character may be cut in the middle; only a file that ends here must end well.
+        text = getincrementaldecoder("utf-8-sig")().decode(data, final=len(data) < _MAX_BYTES)
+        if "\0" in text:  # binary, or text in UTF-16
+            return None, "pointer_not_text"
+    except UnicodeDecodeError:
+        return None, "pointer_not_text"
+    except (OSError, ValueError, RuntimeError):  # a NUL in the pointer is a ValueError, a loop of links a RuntimeError
+        return None, None
+    return text[:_MAX_CHARS], _TRUNCATED if len(text) > _MAX_CHARS else None
+
+
+def _list_bundle(pointer: str, roots: Sequence[OpenFolder]) -> tuple[tuple[str, ...], str | None]:
+    """Return the files beside a body, and a note if they are not all of them.
+
+    The body is a SKILL.md, or the README of a folder. The folder must be below one of the roots, which are resolved
+    already.
+    """
+    try:
+        path = Path(pointer).resolve()
+        if not _may_read(path, roots):
+            return (), _OUTSIDE
+        if path.is_dir():
+            folder, body_name = path, _readme(path).name
+        elif path.name == "SKILL.md" and _may_read(path.parent, roots):
+            folder, body_name = path.parent, path.name
+        else:
+            return (), None
+        others = (name for name in _walk_files(folder, roots) if name != body_name)
+        # One more than is returned, to find out whether there are more.
+        files = tuple(islice(others, _MAX_FILES + 1))
+    except (OSError, ValueError, RuntimeError):
+        return (), _UNREADABLE
+    return files[:_MAX_FILES], "bundle_truncated" if len(files) > _MAX_FILES else None
+
+
+def _readme(folder: Path) -> Path:
+    """Return the README of a folder; a missing path if it has none."""
+    candidates = [folder / f"README.{ending}" for ending in ("md", "rst", "txt")]
+    return next(filter(Path.is_file, candidates), candidates[0])
+
+
+def _walk_files(folder: Path, roots: Sequence[OpenFolder]) -> Iterator[str]:
+    """Yield the sorted relative POSIX paths of files, without links and hidden files.
+
+    What may not be read is left out.
+
+    A folder is listed only when the caller gets there, so folders behind the last used path cost nothing.
+    """
+    stack = _list_folder(folder, "")
+    while stack:
+        name = stack.pop()
+        if not _may_read(folder / name, roots):
+            continue
+        if not name.endswith("/"):
+            yield name
+            continue
+        try:
+            stack += _list_folder(folder, name)
+        except OSError:  # a folder that may not be listed; its siblings are still listed
+            continue
+
+
+def _list_folder(folder: Path, subfolder: str) -> list[str]:
+    """Return the entries of a subfolder in descending order.
+
+    The caller pops from the end, so it gets the first one first. Names of folders end in `/`, so that they sort like
+    the paths of their files.
+    """
+    names = []
+    with os.scandir(folder / subfolder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or find_text_fault(entry.name):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                names.append(f"{subfolder}{entry.name}/")
+            elif entry.is_file(follow_symlinks=False):
+                names.append(f"{subfolder}{entry.name}")
+    return sorted(names, reverse=True)

@@ -1,6 +1,7 @@
 """Expansion of hits to passages: the records around a hit, joined to one text."""
 
 import inspect
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -36,18 +37,20 @@ class SentenceWindow:
     def __call__(self, hit: SearchHit, siblings: Sequence[Record]) -> Sequence[Record]:
         """Return the records of the window."""
         if hit.surface_index is None:
-            name = f"the hit of {short_repr(hit.artifact_id)}"
-            raise ArgumentError(f"SentenceWindow needs a surface_index, which {name} lacks: use WholeArtifact()")
+            raise ArgumentError(
+                f"SentenceWindow needs a surface_index, which the hit of {short_repr(hit.artifact_id)} lacks: "
+                "use WholeArtifact()"
+            )
         # A chunk and the summary of an artifact are no neighbours: the window counts records of one kind.
         records = [record for record in siblings if record.surface_kind == hit.surface_kind]
+        for position, record in enumerate(records):
+            if record.surface_index == hit.surface_index:
+                return records[max(0, position - self.k) : position + self.k + 1]
         kind, index = short_repr(hit.surface_kind), short_repr(hit.surface_index)
-        position = next((i for i, record in enumerate(records) if record.surface_index == hit.surface_index), None)
-        if position is None:
-            raise SeedNotFound(
-                f"{short_repr(hit.artifact_id)} has no {kind} surface at {index}: "
-                "the hit is from another corpus or an older build: search again"
-            )
-        return records[max(0, position - self.k) : position + self.k + 1]
+        raise SeedNotFound(
+            f"{short_repr(hit.artifact_id)} has no {kind} surface at {index}: "
+            "the hit is from another corpus or an older build: search again"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ async def expand(hit: SearchHit, corpus: CorpusLike, *, policy: NeighborhoodPoli
     check_hit(hit)
     policy = SentenceWindow() if policy is None else check_policy("policy", policy)
     async with use_store(corpus) as (name, store):
-        [passage] = await passages_of([hit], name, store, "policy", policy)
+        [passage] = await _read_passages([hit], name, store, "policy", policy)
     if isinstance(passage, Passage):
         return passage
     raise passage
@@ -121,7 +124,7 @@ def check_policy(parameter: str, policy: NeighborhoodPolicy) -> NeighborhoodPoli
     return policy
 
 
-async def passages_of(
+async def _read_passages(
     hits: Sequence[SearchHit], name: str, store: Store, parameter: str, policy: NeighborhoodPolicy
 ) -> list[Passage | NoLedgerEntry | SeedNotFound]:
     """Return the passage of each hit, or the error why there is none.
@@ -131,6 +134,8 @@ async def passages_of(
     Raises:
         ArgumentError: As `expand`.
     """
+    if not hits:
+        return []
     artifact_ids = list(dict.fromkeys(hit.artifact_id for hit in hits))
     siblings = dict(zip(artifact_ids, await ask(store, RecordsOf(artifact_ids)), strict=True))
 
@@ -139,10 +144,18 @@ async def passages_of(
         if records is None:
             return NoLedgerEntry(f"corpus {name!r} contains no artifact {short_repr(hit.artifact_id)}")
         try:
-            neighborhood = _choose_records(hit, records, parameter, policy)
+            chosen = _choose_records(hit, records, parameter, policy)
         except SeedNotFound as error:
             return error
-        return _to_passage(hit, neighborhood)
+        return Passage(
+            artifact_id=hit.artifact_id,
+            surface_kind=hit.surface_kind,
+            score=float(hit.score),
+            text=stitch(chosen) if chosen else hit.text,
+            record_ids=tuple(record.id for record in chosen),
+            source=hit.source,
+            surface_index=hit.surface_index,
+        )
 
     # In a thread: the policy is a function of the caller, and an artifact may have many records.
     return await in_thread(lambda: [make_passage(hit) for hit in hits])
@@ -169,20 +182,7 @@ def _choose_records(
     return [record for record in records if record.id in chosen_ids]
 
 
-def _to_passage(hit: SearchHit, records: Sequence[Record]) -> Passage:
-    return Passage(
-        artifact_id=hit.artifact_id,
-        surface_kind=hit.surface_kind,
-        score=float(hit.score),
-        text=stitch(records) if records else hit.text,
-        record_ids=tuple(record.id for record in records),
-        source=hit.source,
-        surface_index=hit.surface_index,
-    )
-
-
-_Source: TypeAlias = CorpusLike
-Corpora: TypeAlias = _Source | Sequence[_Source] | Mapping[str, _Source]
+Corpora: TypeAlias = CorpusLike | Sequence[CorpusLike] | Mapping[str, CorpusLike]
 
 _MAX_CONCURRENCY = 16  # corpora read at once
 
@@ -195,33 +195,30 @@ async def passages_from(
     The note is the reason why there is no passage. Each corpus that has hits is read once. Hits without a source belong
     to the corpus if there is only one.
     """
-    is_named = isinstance(corpora, Mapping)
-    # The name of a corpus is known before it is opened only if the caller passed it.
-    named: list[tuple[str | None, _Source]]
+    # Only the names that the caller passed are known before a corpus is opened.
+    named: Sequence[tuple[str | None, CorpusLike]]
     if isinstance(corpora, Mapping):
-        named = [(name, corpus) for name, corpus in corpora.items() if any(hit.source == name for hit in hits)]
+        sources = {hit.source for hit in hits}
+        named, is_single = [(name, corpus) for name, corpus in corpora.items() if name in sources], False
     else:
-        several = corpora if isinstance(corpora, list | tuple) else [cast("_Source", corpora)]
-        named = [(None, corpus) for corpus in several]
-    is_single = len(named) == 1 and not is_named
+        several = corpora if isinstance(corpora, list | tuple) else [cast("CorpusLike", corpora)]
+        named, is_single = [(None, corpus) for corpus in several], len(several) == 1
 
-    async def read_passages(named_corpus: tuple[str | None, _Source]) -> dict[int, tuple[str | None, str | None]]:
+    async def read(named_corpus: tuple[str | None, CorpusLike]) -> dict[int, Passage | NoLedgerEntry | SeedNotFound]:
         key, corpus = named_corpus
         async with use_store(corpus) as (name, store):
-            source = key if is_named else name
-            positions = [i for i, hit in enumerate(hits) if hit.source == source or (is_single and hit.source is None)]
-            own_hits = [hits[i] for i in positions]
-            passages = await passages_of(own_hits, name, store, "expand", policy) if positions else []
-        return dict(zip(positions, map(_text_or_note, passages), strict=True))
+            source = name if key is None else key
+            own = [hit for hit in hits if hit.source == source or (is_single and hit.source is None)]
+            return dict(zip(map(id, own), await _read_passages(own, name, store, "expand", policy), strict=True))
 
-    found: dict[int, tuple[str | None, str | None]] = {}
-    # In reverse order, so that of two corpora with the same name the first one wins.
-    for passages in reversed(await map_bounded(read_passages, named, limit=_MAX_CONCURRENCY)):
-        found |= passages
-    return [found.get(position, (None, "no_corpus_for_source")) for position in range(len(hits))]
+    # Of two corpora with the same name the first one wins.
+    passages = ChainMap(*await map_bounded(read, named, limit=_MAX_CONCURRENCY))
+    return [_text_or_note(passages.get(id(hit))) for hit in hits]
 
 
-def _text_or_note(passage: Passage | NoLedgerEntry | SeedNotFound) -> tuple[str | None, str | None]:
+def _text_or_note(passage: Passage | NoLedgerEntry | SeedNotFound | None) -> tuple[str | None, str | None]:
     if isinstance(passage, Passage):
         return passage.text, None
+    if passage is None:
+        return None, "no_corpus_for_source"
     return None, "no_ledger_entry" if isinstance(passage, NoLedgerEntry) else "seed_not_found"

@@ -3,15 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import TypeAlias
 
-from airw._base.arrays import Floats
 from airw._base.checks import check_choice, check_number
 from airw._base.messages import short_repr
-from airw.discovery._federated_calls import MemberCalls, OnMemberError
-from airw.discovery._federated_store import FederatedStore
-from airw.embedders import first_usable
+from airw.discovery._federated_calls import FederatedStore, OnMemberError
+from airw.embedders import MissingEmbedder, first_usable
 from airw.errors import ArgumentError, EmbedderMismatch
 from airw.protocols import Embedder, OpenCorpus
 from airw.retrieval import check_corpus
@@ -84,10 +81,15 @@ class FederatedCorpus:
             member_timeout = check_number("member_timeout", member_timeout, least=0)
         self.member_timeout = member_timeout
         stores = {name: corpus.store for name, corpus in self.members.items()}
-        self.store: FederatedStore = FederatedStore(MemberCalls(stores, on_error="raise", timeout=None))
+        self.store: FederatedStore = FederatedStore(stores)
         embedders = [corpus.embedder for corpus in self.members.values()]
         ids = dict.fromkeys(embedder.id for embedder in embedders)
-        self.embedder: Embedder = first_usable(embedders) if len(ids) == 1 else _NoCommonEmbedder(tuple(ids))
+        self.embedder: Embedder = first_usable(embedders)
+        if len(ids) > 1:
+            # Walks that need no vector work all the same.
+            told = f"these corpora have different embedders, {', '.join(map(repr, ids))}"
+            reason = EmbedderMismatch(f"{told}: build them with one, or use LinkWalk(roots=...)")
+            self.embedder = MissingEmbedder(" + ".join(ids), 0, reason)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.members)})"
@@ -95,51 +97,23 @@ class FederatedCorpus:
     def begin_walk(self, timeout: float = math.inf) -> "FederatedCorpus":
         """Return the same corpora for a walk of `timeout` seconds, with a record of failures."""
         walked = copy(self)
-        calls = MemberCalls(
-            self.store.calls.stores,
+        walked.store = FederatedStore(
+            self.store.stores,
             on_error=self.on_error,
             timeout=self.member_timeout,
             walk_timeout=timeout,
-            stack=self.store.calls.stack,
+            stack=self.store.stack,
         )
-        walked.store = FederatedStore(calls)
         return walked
 
     @property
     def lost(self) -> tuple[LostCorpus, ...]:
         """The corpora that failed in this walk so far; empty outside of walks."""
-        return self.store.calls.lost
+        return self.store.lost
 
     def leave_out_lost(self) -> None:
         """Call the corpora that failed so far no more; a walk calls it between its stages."""
-        self.store.calls.leave_out_lost()
-
-
-@dataclass(frozen=True, slots=True)
-class _NoCommonEmbedder:
-    """The embedder of corpora with different embedders: it raises an error on use.
-
-    Walks that need no vector work all the same.
-    """
-
-    ids: tuple[str, ...]
-    dim: int = 0
-
-    @property
-    def id(self) -> str:
-        return " + ".join(self.ids)
-
-    async def embed_documents(self, texts: Sequence[str]) -> Floats:
-        raise self._mismatch()
-
-    async def embed_query(self, text: str) -> Floats:
-        raise self._mismatch()
-
-    def _mismatch(self) -> EmbedderMismatch:
-        ids = ", ".join(map(repr, self.ids))
-        return EmbedderMismatch(
-            f"these corpora have different embedders, {ids}: build them with one, or use LinkWalk(roots=...)"
-        )
+        self.store.leave_out_lost()
 
 
 def _check_corpora(corpora: object) -> dict[str, OpenCorpus]:
@@ -153,17 +127,14 @@ def _check_corpora(corpora: object) -> dict[str, OpenCorpus]:
         )
     if not named:
         raise ArgumentError("corpora must contain at least one open corpus")
+    members: dict[str, OpenCorpus] = {}
     for name, corpus in named:
         if not isinstance(name, str) or not name or "/" in name:
             raise ArgumentError(f"corpora must have names without '/', not {short_repr(name)}")
         if isinstance(corpus, FederatedCorpus):
             raise ArgumentError(f"corpora contains the FederatedCorpus {name!r}: pass its corpora instead")
-    members = dict(named)
-    if len(members) < len(named):
-        names = [name for name, _ in named]
-        duplicate = next(name for name in names if names.count(name) > 1)
-        raise ArgumentError(
-            f"corpora must have different names, but two are {duplicate!r}: pass them by name, "
-            "{'one': ..., 'other': ...}"
-        )
+        if name in members:
+            advice = "pass them by name, {'one': ..., 'other': ...}"
+            raise ArgumentError(f"corpora must have different names, but two are {name!r}: {advice}")
+        members[name] = corpus
     return members

@@ -8,6 +8,7 @@ scale, as embedders and formulas of BM25 have scales of their own. Nothing here 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, TypeGuard
 
 from airw.discovery.selection import Selection, Strategy, select
@@ -52,8 +53,8 @@ def sums_ranks(search: SearchQuery, hits: Iterable[SearchHit]) -> bool:
     if search.rerank is not None or (search.adds_scores and search.formulate is None):
         return False
     # The hits of a single ranking keep its scores, and have no others.
-    names = [f"{channel}_score" for channel in search.channels]
-    return any(get_fact(hit.metadata, name) is not None for hit in hits for name in names)
+    channels = search.channels
+    return any(get_fact(hit.metadata, f"{channel}_score") is not None for hit in hits for channel in channels)
 
 
 def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], SourceScales]) -> list[float]:
@@ -72,15 +73,10 @@ def weigh_hits(hits: Sequence[SearchHit], scales_of: Callable[[SearchHit], Sourc
         >>> weigh_hits([SearchHit(id, "document", 0.1, "", each) for id, each in scores.items()], lambda _: scales)
         [2.0, 0.5]
     """
+    rows = [_list_scores(hit, scales_of(hit)) for hit in hits]
     best: dict[Hashable, float] = {}
-    rows: list[list[tuple[Hashable, float, float]]] = []
-    for hit in hits:
-        scales, row = scales_of(hit), list[tuple[Hashable, float, float]]()
-        for channel, score in _scores_of(hit).items():
-            scale = channel, scales.names.get(channel)
-            best[scale] = max(score, best.get(scale, -math.inf))
-            row.append((scale, scales.weights.get(channel, 1.0), score))
-        rows.append(row)
+    for scale, _, score in chain.from_iterable(rows):
+        best[scale] = max(score, best.get(scale, score))
     evidence = []
     for hit, row in zip(hits, rows, strict=True):
         total = sum((weight * (score / abs(best[scale])) for scale, weight, score in row if best[scale]), 0.0)
@@ -109,30 +105,26 @@ def select_by_evidence(
         min_score: The floor, as in `select`: a score, not evidence.
         bounds: `max_k`, `rel` and `gap_ratio` of `select`.
     """
-    first = evidence[0] if evidence else 0.0
-    # Of the strategies that compare hits, only this one has a floor, and that is a score.
-    is_below = strategy == "conservative" and min_score is not None and bool(hits) and hits[0].score < min_score
-    if strategy not in _COMPARE_HITS or is_below or not first:  # nothing can be compared with 0
-        return select(hits, strategy=strategy, min_score=min_score, **bounds)
-    order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], first))
-    weighed = [replace(hits[place], score=evidence[place]) for place in order]
-    selection = select(weighed, strategy=strategy, **bounds)
+    ranked = select(hits, strategy=strategy, min_score=min_score, **bounds)
+    # With an evidence of 0 nothing can be compared, and only the scores have a floor.
+    if strategy not in _COMPARE_HITS or not any(evidence[:1]) or ranked.reason == "abstain:below_floor":
+        return ranked
+    order = sorted(range(len(hits)), key=lambda place: -min(evidence[place], evidence[0]))
+    weighed = select([replace(hits[place], score=evidence[place]) for place in order], strategy=strategy, **bounds)
     # What is selected are the first of those that were weighed.
-    chosen = sorted(order[: len(selection.selected)])
-    return replace(
-        selection,
-        selected=[hits[place] for place in chosen],
-        candidates=list(hits),
-        signals={**selection.signals, "top_score": hits[0].score},
-    )
+    selected = [hits[place] for place in sorted(order[: len(weighed.selected)])]
+    signals = {**weighed.signals, "top_score": hits[0].score}
+    return replace(weighed, selected=selected, candidates=list(hits), signals=signals)
 
 
-def _scores_of(hit: SearchHit) -> dict[str, float]:
-    """Return the scores of a hit by channel, or that of its source."""
-    channels = {name: get_fact(hit.metadata, f"{name}_score") for name in ("dense", "lexical")}
-    known = {name: float(score) for name, score in channels.items() if _is_number(score)}
-    own = get_fact(hit.metadata, "source_score", hit.score)
-    return known or {_OWN: float(own) if _is_number(own) else 0.0}
+def _list_scores(hit: SearchHit, scales: SourceScales) -> list[tuple[Hashable, float, float]]:
+    """Return scale, weight and score of each channel that ranked a hit, or of its source."""
+    facts = {name: get_fact(hit.metadata, f"{name}_score") for name in ("dense", "lexical")}
+    scores = {name: float(score) for name, score in facts.items() if _is_number(score)}
+    if not scores:
+        own = get_fact(hit.metadata, "source_score", hit.score)
+        scores = {_OWN: float(own) if _is_number(own) else 0.0}
+    return [((name, scales.names.get(name)), scales.weights.get(name, 1.0), score) for name, score in scores.items()]
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from airw._base.checks import check_count, check_query
 from airw._base.concurrency import call_user_function
@@ -65,8 +65,9 @@ class LlmSelector:
         """Check every parameter."""
         check_query(self.query)
         check_count("max_candidates", self.max_candidates, least=1)
-        for name, value in (("chooser", self.chooser), ("fallback", self.fallback)):
-            if not callable(value) and (value is not None or name == "chooser"):
+        fallback = select if self.fallback is None else self.fallback
+        for name, value in {"chooser": self.chooser, "fallback": fallback}.items():
+            if not callable(value):
                 raise ArgumentKindError(f"{name} must be a function, not {short_repr(value)}")
 
     async def __call__(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
@@ -75,8 +76,10 @@ class LlmSelector:
         if not hits_by_label:
             return []
         candidates = "\n".join(f"{label}: {_one_line(hit.text)}" for label, hit in hits_by_label.items())
+        read_answer = parse_labels if isinstance(self.chooser, ChatPrompt) else _check_labels
         try:
-            labels = await self._choose_labels(candidates, list(hits_by_label))
+            answer: Any = await call_user_function(partial(self.chooser, query=self.query, candidates=candidates))
+            labels = read_answer(answer, list(hits_by_label))
         except Exception:  # noqa: BLE001 - a model or its client may fail in any way; the fallback answers then
             labels = None
         if labels is not None:
@@ -86,12 +89,6 @@ class LlmSelector:
         if any(get_fact(hit.metadata, "retrieval_score") is not None for hit in hits):
             return select(hits).selected  # the scores of a reranker
         return select_by_evidence(hits, weigh_hits(hits, lambda _: SourceScales())).selected
-
-    async def _choose_labels(self, candidates: str, labels: list[str]) -> list[str] | None:
-        if isinstance(self.chooser, ChatPrompt):
-            return parse_labels(await self.chooser(query=self.query, candidates=candidates), labels)
-        answer = await call_user_function(partial(self.chooser, query=self.query, candidates=candidates))
-        return _check_labels(answer, labels)
 
 
 def make_llm_selector(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, takewhile
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from airw._base.checks import check_choice, check_count, check_number
 from airw._base.json import json_clean
@@ -19,7 +19,7 @@ from airw.values import SearchHit, check_hit
 
 Strategy: TypeAlias = Literal["conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap"]
 
-STRATEGIES: tuple[Strategy, ...] = ("conservative", "top_k", "abs_threshold", "rel_threshold", "score_gap")
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 """The names of the strategies of `select`."""
 
 REASONS: Final[Mapping[str, str]] = {
@@ -154,39 +154,33 @@ def select(
     check_count("max_k", max_k, least=1)
     check_number("rel", rel, least=0, most=1)
     check_number("gap_ratio", gap_ratio, least=0, most=1)
-    floor = None if min_score is None else check_number("min_score", min_score)
+    floor = -math.inf if min_score is None else check_number("min_score", min_score)
     candidates = [check_hit(hit) for hit in hits]
     # NaN compares false with everything, so no rule could handle it.
     scored = [hit for hit in candidates if not math.isnan(hit.score)]
+    name = "custom" if callable(strategy) else check_choice("strategy", strategy, STRATEGIES)
+    if name == "abs_threshold" and min_score is None:
+        raise ArgumentError("strategy='abs_threshold' needs min_score, the lowest score to select")
+    reason = ""
     if callable(strategy):
-        name = "custom"
         # The function gets a copy, so that it cannot change the candidates.
-        chosen, reason = _match_candidates(strategy(list(candidates)), candidates), ""
+        chosen = _match_candidates(strategy(list(candidates)), candidates)
+    elif candidates and not scored:
+        chosen, reason = [], "abstain:no_scores"
+    elif name in ("conservative", "rel_threshold"):
+        chosen, reason = _choose_close(name, scored, max_k, rel, floor)
+    elif name == "score_gap":
+        chosen = _cut_at_gap(scored, gap_ratio)
     else:
-        name = check_choice("strategy", strategy, STRATEGIES)
-        if floor is None and name == "abs_threshold":
-            raise ArgumentError("strategy='abs_threshold' needs min_score, the lowest score to select")
-        if candidates and not scored:
-            chosen, reason = [], "abstain:no_scores"
-        elif name == "conservative":
-            chosen, reason = _select_conservatively(scored, max_k, rel, floor)
-        elif name == "rel_threshold":
-            chosen, reason = _select_near_first(scored, rel)
-        elif name == "score_gap":
-            chosen, reason = _cut_at_gap(scored, gap_ratio), ""
-        else:
-            chosen, reason = [hit for hit in scored if floor is None or name == "top_k" or hit.score >= floor], ""
+        chosen = [hit for hit in scored if name == "top_k" or hit.score >= floor]
     selected = chosen[:max_k]
-    signals = _signals(name, candidates, selected)
+    signals = _signals(candidates, selected)
+    if name == "conservative":
+        signals["min_ratio"] = min((_score_ratio(hit, selected[0]) for hit in selected), default=None)
     if reason == "abstain:below_floor":
         signals["min_score"] = floor
-    return Selection(
-        selected=selected,
-        candidates=candidates,
-        abstained=not selected,
-        reason=reason or (name if selected else f"abstain:{name}"),
-        signals=signals,
-    )
+    reason = reason or (name if selected else f"abstain:{name}")
+    return Selection(selected, candidates, not selected, reason, signals)
 
 
 def abstain(hits: Iterable[SearchHit], reason: str, **signals: Any) -> Selection:
@@ -204,61 +198,55 @@ def abstain(hits: Iterable[SearchHit], reason: str, **signals: Any) -> Selection
         ([], 'abstain:below_floor', 0.1)
     """
     candidates = list(hits)
-    return Selection(
-        selected=[],
-        candidates=candidates,
-        abstained=True,
-        reason=f"abstain:{reason}",
-        signals={**_signals("conservative", candidates, []), **signals},
-    )
+    told = {**_signals(candidates, []), "min_ratio": None, **signals}
+    return Selection([], candidates, abstained=True, reason=f"abstain:{reason}", signals=told)
 
 
-def _select_conservatively(
-    hits: list[SearchHit], max_k: int, rel: float, floor: float | None
+def _choose_close(
+    strategy: str, hits: list[SearchHit], max_k: int, rel: float, floor: float
 ) -> tuple[list[SearchHit], str]:
-    """Return the chosen hits and the reason."""
+    """Return the hits close to the first one, and the reason.
+
+    The reason is empty if it is the name of the strategy.
+    """
+    is_conservative = strategy == "conservative"
     if not hits:
-        return [], "abstain:no_candidates"
-    top, candidates = hits[0].score, hits[:max_k]
+        return [], "abstain:no_candidates" if is_conservative else ""
+    first, top = hits[0], float(hits[0].score)
     # Below the floor even the best hit is probably no answer.
-    if floor is not None and top < floor:
+    if is_conservative and top < floor:
         return [], "abstain:below_floor"
     # A score of exactly 0 means that nothing matched, whatever the scale is.
     if top == 0:
         return [], "abstain:no_evidence"
-    # A ratio to a negative score is meaningless, so only the first hit is safe.
-    if top < 0:
-        return hits[:1], "single" if len(hits) == 1 else "nonpositive_top"
+    if not is_conservative:
+        # A ratio to a negative score is meaningless, so only the first hit is safe. The equality covers an infinite
+        # first score with `rel=0`, whose product would be NaN.
+        return hits[:1] if top < 0 else [hit for hit in hits if hit.score == top or hit.score >= rel * top], ""
+    if len(hits) == 1 or top < 0:
+        return [first], "single" if len(hits) == 1 else "nonpositive_top"
     # Hits far behind the best one mislead more often than they help.
-    selected = list(takewhile(lambda hit: _score_ratio(hit, hits[0]) >= rel, candidates))
-    if len(selected) < len(candidates):
-        return selected, "rel_threshold"
-    if len(hits) == 1:
-        return selected, "single"
-    return selected, "max_k" if len(selected) < len(hits) else "exhausted"
-
-
-def _score_ratio(hit: SearchHit, first: SearchHit) -> float:
-    """Return the ratio of a hit's score to the first score, which is above 0."""
-    # Equal scores may both be infinite, and their quotient would be NaN.
-    return 1.0 if hit.score == first.score else float(hit.score) / float(first.score)
-
-
-def _select_near_first(hits: list[SearchHit], rel: float) -> tuple[list[SearchHit], str]:
-    """Return the chosen hits and the reason, if it is not the name of the strategy."""
-    top = float(hits[0].score) if hits else math.nan
-    if top == 0:
-        return [], "abstain:no_evidence"
-    if top < 0:
-        return hits[:1], ""
-    # The equality covers an infinite first score with `rel=0`, whose product would be NaN.
-    return [hit for hit in hits if hit.score == top or hit.score >= rel * top], ""
+    close = list(takewhile(lambda hit: _score_ratio(hit, first) >= rel, hits))
+    if len(close) < min(len(hits), max_k):
+        return close, "rel_threshold"
+    return close, "max_k" if len(hits) > max_k else "exhausted"
 
 
 def _cut_at_gap(hits: list[SearchHit], gap_ratio: float) -> list[SearchHit]:
     """Return the hits before the first gap; a previous score of at most 0 is a gap too."""
     pairs = takewhile(lambda pair: pair[0].score > 0 and pair[1].score >= gap_ratio * pair[0].score, pairwise(hits))
     return hits[:1] + [hit for _, hit in pairs]
+
+
+def _score_ratio(hit: SearchHit, first: SearchHit) -> float:
+    """Return the ratio of a hit's score to the first score, which is not 0."""
+    # Equal scores may both be infinite, and their quotient would be NaN.
+    return 1.0 if hit.score == first.score else float(hit.score) / float(first.score)
+
+
+def _signals(candidates: Sequence[SearchHit], selected: Sequence[SearchHit]) -> dict[str, Any]:
+    top = next((float(hit.score) for hit in candidates if not math.isnan(hit.score)), None)
+    return {"n_candidates": len(candidates), "n_selected": len(selected), "top_score": top}
 
 
 def _match_candidates(chosen: object, candidates: list[SearchHit]) -> list[SearchHit]:
@@ -273,22 +261,11 @@ def _match_candidates(chosen: object, candidates: list[SearchHit]) -> list[Searc
             f"strategy must return a list of the hits it selects, empty to abstain, not {short_repr(chosen)}"
         )
     # Compare by identity first: a candidate may be in the list twice, as equal but separate hits.
-    positions = {id(hit): position for position, hit in enumerate(candidates)}
+    places = {id(hit): place for place, hit in enumerate(candidates)}
     selected: dict[int, SearchHit] = {}
     for hit in chosen:
-        position = positions.get(id(hit))
-        if position is None:
-            position = next((index for index, candidate in enumerate(candidates) if candidate == hit), None)
-        if position is None:
+        if id(hit) not in places and hit not in candidates:
             raise ArgumentError(f"strategy may only select hits that it received, not {short_repr(hit)}")
-        selected.setdefault(position, candidates[position])
+        place = places[id(hit)] if id(hit) in places else candidates.index(hit)
+        selected.setdefault(place, candidates[place])
     return list(selected.values())
-
-
-def _signals(name: str, candidates: list[SearchHit], selected: list[SearchHit]) -> dict[str, Any]:
-    scores = (float(hit.score) for hit in candidates)
-    top = next((score for score in scores if not math.isnan(score)), None)
-    signals: dict[str, Any] = {"n_candidates": len(candidates), "n_selected": len(selected), "top_score": top}
-    if name == "conservative":
-        signals["min_ratio"] = min((_score_ratio(hit, selected[0]) for hit in selected), default=None)
-    return signals

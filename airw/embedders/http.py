@@ -22,6 +22,7 @@ from airw._base.http import (
     base_url,
     read_items,
 )
+from airw._base.overriding import override
 from airw._base.vectors import unit_rows
 from airw.errors import ArgumentError, EmbedderError, EmbedderUnavailable
 
@@ -151,13 +152,6 @@ class HttpEmbedder(ApiClient):
         cut = "" if self._dimensions is None else f", dimensions={self._dimensions}"
         return f"{type(self).__name__}({self._api.server.url!r}, {self._model!r}{cut})"
 
-    def __eq__(self, other: object) -> bool:
-        """Return True for the same server, model and width; other settings do not matter."""
-        return self._identity == other._identity if isinstance(other, HttpEmbedder) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
     @property
     def id(self) -> str:
         """Return `api:<model>`, with `@<dimensions>` if they are set.
@@ -256,7 +250,9 @@ class HttpEmbedder(ApiClient):
                 del queries[text]
 
     @property
+    @override
     def _identity(self) -> tuple[str, str, int | None]:
+        # Batch size, timeout and retries do not matter.
         return self._api.server.url, self._model, self._dimensions
 
     async def _send_query(self, text: str, query: _SharedQuery) -> None:

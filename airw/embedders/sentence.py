@@ -19,7 +19,6 @@ from airw._base.local_models import (
     folder_width,
     usable_cores,
 )
-from airw._base.messages import error_text
 from airw._base.overriding import override
 from airw._base.vectors import unit_rows
 from airw.embedders._local import LocalEmbedder
@@ -54,6 +53,7 @@ class SentenceTransformerEmbedder(HubModel, LocalEmbedder):
 
     _NOUN: ClassVar[str] = "model"
     _MAKER: ClassVar[str] = "SentenceTransformer"
+    _ERROR: ClassVar[type[AirwError]] = EmbedderError
     _UNAVAILABLE: ClassVar[type[AirwError]] = EmbedderUnavailable
 
     def __init__(
@@ -151,7 +151,7 @@ class SentenceTransformerEmbedder(HubModel, LocalEmbedder):
     @override
     def _keep(self, model: Any) -> None:
         # Settings may contradict the model, so measure the width with a vector.
-        self._dim = len(_run_model(model, ["a"], "encode_document", 1, self._label)[0])
+        self._dim = len(self._run_model(model, "encode_document", ["a"], batch_size=1)[0])
         super()._keep(model)
 
     @override
@@ -170,12 +170,5 @@ class SentenceTransformerEmbedder(HubModel, LocalEmbedder):
     def _encode(self, kind: str, texts: list[str]) -> Floats:
         # Before each batch, because another embedder with another number of threads may have run since the last one.
         import_module("torch").set_num_threads(self._threads)
-        rows = _run_model(self._model, texts, f"encode_{kind}", self._batch_size, self._label)
+        rows = self._run_model(self._model, f"encode_{kind}", texts, batch_size=self._batch_size)
         return unit_rows(rows, count=len(texts), dim=self._dim, of=self._label)
-
-
-def _run_model(model: Any, texts: list[str], method: str, batch_size: int, label: str) -> Any:
-    try:
-        return getattr(model, method)(texts, batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
-    except Exception as error:
-        raise EmbedderError(f"{label} failed: {error_text(error)}") from error

@@ -39,6 +39,8 @@ VERSION_HEADER: Final = "Airw-Api"
 """The header of each answer in which a server names the versions that it speaks."""
 MOST_REQUESTS: Final = 16
 """The largest number of requests in one message."""
+MOST_MESSAGES: Final = 64
+"""The largest number of messages to stores that travel together."""
 
 _DTYPES: Mapping[str, "np.dtype[Any]"] = {"<f4": np.dtype("<f4"), "<f8": np.dtype("<f8")}
 _LARGEST_COUNT = 10**18

@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -132,19 +132,25 @@ class CorpusServer:
         if not isinstance(timeouts, Timeouts):
             raise ArgumentError(f"timeouts must be a Timeouts object, not {short_repr(timeouts)}")
         self.timeouts = timeouts
-        self._client, self._is_closed = client, False
+        self._client = client
+        self.is_closed: bool = False
         self._is_in_use = False  # by a first event loop
         self._own_clients: PerLoop[list[httpx.AsyncClient]] = PerLoop(list)  # none or one, as connections are of a loop
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
 
+    @property
+    def identity(self) -> Hashable:
+        """Return what is equal for two objects that may send each other's calls."""
+        return self.url, self._token, self.timeouts, self._client and id(self._client)
+
     async def aclose(self) -> None:
         """Close the connections of this event loop, unless the caller passed the client.
 
         Closing twice is harmless.
         """
-        self._is_closed = True
+        self.is_closed = True
         for client in self._own_clients.get():
             with anyio.CancelScope(shield=True):
                 await client.aclose()
@@ -198,7 +204,7 @@ class CorpusServer:
     ) -> tuple[httpx.Response, bytes]:
         """Send until there is an answer, within the time of a call."""
         try:
-            with anyio.fail_after(self.timeouts.total):
+            with self.deadline(label):
                 for failures in range(1, retries + 1):
                     try:
                         return await self._send(request, label, is_stream=is_stream)
@@ -214,6 +220,17 @@ class CorpusServer:
                 return await self._send(request, label, is_stream=is_stream)
         except _ServerBusy as refusal:
             raise refusal.error from None
+
+    @contextmanager
+    def deadline(self, label: str) -> Iterator[None]:
+        """Bound the time of a call, with all that is sent for it.
+
+        Raises:
+            RemoteError: If the block takes longer.
+        """
+        try:
+            with anyio.fail_after(self.timeouts.total):
+                yield
         except TimeoutError as error:
             if isinstance(error, AirwError):  # the server's own: `StoreBusy`
                 raise
@@ -227,7 +244,7 @@ class CorpusServer:
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str] | None, label: str
     ) -> httpx.Request:
         own_clients = self._own_clients.get()
-        if self._client is None and not own_clients and not self._is_closed:
+        if self._client is None and not own_clients and not self.is_closed:
             await in_thread(load_tls)
             # Nobody closes the connections of further loops, so they end with each answer.
             kept, self._is_in_use = 0 if self._is_in_use else _MAX_CONNECTIONS, True
@@ -246,7 +263,7 @@ class CorpusServer:
 
     def _open_client(self, label: str) -> httpx.AsyncClient:
         client = self._client or next(iter(self._own_clients.get()), None)
-        if client is None or client.is_closed or self._is_closed:
+        if client is None or client.is_closed or self.is_closed:
             raise RemoteError(f"{label} is closed; use it inside `async with`")
         return client
 
@@ -315,8 +332,12 @@ class CorpusServer:
         try:
             yield
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            described = one_line(self.redact(f"{type(error).__name__}: {error}".strip(": ")))
-            raise RemoteError(f"{label} sent no complete answer ({described}); is it running?") from error
+            raise self.describe_loss(label, error) from error
+
+    def describe_loss(self, label: str, error: BaseException) -> RemoteError:
+        """Return the error of a call whose connection has failed."""
+        described = one_line(self.redact(f"{type(error).__name__}: {error}".strip(": ")))
+        return RemoteError(f"{label} sent no complete answer ({described}); is it running?")
 
 
 async def close_response(response: httpx.Response) -> None:

@@ -26,7 +26,8 @@ from airw.protocols import CAPABILITIES, Capability, Embedder
 from airw.protocols.wire import COUNT, OBJECT, TEXT, TEXTS, MessageSize, WireFault, list_of, map_of, unpack_hit
 from airw.remote.calls import CorpusServer, Timeouts, encode_json
 from airw.remote.embedder import RemoteEmbedder
-from airw.remote.store import MessageLimits, RemoteStore
+from airw.remote.messages import MessageLimits
+from airw.remote.store import RemoteStore
 from airw.remote.walk import RemoteWalk
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query
 from airw.traversal import traverse
@@ -323,7 +324,11 @@ class RemoteCorpus:
             raise EmbedderMismatch(
                 f"{label} was built with the embedder {short_repr(found.embedder_id)}, not {short_repr(embedder.id)}"
             )
-        limits = MessageLimits(MessageSize(*(found.limits[name] for name in _SIZES)), found.limits["max_body"])
+        limits = MessageLimits(
+            MessageSize(*(found.limits[name] for name in _SIZES)),
+            found.limits["max_body"],
+            found.limits.get("max_messages", 1),  # an older server takes each alone
+        )
         self._policies, self._holds_walks = found.policies, found.holds_walks
         store = RemoteStore(
             self._server, self.name, found.capabilities, limits, dim=found.dim, durability=found.durability

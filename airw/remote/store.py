@@ -2,9 +2,12 @@
 
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import le
+from time import monotonic
 from typing import Any
+
+import httpx
 
 from airw._base.concurrency import in_thread, map_bounded, offload_if
 from airw.protocols import (
@@ -20,7 +23,6 @@ from airw.protocols import (
     fill,
 )
 from airw.protocols.wire import (
-    MessageSize,
     items_of,
     join_answers,
     measure_requests,
@@ -29,30 +31,21 @@ from airw.protocols.wire import (
     unpack_answers,
 )
 from airw.remote.calls import CorpusServer, TooMuchAtOnce, dump_body
+from airw.remote.messages import MessageLimits, StoreMessage, send_together
 
 _MAX_CONCURRENCY = 4  # messages of one request that was split
 _MANY = 1_000  # items of a message; packing more takes about a millisecond
-
-
-@dataclass(frozen=True, slots=True)
-class MessageLimits:
-    """What a server accepts in one message to a store.
-
-    Args:
-        size: What the message may ask for.
-        max_body: The largest number of bytes.
-    """
-
-    size: MessageSize
-    max_body: int
+_ALONE = 10  # messages that travel alone after one that was not answered with the others
+_LONG = 0.5  # seconds; whoever leaves later has waited for the answer
 
 
 class RemoteStore:
     """The store of a corpus on another machine, `RemoteCorpus.store`: a `read` is a message.
 
     The answers are those of the store itself, to the last bit. Only what the server does not accept or answer at once
-    is split. If the server cannot be reached, refuses or answers nonsense, `read` raises `RemoteError`; what goes wrong
-    in the store itself is raised as the error that the store raised.
+    is split. Messages to stores of one server that are ready at the same moment travel together. If the server cannot
+    be reached, refuses or answers nonsense, `read` raises `RemoteError`; what goes wrong in the store itself is raised
+    as the error that the store raised.
 
     Args:
         server: The server.
@@ -78,6 +71,7 @@ class RemoteStore:
         self._server, self._corpus, self._limits, self._dim = server, corpus, limits, dim
         self.capabilities = capabilities
         self.durability = durability
+        self._alone = 0  # messages that must still travel alone
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._corpus!r} at {self._server.url})"
@@ -150,10 +144,32 @@ class RemoteStore:
             answers = value.get("answers") if isinstance(value, dict) else None
             return unpack_answers(requests, answers, dim=self._dim)
 
-        body = await offload_if(measure_requests(requests, all_rows=0).items > _MANY, pack)
+        size = measure_requests(requests, all_rows=self._limits.size.rows)
+        body = await offload_if(size.items > _MANY, pack)
+        label = self._server.label(self._corpus)
         if len(body) > self._limits.max_body:
-            what = self._server.label(self._corpus)
             raise TooMuchAtOnce(
-                f"{what}: the body must have at most {self._limits.max_body:,} bytes; ask for less at once"
+                f"{label}: the body must have at most {self._limits.max_body:,} bytes; ask for less at once"
             )
-        return await self._server.call("POST", "/store/read", of=self._corpus, body=body, read=read)
+        with self._server.deadline(label):
+            if self._alone or self._server.is_closed:
+                self._alone = max(0, self._alone - 1)
+            else:
+                message = StoreMessage(self._corpus, body, size, read)
+                began = monotonic()
+                try:
+                    await send_together(self._server, message, self._limits)
+                except BaseException:
+                    # Perhaps another store has held it up; the next message must not wait for that one again.
+                    if monotonic() - began >= _LONG:
+                        self._alone = _ALONE
+                    raise
+                match message.outcome:
+                    case list() as answers:
+                        return answers
+                    case Exception(__cause__=httpx.HTTPError() as cause):  # alone, it would meet the same
+                        raise self._server.describe_loss(label, cause) from cause
+                    case Exception():
+                        self._alone = _ALONE
+            # Alone, a message waits for no other store, and learns what is wrong with it.
+            return await self._server.call("POST", "/store/read", of=self._corpus, body=body, read=read)

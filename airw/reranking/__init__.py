@@ -10,6 +10,7 @@ if TYPE_CHECKING:
         recency as recency,
         resolve_boost as resolve_boost,
     )
+    from airw.reranking.calling import resolve_reranker as resolve_reranker, score_texts as score_texts
     from airw.reranking.cross_encoder import CrossEncoderReranker as CrossEncoderReranker
     from airw.reranking.http import HttpReranker as HttpReranker
     from airw.reranking.identity import (
@@ -18,7 +19,5 @@ if TYPE_CHECKING:
         is_anonymous as is_anonymous,
         rerank_tag as rerank_tag,
     )
-    from airw.reranking.scores import score_texts as score_texts
-    from airw.reranking.specs import resolve_reranker as resolve_reranker
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -7,18 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from numbers import Real
+from time import time
 from typing import Any
 
 from airw._base.checks import check_count, check_number, check_strings
 from airw._base.messages import short_repr
 from airw._base.requirements import requirement_name
-from airw.errors import ArgumentError, ArgumentKindError
+from airw.errors import ArgumentError
+from airw.reranking.calling import match_spec
 from airw.values import SearchHit
 
 _HALF_LIFE = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwy])", re.ASCII | re.IGNORECASE)
-_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "y": 365.25 * 24}
+_SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _YEAR = re.compile(r"\d{4}(-\d\d)?", re.ASCII)
-_NAMELESS = "boost must be a function of a hit, or 'recency:<field>:<half-life>', not {}"
+_SPEC = re.compile(r"recency:(.+):(.*)", re.DOTALL)
+_CHOICES = "a function of a hit, or 'recency:<field>:<half-life>'"
 
 
 def resolve_boost(spec: str | Callable[[SearchHit], float] | None) -> Callable[[SearchHit], float] | None:
@@ -34,11 +37,7 @@ def resolve_boost(spec: str | Callable[[SearchHit], float] | None) -> Callable[[
     """
     if spec is None or callable(spec):
         return spec
-    if not isinstance(spec, str):
-        raise ArgumentKindError(_NAMELESS.format(short_repr(spec)))
-    field, _, half_life = spec.removeprefix("recency:").rpartition(":")
-    if not spec.startswith("recency:") or not field:
-        raise ArgumentError(_NAMELESS.format(short_repr(spec)))
+    field, half_life = match_spec("boost", spec, _SPEC, choices=_CHOICES).groups()
     return recency(field, half_life=half_life)
 
 
@@ -77,7 +76,7 @@ def recency(
     if isinstance(half_life, timedelta):
         seconds = half_life.total_seconds()
     elif isinstance(half_life, str) and (parts := _HALF_LIFE.fullmatch(half_life.strip())):
-        seconds = float(parts[1]) * _HOURS[parts[2].lower()] * 3600
+        seconds = float(parts[1]) * _SECONDS[parts[2].lower()]
     if not 0 < seconds < math.inf:
         raise ArgumentError(f"half_life must be a time such as '90d', '12h', '2w' or '1y', not {short_repr(half_life)}")
     share = check_number("weight", weight, least=0, most=1)
@@ -93,24 +92,21 @@ class _Recency:
 
     def __call__(self, hit: SearchHit) -> float:
         moment = _find_seconds(hit.metadata.get(self.field))
-        now = datetime.now(UTC).timestamp() if self.now is None else self.now
+        now = time() if self.now is None else self.now
         half_lives = 1.0 if moment is None else max(0.0, now - moment) / self.half_life
         return -abs(hit.score) * self.weight * (1 - math.pow(0.5, half_lives))
 
 
 def _find_seconds(value: object) -> float | None:
     """Return the seconds from 1970 to a date; `None` for anything else."""
-    if isinstance(value, int) and 1000 <= value <= 9999:  # a year
-        value = str(value)
-    text = value.isoformat() if isinstance(value, date) else value
     with suppress(ValueError, OverflowError):
-        if isinstance(text, Real) and not isinstance(text, bool):
-            return float(text) if math.isfinite(text) else None
-        if isinstance(text, str):
-            text = text.strip().upper()
-            year = _YEAR.fullmatch(text)
-            moment = datetime.fromisoformat(text if year is None else f"{text}-01" if year[1] else f"{text}-01-01")
-            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        text = value.isoformat() if isinstance(value, date) else str(value).strip().upper()
+        if _YEAR.fullmatch(text):  # its first day, or that of the month
+            text += "-01-01"[len(text) - 4 :]
+        elif isinstance(value, Real):
+            return check_number("date", value)
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
     return None
 
 
@@ -157,14 +153,10 @@ class _DependencyEvidence:
     deps_field: str
 
     def __call__(self, hit: SearchHit) -> float:
-        count = len(self.libraries & _parse_requirements(hit.metadata.get(self.deps_field)))
-        return self.weight * min(count, self.saturate) / self.saturate
-
-
-def _parse_requirements(deps: Any) -> set[str]:
-    """Return the names of the required libraries; entries that are no strings are skipped."""
-    entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
-    return {requirement_name(entry) for entry in entries if isinstance(entry, str)}
+        deps: Any = hit.metadata.get(self.deps_field)
+        entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
+        required = {requirement_name(entry) for entry in entries if isinstance(entry, str)}
+        return self.weight * min(len(self.libraries & required), self.saturate) / self.saturate
 
 
 def _check_field(parameter: str, value: object) -> None:

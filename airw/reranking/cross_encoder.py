@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,9 +12,8 @@ from airw._base.arrays import Floats
 from airw._base.checks import check_count
 from airw._base.hub_models import HubModel
 from airw._base.local_models import folder_id, run_batches, usable_cores
-from airw._base.messages import error_text
 from airw.errors import AirwError, RerankerError, RerankerUnavailable
-from airw.reranking.scores import check_inputs, to_floats
+from airw.reranking.calling import check_inputs, to_floats
 
 DEFAULT_MODEL = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 _FIX = "pass a folder saved by sentence-transformers' CrossEncoder, or a name on the hub"
@@ -44,14 +42,14 @@ class CrossEncoderReranker(HubModel):
 
     _NOUN: ClassVar[str] = "reranker"
     _MAKER: ClassVar[str] = "CrossEncoder"
+    _ERROR: ClassVar[type[AirwError]] = RerankerError
     _UNAVAILABLE: ClassVar[type[AirwError]] = RerankerUnavailable
 
     def __init__(self, model: str | os.PathLike[str] = DEFAULT_MODEL, *, batch_size: int = 32) -> None:
         super().__init__(model, fix=_FIX)
         self._batch_size = check_count("batch_size", batch_size, least=1)
-        self._id: str | None = None if self._folder else f"ce:{self._name}"
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Return the id of the model.
 
@@ -62,9 +60,9 @@ class CrossEncoderReranker(HubModel):
         Raises:
             RerankerUnavailable: If the folder does not exist, or is not a model folder.
         """
-        if self._id is None:
-            self._id = f"ce:{folder_id(cast('Path', self._folder), error=RerankerUnavailable, fix=_FIX)}"
-        return self._id
+        if self._folder is None:
+            return f"ce:{self._name}"
+        return f"ce:{folder_id(self._folder, error=RerankerUnavailable, fix=_FIX)}"
 
     async def __call__(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return a score from 0 to 1 for each text, in their order; higher is more relevant.
@@ -77,27 +75,22 @@ class CrossEncoderReranker(HubModel):
         checked = check_inputs(query, texts, of=self._label)
         if checked:
             await self._load()
-        logits = await run_batches(checked, size=self._batch_size, dim=1, encode=partial(self._logits, query))
+
+        async def read(batch: list[str]) -> Floats:
+            return await self._turns.run(partial(self._predict, query, batch))
+
+        logits = await run_batches(checked, size=self._batch_size, dim=1, encode=read)
         with np.errstate(over="ignore"):  # exp overflows to infinity for very low logits: the score is 0
             scores = 1.0 / (1.0 + np.exp(-logits[:, 0].astype(np.float64)))
         return to_floats(scores.tolist(), lambda: self._label)
 
-    async def _logits(self, query: str, texts: list[str]) -> Floats:
-        return await self._turns.run(partial(self._predict, query, texts))
-
     def _predict(self, query: str, texts: list[str]) -> Floats:
+        """Return the logit of each text, as a column."""
         torch = import_module("torch")
         torch.set_num_threads(usable_cores())  # before each batch: an embedder may have changed the process-wide count
-        rows = _run_model(self._model, query, texts, torch.nn.Identity(), self._label)
+        pairs, identity = [(query, text) for text in texts], torch.nn.Identity()
+        answer = self._run_model(self._model, "predict", pairs, batch_size=len(pairs), activation_fn=identity)
+        rows = np.asarray(answer, np.float32)
         if rows.size != len(texts):
             raise RerankerError(f"{self._label} returns {rows.shape[1:]} numbers a text, not one: is it a classifier?")
         return rows.reshape(len(texts), 1)
-
-
-def _run_model(model: Any, query: str, texts: list[str], activation: Any, label: str) -> Floats:
-    pairs = [(query, text) for text in texts]
-    try:
-        rows = model.predict(pairs, batch_size=len(pairs), activation_fn=activation, show_progress_bar=False)
-    except Exception as error:
-        raise RerankerError(f"{label} failed: {error_text(error)}") from error
-    return np.asarray(rows, np.float32)

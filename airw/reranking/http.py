@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from airw._base.checks import check_count
 from airw._base.concurrency import in_thread
 from airw._base.http import Api, ApiClient, Exchange, Server, base_url, read_items
+from airw._base.overriding import override
 from airw.errors import ArgumentError, RerankerError, RerankerUnavailable
-from airw.reranking.scores import check_inputs, to_floats
+from airw.reranking.calling import check_inputs, to_floats
 
 if TYPE_CHECKING:
     import httpx
@@ -95,13 +96,6 @@ class HttpReranker(ApiClient):
         model = f", {self._model!r}" if self._model else ""
         return f"{type(self).__name__}({self._api.server.url!r}{model})"
 
-    def __eq__(self, other: object) -> bool:
-        """Compare server, model and id; batch size, timeout and retries do not matter."""
-        return self._identity == other._identity if isinstance(other, HttpReranker) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
-
     @property
     def id(self) -> str | None:
         """Return the id of the model: the `id` of the constructor, or `api:<model>`.
@@ -135,39 +129,35 @@ class HttpReranker(ApiClient):
         checked = check_inputs(query, texts, of=self._api.server.label)
         if not checked:
             return []
-        exchange = Exchange(partial(self._payload, query), self._read)
+        exchange = Exchange(partial(self._make_payload, query), self._read_scores)
         parts = await self._api.ask_all(checked, exchange, batch_size=self._batch_size, max_chars=_MAX_CHARS)
         return [score for part in parts for score in part]
 
     @property
+    @override
     def _identity(self) -> tuple[str, str | None, str | None]:
+        # Batch size, timeout and retries do not matter.
         return self._api.server.url, self._model, self._id
 
-    def _payload(self, query: str, texts: list[str]) -> Mapping[str, object]:
+    def _make_payload(self, query: str, texts: list[str]) -> Mapping[str, object]:
         if self._model:
             return {"model": self._model, "query": query, "documents": texts}
         # Without `truncate` the server refuses texts that are too long for its model.
         return {"query": query, "texts": texts, "truncate": True}
 
-    async def _read(self, content: bytes, count: int) -> list[float]:
-        return await in_thread(partial(_read_scores, content, count, of=self._api.server.label))
+    async def _read_scores(self, content: bytes, count: int) -> list[float]:
+        """Return the scores of a reply, in the order of the texts.
+
+        Raises:
+            RerankerError: If the reply does not contain one finite number for each text.
+        """
+        of = self._api.server.label
+        read = partial(read_items, key="results", noun="score", of=of, error=RerankerError, is_ordered=False)
+        items = await in_thread(read, content, count)
+        return to_floats([item.get("relevance_score", item.get("score")) for item in items], lambda: of)
 
 
 def _check_name(parameter: str, value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not value.strip():
-        raise ArgumentError(f"{parameter} must be a name or None, not {value!r}")
-    return value.strip()
-
-
-def _read_scores(content: bytes, count: int, *, of: str) -> list[float]:
-    """Return the scores of a reply, in the order of the texts.
-
-    `of` names the server in errors.
-
-    Raises:
-        RerankerError: If the reply does not contain one finite number for each text.
-    """
-    items = read_items(content, count, key="results", noun="score", of=of, error=RerankerError, is_ordered=False)
-    return to_floats([item.get("relevance_score", item.get("score")) for item in items], lambda: of)
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value and value.strip()
+    raise ArgumentError(f"{parameter} must be a name or None, not {value!r}")

@@ -6,12 +6,12 @@ The scale depends on the mode, the fusion and its constants, and the reranker an
 import hashlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 from urllib.parse import quote
 
 from airw._base.checks import check_choice, check_count
-from airw._base.messages import short_repr
-from airw.errors import ArgumentError
 from airw.protocols import Reranker
 
 RERANK_TEXTS = ("surface", "artifact")
@@ -62,18 +62,15 @@ def calibration_key(
         >>> calibration_key("hybrid", fusion="blend", alpha=0.3)
         'hybrid+blend+alpha=0.3'
     """
-    defaults = _SCALES[check_choice("fusion", fusion, tuple(_SCALES))]
+    usual_values = _SCALES[check_choice("fusion", fusion, tuple(_SCALES))]
     if tag is not None:
         return f"{mode}+{tag}"
     if mode != "hybrid":
         return mode
-    values = {
-        "rrf_k": defaults.get("rrf_k") if rrf_k is None else rrf_k,
-        "alpha": float(alpha),
-        "bm25_sat_k": float(bm25_sat_k),
-    }
-    constants = [f"{name}={values[name]}" for name, default in defaults.items() if values[name] != default]
-    return "+".join([mode, *([] if fusion == "rrf" else [fusion]), *constants])
+    values = {"rrf_k": rrf_k, "alpha": float(alpha), "bm25_sat_k": float(bm25_sat_k)}
+    parts = [mode] if fusion == "rrf" else [mode, fusion]
+    parts += [f"{name}={values[name]}" for name, usual in usual_values.items() if values[name] not in (None, usual)]
+    return "+".join(parts)
 
 
 def rerank_tag(
@@ -110,10 +107,16 @@ def rerank_tag(
         >>> rerank_tag(lambda query, texts: [0.0] * len(texts))
         'rerank-~anonymous+surface'
     """
-    text = _text_tag(rerank_text, check_count("max_chars", max_chars, least=1))
+    check_count("max_chars", max_chars, least=1)
+    if callable(rerank_text):
+        text = f"fn-{_find_name(rerank_text)}"
+    else:
+        text = check_choice("rerank_text", rerank_text, RERANK_TEXTS)
+        if text == "artifact" and max_chars != MAX_CHARS:
+            text += f"@{max_chars}"
     if reranker is None:
         return None
-    tag = f"rerank-{_escape_name(reranker)}+{text}"
+    tag = f"rerank-{_find_name(reranker)}+{text}"
     if len(tag) <= _MAX_TAG:
         return tag
     # A cut tag ends with a hash of the whole one, so that long names stay different.
@@ -134,32 +137,17 @@ def is_anonymous(tag: str | None) -> bool:
     return tag is not None and _ANONYMOUS in tag
 
 
-def callable_name(function: object) -> str | None:
-    """Return the name of a callable as `rerank_tag` uses it, or `None` if it has none."""
-    id = getattr(function, "id", None)
-    if isinstance(id, str) and id.strip():
-        return id
-    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(path, str) or module == "__main__":
-        return None
-    # A closure or a replaced function has a module and a name too, but another object is there.
-    target: object = sys.modules.get(module)
-    for part in path.split("."):
-        target = getattr(target, part, None)
-    return f"{module}.{path}" if target is function else None
+def _find_name(function: Any) -> str:
+    """Return the name of a callable, or `_ANONYMOUS`.
 
-
-def _text_tag(rerank_text: str | Callable[..., Any], max_chars: int) -> str:
-    if isinstance(rerank_text, str):
-        length = f"@{max_chars}" if rerank_text == "artifact" and max_chars != MAX_CHARS else ""
-        return check_choice("rerank_text", rerank_text, RERANK_TEXTS) + length
-    if not callable(rerank_text):
-        choices = ", ".join(map(repr, RERANK_TEXTS))
-        raise ArgumentError(f"rerank_text must be {choices} or a callable, not {short_repr(rerank_text)}")
-    return f"fn-{_escape_name(rerank_text)}"
-
-
-def _escape_name(function: object) -> str:
-    """Return the name of a callable, losslessly escaped to letters, digits and `_.-%`."""
-    name = callable_name(function)
+    It is losslessly escaped to letters, digits and `_.-%`.
+    """
+    name = getattr(function, "id", None)
+    if not isinstance(name, str) or not name.strip():
+        name = None
+        with suppress(KeyError, AttributeError, TypeError):
+            module, path = function.__module__, function.__qualname__
+            # A closure or a replaced function has a module and a name too, but another object is there, or none.
+            if module != "__main__" and attrgetter(path)(sys.modules[module]) is function:
+                name = f"{module}.{path}"
     return _ANONYMOUS if name is None else quote(name, safe="", errors="surrogatepass").replace("~", "%7E")

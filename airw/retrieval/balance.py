@@ -52,8 +52,9 @@ def find_spread(scores: NDArray[np.float64], length: int) -> float:
         >>> find_spread(np.array([0.75, 0.75]), 4)
         0.375
     """
-    used = scores[:length]
-    return float(np.std(np.concatenate([used, np.zeros(length - len(used))]))) if length else 0.0
+    used = np.zeros(length)
+    used[: len(scores)] = scores[:length]
+    return float(np.std(used)) if length else 0.0
 
 
 def weigh_channels(rankings: Sequence[tuple[Mode, Ranking]], weights: Sequence[float]) -> list[float]:
@@ -72,16 +73,15 @@ def weigh_channels(rankings: Sequence[tuple[Mode, Ranking]], weights: Sequence[f
         >>> weigh_channels([("dense", dense), ("lexical", lexical)], [1.0, 1.0])
         [0.5, 1.5]
     """
-    columns = [ranking.scores if kind == "dense" else rank_shares(ranking) for kind, ranking in rankings]
-    known = [column for column in columns if column is not None]
-    if len(known) < len(columns) or len(known) < 2:
-        return [*weights]
-    # A text that no word of the query is in has the score 0, but is in no list: it counts as if it were.
-    longest = min(max(map(len, known)), LIST_LENGTH)
-    spreads = [
-        find_spread(column, longest if kind == "lexical" else min(len(column), LIST_LENGTH))
-        for (kind, _), column in zip(rankings, known, strict=True)
-    ]
+    longest = max(len(ranking) for _, ranking in rankings)
+    spreads = list[float]()
+    for kind, ranking in rankings:
+        scores = ranking.scores if kind == "dense" else rank_shares(ranking)
+        if scores is None or len(rankings) < 2:
+            return [*weights]
+        # A text that no word of the query is in has the score 0, but is in no list: it counts as if it were.
+        length = longest if kind == "lexical" else len(scores)
+        spreads.append(find_spread(scores, min(length, LIST_LENGTH)))
     return share_weights(spreads, weights)
 
 

@@ -33,19 +33,23 @@ def _return_query(query: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LlmFormulator:
-    """A formulator that calls a rewriter, and a fallback if that fails.
+    """A formulator that calls a rewriter or a chat model, and a fallback if that fails.
 
     `make_llm_formulator` makes it.
     """
 
-    rewriter: Callable[[str], MaybeAwaitable[str | Sequence[str]]]
+    rewriter: Callable[[str], MaybeAwaitable[str | Sequence[str]]] | ChatPrompt
     n: int = 3
     fallback: Formulator = _return_query
 
     async def __call__(self, query: str) -> str | Sequence[str]:
         """Return at most `n` queries of the rewriter, or the answer of the fallback."""
         try:
-            queries = queries_of(await call_user_function(self.rewriter, query))
+            if isinstance(self.rewriter, ChatPrompt):
+                answer: str | Sequence[str] = queries_in(await self.rewriter(query=query, n=self.n))
+            else:
+                answer = await call_user_function(self.rewriter, query)
+            queries = queries_of(answer)
         except Exception:  # noqa: BLE001 - whatever goes wrong with a model, the search still works with the original query
             queries = ()
         return queries[: self.n] or await call_user_function(self.fallback, query)
@@ -90,22 +94,10 @@ def make_llm_formulator(
     check_count("n", n, least=1)
     if fallback is not None and not callable(fallback):
         raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
-    function = function_or_prompt(
+    rewrite = function_or_prompt(
         rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"]
     )
-    rewrite = _ChatRewriter(function, n) if isinstance(function, ChatPrompt) else function
     return LlmFormulator(rewrite, n, fallback or _return_query)
-
-
-@dataclass(frozen=True, slots=True)
-class _ChatRewriter:
-    """A rewriter that asks a chat model for the same query in other words."""
-
-    question: ChatPrompt
-    n: int
-
-    async def __call__(self, query: str) -> list[str]:
-        return queries_in(await self.question(query=query, n=self.n))
 
 
 def queries_in(answer: str) -> list[str]:

@@ -6,8 +6,10 @@ score. Ranks can be compared even if the scores of the lists are on different sc
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from airw._base.checks import check_count, check_weight
@@ -49,10 +51,10 @@ def fuse_ranks(
     factors = [1.0] * len(rankings) if weights is None else weights
     if len(factors) != len(rankings):
         raise ArgumentError(f"weights must contain one factor for each of {len(rankings)} rankings, not {len(factors)}")
-    scores: dict[Key, float] = {}
+    scores: defaultdict[Key, float] = defaultdict(float)
     for ranking, weight in zip(rankings, factors, strict=True):
         for rank, key in enumerate(dict.fromkeys(ranking), start=1):
-            scores[key] = scores.get(key, 0.0) + weight / (rrf_k + rank)
+            scores[key] += weight / (rrf_k + rank)
     return sort_in_slices(scores.items(), key=lambda pair: -pair[1])
 
 
@@ -85,11 +87,6 @@ class FusedEntry:
     hit: SearchHit
     rrf_score: float = 0.0
     sources: list[str | None] = field(default_factory=list)
-
-    @property
-    def sort_key(self) -> tuple[float, int, int, str]:
-        """Return the sort key: RRF score, best rank, position of the list, artifact id."""
-        return -self.rrf_score, self.rank, self.position, self.hit.artifact_id
 
 
 def fuse_hits(
@@ -133,8 +130,14 @@ def fuse_hits(
     entries = fuse_entries(hits_by_source, rrf_k=rrf_k, weights=weights, identity=identity)
     # Ranks of a single list add nothing to its order, so its raw scores, which mean more, stay.
     if sum(map(bool, hits_by_source.values())) <= 1:
-        return [entry.hit for entry in sorted(entries, key=lambda entry: entry.rank)][:k]
-    return [_to_hit(entry) for entry in entries[:k]]
+        return [entry.hit for entry in entries[:k]]
+    fused = []
+    for entry in entries[:k]:
+        facts: dict[str, Any] = {"source_score": entry.hit.score, "source_rank": entry.rank}
+        if len(entry.sources) > 1:
+            facts["fused_sources"] = entry.sources
+        fused.append(replace(entry.hit, score=entry.rrf_score, metadata=with_facts(entry.hit.metadata, facts)))
+    return fused
 
 
 def merge_copies(hits: Iterable[SearchHit], identity: Identity) -> list[SearchHit]:
@@ -151,15 +154,17 @@ def merge_copies(hits: Iterable[SearchHit], identity: Identity) -> list[SearchHi
     """
     if identity is None:
         return list(hits)
-    identify = _identity_function(identity)
-    copies: dict[Hashable, list[SearchHit]] = {}
+    key_of = _merge_key(identity)
+    copies: defaultdict[Hashable, list[SearchHit]] = defaultdict(list)
     for hit in hits:
-        copies.setdefault(_merge_key(hit, identify), []).append(hit)
+        copies[key_of(hit)].append(hit)
     merged = []
-    for first, *others in copies.values():
-        sources = list(dict.fromkeys([first.source, *(hit.source for hit in others)]))
-        metadata = with_facts(first.metadata, {"fused_sources": sources})
-        merged.append(replace(first, metadata=metadata) if others else first)
+    for same in copies.values():
+        first = same[0]
+        if len(same) > 1:
+            sources = list(dict.fromkeys(hit.source for hit in same))
+            first = replace(first, metadata=with_facts(first.metadata, {"fused_sources": sources}))
+        merged.append(first)
     return merged
 
 
@@ -182,9 +187,10 @@ def fuse_entries(
         raise ArgumentKindError(
             f"hits_by_source must be a mapping of sources to their hits, not {short_repr(hits_by_source)}"
         )
-    identify = _identity_function(identity)
-    factors: dict[str | None, float] = {None: 1.0}
-    factors |= {source: check_weight(f"weights[{source!r}]", weight) for source, weight in (weights or {}).items()}
+    key_of = _merge_key(identity)
+    factors: dict[str | None, float] = {
+        source: check_weight(f"weights[{source!r}]", weight) for source, weight in (weights or {}).items()
+    }
     entries: dict[Hashable, FusedEntry] = {}
     for position, (source, hits) in enumerate(hits_by_source.items()):
         if not isinstance(hits, Iterable):
@@ -193,8 +199,7 @@ def fuse_entries(
             )
         checked = [hit if type(hit) is SearchHit and type(hit.score) is float else check_hit(hit) for hit in hits]
         weight = factors.get(source, 1.0)
-        for rank, hit in enumerate(_collapse(tag_source(checked, source), identify), start=1):
-            key = _merge_key(hit, identify)
+        for rank, (key, hit) in enumerate(_collapse(tag_source(checked, source), key_of), start=1):
             entry = entries.setdefault(key, FusedEntry(key, rank, position, hit))
             # Lists are visited in order, so a strict comparison keeps the earlier source on equal ranks.
             if rank < entry.rank:
@@ -202,29 +207,25 @@ def fuse_entries(
             # Copies in several sources add up: agreement between sources is the evidence that RRF rewards.
             entry.rrf_score += weight / (rrf_k + rank)
             entry.sources.append(source)
-    return sorted(entries.values(), key=lambda entry: entry.sort_key)
+    return sorted(
+        entries.values(), key=lambda entry: (-entry.rrf_score, entry.rank, entry.position, entry.hit.artifact_id)
+    )
 
 
-def _to_hit(entry: FusedEntry) -> SearchHit:
-    facts = {"source_score": entry.hit.score, "source_rank": entry.rank}
-    copies = {"fused_sources": entry.sources} if len(entry.sources) > 1 else {}
-    return replace(entry.hit, score=entry.rrf_score, metadata=with_facts(entry.hit.metadata, {**facts, **copies}))
-
-
-def _collapse(hits: list[SearchHit], identify: Callable[[SearchHit], Any]) -> list[SearchHit]:
-    """Return the best hit of each artifact and of each identity, best first.
+def _collapse(
+    hits: Iterable[SearchHit], key_of: Callable[[SearchHit], Hashable]
+) -> Iterable[tuple[Hashable, SearchHit]]:
+    """Return the best hit of each artifact and of each identity with its key, best first.
 
     Without this, an artifact with many matching surfaces would take several ranks of its list.
     """
     best: dict[Hashable, SearchHit] = {}
     for hit in hits:
-        if _comparable_score(best.setdefault(hit.key, hit)) < _comparable_score(hit):
-            best[hit.key] = hit
-    ranked = sorted(best.values(), key=_comparable_score, reverse=True)
+        best[hit.key] = max(best.get(hit.key, hit), hit, key=_comparable_score)
     merged: dict[Hashable, SearchHit] = {}
-    for hit in ranked:
-        merged.setdefault(_merge_key(hit, identify), hit)
-    return list(merged.values())
+    for hit in sorted(best.values(), key=_comparable_score, reverse=True):
+        merged.setdefault(key_of(hit), hit)
+    return merged.items()
 
 
 def _comparable_score(hit: SearchHit) -> float:
@@ -232,23 +233,27 @@ def _comparable_score(hit: SearchHit) -> float:
     return -math.inf if math.isnan(hit.score) else hit.score
 
 
-def _merge_key(hit: SearchHit, identify: Callable[[SearchHit], Any]) -> Hashable:
-    identity = identify(hit)
-    if not identity:
-        return hit.key
-    try:
-        hash(identity)
-    except TypeError:
-        raise ArgumentError(f"identity must return a hashable value, not {short_repr(identity)}") from None
-    # The tag keeps identities apart from the `(source, artifact_id)` keys of hits: no source can have its name.
-    return _IDENTITY, identity
-
-
-def _identity_function(identity: object) -> Callable[[SearchHit], Any]:
+def _merge_key(identity: Identity) -> Callable[[SearchHit], Hashable]:
+    """Return the function that returns what a hit is merged by: its identity or key."""
+    identify: Callable[[SearchHit], Any]
     if identity is None:
-        return lambda _hit: None
+        return attrgetter("key")
     if identity == "pointer":
-        return lambda hit: hit.pointer
-    if callable(identity):
-        return identity
-    raise ArgumentError(f"identity must be None, 'pointer' or a function of a hit, not {short_repr(identity)}")
+        identify = attrgetter("pointer")
+    elif callable(identity):
+        identify = identity
+    else:
+        raise ArgumentError(f"identity must be None, 'pointer' or a function of a hit, not {short_repr(identity)}")
+
+    def key_of(hit: SearchHit) -> Hashable:
+        thing = identify(hit)
+        if not thing:
+            return hit.key
+        try:
+            hash(thing)
+        except TypeError:
+            raise ArgumentError(f"identity must return a hashable value, not {short_repr(thing)}") from None
+        # The tag keeps identities apart from the `(source, artifact_id)` keys of hits: no source can have its name.
+        return _IDENTITY, thing
+
+    return key_of

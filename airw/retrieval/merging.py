@@ -111,6 +111,8 @@ def merge_rankings(
         ones. If channels of one kind have ranked two artifacts alike, the larger BM25 score, the larger cosine and then
         the smaller id come first.
     """
+    if not channels:  # all sources of a union have failed
+        return []
     n_queries = len(channels[0].rankings)
     # A single ranking needs no fusion: its scores stay cosines or BM25 scores.
     if len(channels) == n_queries == 1 and weigh is None:
@@ -258,21 +260,51 @@ def apply_weights(ranked: Sequence[RankedRecord], query: SearchQuery) -> list[Ra
     return list(best.values())
 
 
+def extends_rankings(query: SearchQuery) -> bool:
+    """Return whether a search for artifacts ranks surfaces.
+
+    A long artifact may then fill a ranking.
+    """
+    return query.per_artifact and not query.ranks_artifacts
+
+
 def was_cut_short(ranking: Ranking, depth: int, k: int) -> bool:
     """Return whether a ranking of records ends at `depth` before it contains `k` artifacts."""
-    return len(ranking) == depth and len(set(ranking.artifact_ids)) < k
+    return len(ranking) == depth and len({*ranking.artifact_ids}) < k
 
 
 def append_artifacts(ranking: Ranking, artifacts: Ranking) -> Ranking:
     """Append the artifacts that a ranking of records lacks, each by its best record.
 
     They belong at the end: the best record of any artifact above the cut is in the ranking already.
+
+    Args:
+        ranking: The ranking of records.
+        artifacts: A ranking of artifacts; of each, the first row counts.
     """
-    ranked_ids = set(ranking.artifact_ids)
-    rows = [row for row, artifact_id in enumerate(artifacts.artifact_ids) if artifact_id not in ranked_ids]
+    ranked_ids, rows = set(ranking.artifact_ids), list[int]()
+    for row, artifact_id in enumerate(artifacts.artifact_ids):
+        if artifact_id not in ranked_ids:
+            ranked_ids.add(artifact_id)
+            rows.append(row)
     return Ranking(
         [*ranking.record_ids, *(artifacts.record_ids[row] for row in rows)],
         [*ranking.artifact_ids, *(artifacts.artifact_ids[row] for row in rows)],
         np.concatenate([ranking.scores, artifacts.scores[rows]]),
         ranking.max_score,
     )
+
+
+def cut_ranking(ranking: Ranking, depth: int, query: SearchQuery) -> Ranking:
+    """Return the `depth` best rows of a ranking.
+
+    In a weighted search for artifacts, there are at least `k` artifacts, if so many are ranked.
+
+    Args:
+        ranking: A ranking that is as long or longer, as `rank_channels` makes it.
+        depth: The number of rows.
+        query: The search.
+    """
+    best = ranking.first(depth)
+    lacking = query.k - len({*best.artifact_ids}) if extends_rankings(query) else 0
+    return append_artifacts(best, ranking).first(len(best) + lacking) if lacking > 0 else best

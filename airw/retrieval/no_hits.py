@@ -46,10 +46,10 @@ async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus]) -> 
         airw.errors.ArgumentError: surfaces: no record of 'notes' is of the kind 'chunks'; there are: 'document'
     """
     stores = [corpus.store for corpus in corpora]
-    has_names = query.surfaces or query.filter is not None
+    has_names = query.surfaces or query.filter
     if not query.k or not has_names or not all("schema" in store.capabilities for store in stores):
         return
-    paths = [] if query.filter is None else sorted(set(_find_required(query.filter)))
+    paths = sorted(set(_find_required(query.filter)))
     columns = await map_bounded(lambda store: ask(store, Schema(paths)), stores, limit=_MAX_STORES)
     kinds = sorted({kind for each in columns for kind in each.kinds})
     # Without kinds there are no records, and no field of an empty corpus is unknown.
@@ -60,35 +60,27 @@ async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus]) -> 
         wanted = _join(query.surfaces, " or ")
         message = f"surfaces: no record of {names} is of the kind {wanted}; there are: {_join(kinds)}"
         raise ArgumentError(one_line(message, longest=_MAX_MESSAGE))
-    unknown = [path for place, path in enumerate(paths) if not any(each.has_fields[place] for each in columns)]
-    if not unknown:
-        return
-    from difflib import get_close_matches
+    has_fields = zip(paths, *(each.has_fields for each in columns), strict=True)
+    unknown = [path for path, *has_path in has_fields if not any(has_path)]
+    if unknown:
+        from difflib import get_close_matches
 
-    known = sorted({name for each in columns for name in each.fields})
-    similar = get_close_matches(one_line(unknown[0]), known, n=3)
-    hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
-    message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
-    _forget_warnings()
-    warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=1)
-
-
-def _forget_warnings() -> None:
-    """Empty Python's memory of the warnings of this module once it is long.
-
-    It keeps each text for ever, and clients of a server choose the texts.
-    """
-    remembered = globals().get("__warningregistry__", {})
-    if len(remembered) > _MOST_REMEMBERED:
-        remembered.clear()
+        known = sorted({name for each in columns for name in each.fields})
+        similar = get_close_matches(one_line(unknown[0]), known, n=3)
+        hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
+        message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
+        # Python keeps the text of each warning for ever, and clients of a server choose the texts.
+        remembered = globals().get("__warningregistry__", {})
+        if len(remembered) > _MOST_REMEMBERED:
+            remembered.clear()
+        warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=1)
 
 
-def _find_required(filter: Filter) -> Iterator[str]:
+def _find_required(filter: Filter | None) -> Iterator[str]:
     """Yield the fields that a record must have to match some condition of the filter."""
     match filter:
-        case Compare(path, op):
-            if op not in _MATCH_ABSENT:
-                yield path
+        case Compare(path, op) if op not in _MATCH_ABSENT:
+            yield path
         case And(parts) | Or(parts):
             for part in parts:
                 yield from _find_required(part)
@@ -97,5 +89,6 @@ def _find_required(filter: Filter) -> Iterator[str]:
 
 def _join(names: Sequence[str], separator: str = ", ") -> str:
     shown = [one_line(short_repr(name), longest=_MAX_NAME) for name in names[:_MAX_NAMES]]
-    more = [f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
-    return separator.join([*shown, *more])
+    if len(names) > _MAX_NAMES:
+        shown.append(f"{len(names) - _MAX_NAMES} more")
+    return separator.join(shown)

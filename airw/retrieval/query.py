@@ -52,7 +52,7 @@ _FIXED_OPTIONS = ("alpha", "rrf_k", "bm25_sat_k", "merge_rrf_k")
 
 # The lists of a search are 50 long, and not 1,000 as those for which 60 was found. With 60, the last place of such a
 # list is worth more than half of the first, and what both channels list wins over what one of them ranks first.
-_RANK_CONSTANTS: Mapping[Fusion, int] = {"ranks": 10}
+_RANKS_K = 10
 _RRF_K = 60
 _LEAST_LIST = 100  # hits of each channel whose scores are added
 
@@ -165,8 +165,11 @@ class SearchQuery:
             TypeError: If there is no such option.
         """
         check_option_names(verb, options, SEARCH_DEFAULTS)
-        options = with_fusion(options, "scores")
-        return cls(verb=verb, text="", **{name: _CHECKS[name](name, value) for name, value in options.items()})
+        values = with_fusion(options, "scores")
+        for name, value in values.items():
+            if value is not None or SEARCH_DEFAULTS[name] is not None:
+                values[name] = _CHECKS[name](name, value)
+        return cls(verb=verb, text="", **values)
 
     def for_embedder(self, embedder_id: str) -> Self:
         """Return the query with the default `alpha` of an embedder, unless the caller has set one.
@@ -183,8 +186,10 @@ class SearchQuery:
 
         Without one of the channels, a hybrid search is one in the other channel.
         """
-        own = [channel for channel in self.channels if channel in store.capabilities]
-        return replace(self, mode=own[0]) if len(own) == 1 else self
+        has_vectors, has_words = "dense" in store.capabilities, "lexical" in store.capabilities
+        if self.mode != "hybrid" or has_vectors == has_words:
+            return self
+        return replace(self, mode="dense" if has_vectors else "lexical")
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -199,7 +204,9 @@ class SearchQuery:
             >>> SearchQuery.parse("search", "keys", {"fusion": "ranks"}).rank_constant
             10
         """
-        return _RANK_CONSTANTS.get(self.fusion, _RRF_K) if self.rrf_k is None else self.rrf_k
+        if self.rrf_k is not None:
+            return self.rrf_k
+        return _RANKS_K if self.fusion == "ranks" else _RRF_K
 
     @property
     def adds_scores(self) -> bool:
@@ -222,7 +229,7 @@ class SearchQuery:
             [100, 50]
         """
         is_longer = self.fetch_k is None and self.mode == "hybrid" and self.fusion == "scores"
-        return max(self.depth, _LEAST_LIST) if is_longer else self.depth
+        return max(self.depth, _LEAST_LIST if is_longer else 0)
 
     def ranking_depth(self, n_rankings: int, *, has_later_stage: bool = False) -> int:
         """Return how deep to read each ranking.
@@ -264,8 +271,8 @@ class SearchQuery:
             ('surface_weights', 'boost')
         """
         # Several formulated queries are fused by rank, so scores are RRF scores; a reranker replaces them again.
-        fuses_queries = self.formulate is not None and self.rerank is None
-        options = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": fuses_queries or None}
+        formulate = self.formulate if self.rerank is None else None
+        options = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": formulate}
         return tuple(name for name, value in options.items() if value is not None)
 
     def scale(self, embedder_id: str) -> tuple[str, str | None]:
@@ -277,17 +284,12 @@ class SearchQuery:
         Args:
             embedder_id: The id of the corpus's embedder.
         """
-        usual_alpha = default_alpha(embedder_id)
-        is_usual = self.alpha in (None, usual_alpha)
         tag = rerank_tag(self.rerank, self.rerank_text, max_chars=self.rerank_max_chars)
+        is_usual = self.alpha in (None, default_alpha(embedder_id))
+        # The key does not name the share that an embedder has by default, whatever it is.
+        alpha = _ALPHA if is_usual or self.alpha is None else self.alpha
         key = calibration_key(
-            self.mode,
-            tag,
-            fusion=self.fusion,
-            rrf_k=self.rank_constant,
-            # The key does not name the share that an embedder has by default, whatever it is.
-            alpha=_ALPHA if is_usual or self.alpha is None else self.alpha,
-            bm25_sat_k=self.bm25_sat_k,
+            self.mode, tag, fusion=self.fusion, rrf_k=self.rank_constant, alpha=alpha, bm25_sat_k=self.bm25_sat_k
         )
         if self.alpha == _ALPHA and not is_usual and self.mode == "hybrid" and tag is None:
             key += f"+alpha={_ALPHA}"
@@ -318,8 +320,11 @@ def with_fusion(options: Mapping[str, Any], default: Fusion) -> Any:
         >>> with_fusion({"k": 5}, "scores"), with_fusion({"alpha": 0.3}, "scores")
         ({'fusion': 'scores', 'k': 5}, {'fusion': 'blend', 'alpha': 0.3})
     """
-    is_fixed = any(options.get(name) is not None for name in _FIXED_OPTIONS)
-    return {"fusion": _FIXED_FUSION[default] if is_fixed else default, **options}
+    fusion = default
+    for name in _FIXED_OPTIONS:
+        if options.get(name) is not None:
+            fusion = _FIXED_FUSION[default]
+    return {"fusion": fusion, **options}
 
 
 def default_alpha(embedder_id: str) -> float:
@@ -361,14 +366,6 @@ def hybrid_depth(k: int) -> int:
     return max(5 * k, 50)
 
 
-_Check: TypeAlias = Callable[[str, Any], Any]
-
-
-def _or_none(check: Callable[..., object], **bounds: float) -> _Check:
-    """Return a check that also allows `None`."""
-    return lambda name, value: None if value is None else check(name, value, **bounds)
-
-
 def _check_saturation(name: str, value: object) -> float:
     saturation = check_weight(name, value)
     if not saturation:
@@ -382,7 +379,7 @@ def _check_weights(name: str, weights: object) -> Mapping[str, float] | None:
         raise ArgumentKindError(f"{name} must map surface kinds to weights, not {short_repr(weights)}")
     kinds = check_strings(f"the kinds of {name}", weights)
     checked = {kind: check_weight(f"{name}[{short_repr(kind)}]", weights[kind]) for kind in kinds}
-    return None if all(weight == 1 for weight in checked.values()) else MappingProxyType(checked)
+    return None if {*checked.values()} <= {1.0} else MappingProxyType(checked)
 
 
 def _check_formulator(name: str, value: object) -> object:
@@ -391,23 +388,25 @@ def _check_formulator(name: str, value: object) -> object:
     return value
 
 
-_CHECKS: Mapping[str, _Check] = {
+# Each takes the name of the option and a value, and returns the value to use. `None` is not checked where it is the
+# default.
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "k": partial(check_count, most=MAX_HITS),
     "mode": partial(check_choice, choices=MODES),
     "filter": lambda _, value: parse_filter(value),
-    "surfaces": _or_none(check_strings),
+    "surfaces": check_strings,
     "per_artifact": check_flag,
     "operators": check_flag,
     "fusion": partial(check_choice, choices=FUSIONS),
-    "rrf_k": _or_none(check_count),
-    "alpha": _or_none(check_number, least=0, most=1),
+    "rrf_k": check_count,
+    "alpha": partial(check_number, least=0, most=1),
     "bm25_sat_k": _check_saturation,
-    "fetch_k": _or_none(check_count, least=1, most=MAX_HITS),
+    "fetch_k": partial(check_count, least=1, most=MAX_HITS),
     "rerank": lambda _, value: resolve_reranker(value),
     "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
     "rerank_max_chars": partial(check_count, least=1),
-    "formulate": _or_none(_check_formulator),
-    "surface_weights": _or_none(_check_weights),
+    "formulate": _check_formulator,
+    "surface_weights": _check_weights,
     "boost": lambda _, value: resolve_boost(value),
 }
 

@@ -1,7 +1,7 @@
 """Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeAlias, Unpack, cast
@@ -26,6 +26,7 @@ from airw.retrieval.merging import (
     RankedRecord,
     append_artifacts,
     apply_weights,
+    extends_rankings,
     merge_rankings,
     was_cut_short,
 )
@@ -42,7 +43,7 @@ from airw.retrieval.query import (
 )
 from airw.retrieval.stitching import stitch
 from airw.stores import hide_password
-from airw.values import Ranking, Record, SearchHit
+from airw.values import Ranking, Record, SearchHit, TermCounts
 from airw.values.hits import add_facts
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
@@ -52,7 +53,6 @@ Only a dense channel calls it, so a lexical search embeds nothing.
 """
 
 _MAX_EMBEDDINGS = 16  # queries embedded at once
-_MAX_CHANNELS = 16  # rankings at once
 _MAX_READERS = 16  # calls of a `rerank_text` function at once
 _OFFLOAD_ABOVE = 1_000  # candidates: merging more of them takes longer than about a millisecond
 
@@ -116,27 +116,12 @@ async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
     return queries_of(await call_user_function(query.formulate, query.text)) or (query.text,)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Channel:
-    """A ranking that a search asks for: its kind, the corpus that makes it, and its weight.
-
-    Args:
-        kind: `"dense"` or `"lexical"`.
-        corpus: Its store ranks, and its embedder embeds the query of a dense channel.
-        weight: The factor of its ranks in a fusion by rank.
-    """
-
-    kind: Mode
-    corpus: OpenCorpus
-    weight: float
-
-
 async def run_search(
     corpus: OpenCorpus,
     query: SearchQuery,
     queries: Sequence[str] | None = None,
     *,
-    channels: Sequence[Channel] | None = None,
+    rank: Callable[[SearchQuery], Awaitable[Sequence[ChannelRankings]]] | None = None,
     weigh: ArtifactWeight | None = None,
     needs_evidence: bool = False,
 ) -> list[SearchHit]:
@@ -149,7 +134,8 @@ async def run_search(
         query: The search.
         queries: The answer of `formulate_queries`, if the caller has it already: a discovery formulates once for all
             corpora. By default the formulator runs here.
-        channels: The rankings to fuse; by default those of the corpus itself. Records are read from the corpus.
+        rank: Returns the rankings to fuse; by default `rank_channels` asks the corpus for them. Records are read from
+            the corpus.
         weigh: The factor of the score of each artifact; by default none.
         needs_evidence: Whether a hybrid search leaves out hits that have no word of the query and a cosine of 0.
 
@@ -161,12 +147,10 @@ async def run_search(
     with record_span("search", corpus.name, query.text, _describe_search, query) as span:
         queries = await formulate_queries(query) if queries is None else queries
         query = query.for_store(corpus.store).for_embedder(corpus.embedder.id)
+        if rank is None:
+            depth = query.ranking_depth(len(query.channels) * len(queries))
+            rank = partial(rank_channels, corpus, queries=queries, depth=depth, vectors=[])
         merge = partial(merge_rankings, query=query, weigh=weigh, needs_evidence=needs_evidence)
-        if channels is None:
-            weights = rank_weights(query.channels, query.alpha or 0.0)
-            channels = [Channel(kind, corpus, weight) for kind, weight in weights.items()]
-        depth = query.ranking_depth(len(channels) * len(queries), has_later_stage=weigh is not None)
-        rank = partial(_rank_in_channels, query, queries, channels, {}, depth)
         ranked = await _find_candidates(corpus, query, rank, merge)
         if query.rerank is not None:
             ranked = await _rerank(corpus, query, ranked, query.rerank)
@@ -198,10 +182,60 @@ def _to_hits(corpus: str, candidates: list[RankedRecord]) -> list[SearchHit]:
     return hits
 
 
+async def rank_channels(
+    corpus: OpenCorpus, query: SearchQuery, *, queries: Sequence[str], depth: int, vectors: list[Floats]
+) -> list[ChannelRankings]:
+    """Rank artifacts, or surfaces if these are weighted or requested, in each channel.
+
+    Args:
+        corpus: The corpus.
+        query: The search.
+        queries: The formulated queries.
+        depth: The length of each ranking.
+        vectors: The vectors of the queries, as one array; empty if they are not known yet, then it is added.
+    """
+
+    async def rank(channel: tuple[Mode, float]) -> ChannelRankings:
+        kind, weight = channel
+        if kind == "dense" and not vectors:
+            vectors.append(await embed_texts(corpus, queries))
+        asked = vectors[0] if kind == "dense" else queries
+        first, *more = rank_requests(query, asked, depth)
+        answers = [await ask(corpus.store, first)]
+        if more and any(was_cut_short(ranking, depth, query.k) for ranking in answers[0]):
+            answers += await corpus.store.read(*more)
+        return ChannelRankings(kind, join_rankings(answers), weight)
+
+    channels = [*rank_weights(query.channels, query.alpha or 0.0).items()]
+    return await map_bounded(rank, channels, limit=len(channels))
+
+
+def rank_requests(
+    query: SearchQuery, asked: Sequence[str] | Floats, depth: int, counts: TermCounts | None = None
+) -> list[Rank]:
+    """Return what asks a store to rank in one channel.
+
+    Args:
+        query: The search.
+        asked: Its formulated queries, or their vectors.
+        depth: The length of each ranking.
+        counts: The word counts to rank texts with; by default those of the store.
+    """
+    rank = Rank(asked, depth, per_artifact=query.ranks_artifacts, statistics=counts, **query.conditions)
+    # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
+    # artifacts extend it, or there would be fewer than `k` of them in the end.
+    return [rank, replace(rank, k=query.k, per_artifact=True)] if extends_rankings(query) else [rank]
+
+
+def join_rankings(answers: Sequence[Sequence[Ranking]]) -> Sequence[Ranking]:
+    """Return the ranking of each query from the answers to `rank_requests`."""
+    return answers[0] if len(answers) == 1 else list(map(append_artifacts, *answers))
+
+
 async def _find_candidates(
     corpus: OpenCorpus,
     query: SearchQuery,
-    rank: Callable[[], Awaitable[list[ChannelRankings]]],
+    rank: Callable[[SearchQuery], Awaitable[Sequence[ChannelRankings]]],
     merge: Callable[..., list[Candidate]],
 ) -> list[RankedRecord]:
     """Rank, merge and read; return the candidates, best first, before reranking and boost.
@@ -215,7 +249,7 @@ async def _find_candidates(
     # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
     # the store, so rank once more. If that happens again, the result lacks the removed records.
     for _ in range(2):
-        rankings = await rank()
+        rankings = await rank(query)
         count = sum(len(ranking) for channel in rankings for ranking in channel.rankings)
         candidates = await offload_if(count > _OFFLOAD_ABOVE, merge, rankings)
         is_long = len(candidates) > _OFFLOAD_ABOVE
@@ -232,43 +266,6 @@ async def _find_candidates(
 def _pair_with_records(records: Sequence[Record | None], candidates: Sequence[Candidate]) -> list[RankedRecord]:
     pairs = zip(records, candidates, strict=True)
     return [RankedRecord(record, *candidate[1:]) for record, candidate in pairs if record is not None]
-
-
-async def _rank_in_channels(
-    query: SearchQuery,
-    queries: Sequence[str],
-    channels: Sequence[Channel],
-    vectors: dict[str, Floats],
-    depth: int,
-) -> list[ChannelRankings]:
-    """Rank artifacts, or surfaces if these are weighted or requested, in each channel.
-
-    Args:
-        query: The search.
-        queries: The formulated queries.
-        channels: The channels.
-        vectors: The vectors of the queries, by embedder id; those that are missing are added.
-        depth: The length of each ranking.
-    """
-
-    async def rank(channel: Channel) -> ChannelRankings:
-        corpus = channel.corpus
-        asked: Sequence[str] | Floats = queries
-        if channel.kind == "dense":
-            embedder_id = corpus.embedder.id
-            if embedder_id not in vectors:
-                vectors[embedder_id] = await embed_texts(corpus, queries)
-            asked = vectors[embedder_id]
-        rankings = await ask(corpus.store, Rank(asked, depth, per_artifact=query.ranks_artifacts, **query.conditions))
-        # A weighted search for artifacts ranks surfaces. Artifacts with many matching surfaces may fill such a ranking;
-        # extend it by artifacts, or there would be fewer than `k` of them in the end.
-        is_weighted = query.per_artifact and not query.ranks_artifacts
-        if is_weighted and any(was_cut_short(ranking, depth, query.k) for ranking in rankings):
-            more = await ask(corpus.store, Rank(asked, query.k, per_artifact=True, **query.conditions))
-            rankings = list(map(append_artifacts, rankings, more))
-        return ChannelRankings(channel.kind, rankings, channel.weight)
-
-    return await map_bounded(rank, channels, limit=_MAX_CHANNELS)
 
 
 async def _rerank(

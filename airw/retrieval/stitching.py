@@ -30,19 +30,17 @@ def stitch(records: Sequence[Record]) -> str:
 
 def _count_overlap(previous: Record, record: Record) -> int | None:
     """Count the characters that both records share; return `None` if they do not touch."""
-    if record.surface_kind != previous.surface_kind or record.surface_index != previous.surface_index + 1:
-        return None
-    before, after = _span(previous), _span(record)
-    if before is None or after is None:
-        return None
-    overlap = before[1] - after[0]
-    if not 0 <= overlap <= len(record.text):
-        return None
-    # Offsets may be stale or mean something else: trust them only if the texts agree.
-    return overlap if previous.text.endswith(record.text[:overlap]) else None
+    before, after = _find_span(previous), _find_span(record)
+    is_next = record.surface_kind == previous.surface_kind and record.surface_index == previous.surface_index + 1
+    if is_next and before and after:
+        overlap = before[1] - after[0]
+        # Offsets may be stale or mean something else: trust them only if the texts agree.
+        if 0 <= overlap <= len(record.text) and previous.text.endswith(record.text[:overlap]):
+            return overlap
+    return None
 
 
-def _span(record: Record) -> tuple[int, int] | None:
+def _find_span(record: Record) -> tuple[int, int] | None:
     """Return the offsets of a record if they fit its text.
 
     `start` and `end` may be fields of the artifact, such as the dates of an event; the offsets are then in `span`.

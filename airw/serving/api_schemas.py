@@ -10,7 +10,7 @@ from airw import errors
 from airw.discovery.disclosure import LEVELS
 from airw.discovery.selection import STRATEGIES
 from airw.policies.specs import list_policies
-from airw.protocols.wire import JSON_TYPE, MOST_REQUESTS, REQUEST_NAMES
+from airw.protocols.wire import JSON_TYPE, MOST_MESSAGES, MOST_REQUESTS, REQUEST_NAMES
 from airw.retrieval import Fusion, Mode
 from airw.serving.limits import ServingLimits
 from airw.values import Limits, StopReason
@@ -59,6 +59,12 @@ def _describe_corpora(limits: ServingLimits) -> Mapping[str, ApiSchema]:
             "description": "Requests by the name of their class; one in `Fed` may name an earlier one by its place.",
             "items": {"type": "object", "properties": {"ask": {"enum": [*REQUEST_NAMES]}}, "required": ["ask"]},
             "maxItems": MOST_REQUESTS,
+        },
+        "messages": {
+            "description": "Bodies of `/store/read`, which together ask for no more than one may.",
+            "items": _ANY_OBJECT,
+            "minItems": 1,
+            "maxItems": MOST_MESSAGES,
         },
         "timeout": {"description": f"Seconds; at most {limits.max_timeout:g} count.", "minimum": 0},
     }
@@ -330,6 +336,14 @@ _ANSWERS: Mapping[str, ApiSchema] = {
     ),
     "StoreAnswers": _object(
         {"answers": {"type": "array", "description": "One for each request, as `airw.remote` reads it."}}
+    ),
+    "StoresAnswers": _object(
+        {
+            "answers": {
+                "description": "What `/store/read` answers to each message; `null` if it must be sent there, alone.",
+                **_list(_or_null(refer_to("StoreAnswers"))),
+            }
+        }
     ),
     "Embedding": _object({"embedder_id": _TEXT, "vectors": refer_to("NumberArray")}),
     "NumberArray": _object(

@@ -168,6 +168,7 @@ _ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/embed"): store_calls.embed,
     ("POST", "/store/describe"): store_calls.describe_corpus,
     ("POST", "/store/read"): store_calls.read_store,
+    ("POST", "/stores/read"): store_calls.read_stores,
 }
 """The endpoints by method and path."""
 

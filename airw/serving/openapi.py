@@ -226,6 +226,15 @@ OPERATIONS: tuple[ApiOperation, ...] = (
     ),
     ApiOperation(
         method="post",
+        path="/stores/read",
+        summary="Ask the stores of several corpora at once.",
+        fields=store_calls.STORES_FIELDS,
+        required=("messages",),
+        answers={JSON_TYPE: "StoresAnswers"},
+        example={"messages": [{**_CORPUS, "requests": [{"ask": "Counts"}]}]},
+    ),
+    ApiOperation(
+        method="post",
         path="/embed",
         summary="Embed a query, or texts, with the embedder of a corpus.",
         fields=store_calls.EMBED_FIELDS,

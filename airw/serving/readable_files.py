@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from airw._base.concurrency import in_thread, map_bounded
-from airw.discovery.open_folders import OpenFolder
+from airw.discovery.disclosure import OpenFolder
 from airw.errors import AirwError
 from airw.protocols import Config, ask
 from airw.serving.service import ClientCall

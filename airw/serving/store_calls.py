@@ -1,17 +1,18 @@
 """The endpoints of `RemoteCorpus`: messages of requests to a store, and embeddings."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import anyio
 import numpy as np
 from starlette.responses import Response
 
 from airw._base.checks import check_query
-from airw._base.concurrency import in_thread, offload_if
+from airw._base.concurrency import in_thread, map_bounded, offload_if
 from airw._base.json import iter_json
 from airw.corpora.problems import PROBLEMS_SETTING
 from airw.errors import AirwError, ArgumentError, EmbedderMismatch
@@ -36,6 +37,7 @@ from airw.protocols import (
     fill,
 )
 from airw.protocols.wire import (
+    MOST_MESSAGES,
     MOST_REQUESTS,
     MessageSize,
     WireFault,
@@ -50,7 +52,6 @@ from airw.serving.artifacts import durability_of
 from airw.serving.bodies import FieldKinds, check_fields
 from airw.serving.catalogue import list_capabilities
 from airw.serving.filters import guard_filter, is_shown
-from airw.serving.limits import ServingLimits
 from airw.serving.problems import AnswerTooLarge
 from airw.serving.queries import check_filter_size, check_length, check_query_length, take_text
 from airw.serving.service import ApiCall
@@ -60,12 +61,15 @@ DESCRIBE_FIELDS: FieldKinds = {"corpus": str}
 
 READ_FIELDS: FieldKinds = {"corpus": str, "requests": list}
 
+STORES_FIELDS: FieldKinds = {"messages": list}
+
 EMBED_FIELDS: FieldKinds = {"corpus": str, "query": str, "texts": list}
 
 _ROWS_PER_ID = 10  # of rankings, for each id that one message may have
 _MOST_FIELDS = 32  # different fields of records in one message: each may cost a scan of all records
 _MOST_TEXTS = 256  # embedded in one call
 _SLICE = 1_000  # items that a store is asked about at once
+_PATIENCE = 0.1  # seconds that answers wait at least for those of other stores
 _FEW = 50  # items; packing the answer about more takes about a millisecond
 _SHORT = {Calibrations, Config, Counts, TextLanguage, MaxFanIn}  # requests with short answers
 _WORDS = ("requests", "ids and other items", "rows of rankings", "different fields of records")
@@ -74,7 +78,7 @@ _WORDS = ("requests", "ids and other items", "rows of rankings", "different fiel
 async def describe_corpus(call: ApiCall) -> Response:
     """Answer `POST /store/describe`: what a client must know of a corpus before it uses it."""
     name = take_text(call.fields(DESCRIBE_FIELDS, of="/store/describe"), "corpus")
-    corpus, most = await call.open(name), _most_of(call.service.limits)
+    corpus, most = await call.open(name), _most_of(call)
     return await call.answer(
         {
             "embedder": {"id": corpus.embedder.id, "dim": corpus.embedder.dim},
@@ -84,6 +88,7 @@ async def describe_corpus(call: ApiCall) -> Response:
             "holds_walks": True,
             "limits": {
                 "max_together": most.requests,
+                "max_messages": MOST_MESSAGES,
                 "max_ids": most.items,
                 "max_rows": most.rows,
                 "max_fields": most.fields,
@@ -94,26 +99,46 @@ async def describe_corpus(call: ApiCall) -> Response:
     )
 
 
-def _most_of(limits: ServingLimits) -> MessageSize:
-    return MessageSize(MOST_REQUESTS, limits.max_ids, _ROWS_PER_ID * limits.max_ids, _MOST_FIELDS)
+def _most_of(call: ApiCall) -> MessageSize:
+    most = call.service.limits.max_ids
+    return MessageSize(MOST_REQUESTS, most, _ROWS_PER_ID * most, _MOST_FIELDS)
 
 
 async def read_store(call: ApiCall) -> Response:
     """Answer `POST /store/read`: what the store of a corpus answers to requests."""
-    body = dict(call.body)
-    name = take_text(body, "corpus")
-    call.caller.require_read([name])
-    check_fields(body, READ_FIELDS, of="a message to a store")
-    if "requests" not in body:
-        raise ArgumentError("requests is missing; send a list of them")
-    requests = await in_thread(_read_requests, call, body["requests"])
-    corpus = await call.open(name)
-    check_able(corpus.store, *requests)
-    with _explain_widths(requests, corpus):
-        answers = await _ask_in_slices(corpus, requests, most=call.service.limits.max_answer)
-    # A short question may have a long answer.
-    is_short = _SHORT.issuperset(map(type, requests))
-    return call.answer_pieces(await offload_if(not is_short, _pack_answers, call, requests, answers))
+    name, requests = await in_thread(_read_message, call, call.body)
+    return call.answer_pieces(await _answer_message(call, name, requests))
+
+
+async def read_stores(call: ApiCall) -> Response:
+    """Answer `POST /stores/read`: what `/store/read` answers to each of several messages.
+
+    No store holds up the others: `null` stands for an answer that takes a quarter longer than the one before, and a
+    tenth of a second longer. It also stands for an error. Whoever sends these messages alone learns what is wrong.
+    """
+    began = anyio.current_time()
+    check_fields(call.body, STORES_FIELDS, of="a batch of messages")
+    messages = call.body.get("messages")
+    if not messages or not all(isinstance(message, dict) for message in messages):
+        raise ArgumentError("messages must be a list of messages to stores, at least one")
+    check_length("messages", messages, most=MOST_MESSAGES)
+    asked = await in_thread(_read_messages, call, messages)
+    answers, room = [[b"null"]] * len(messages), call.service.limits.max_answer
+
+    async def answer(place: int) -> None:
+        nonlocal room
+        with suppress(Exception):
+            pieces = await _answer_message(call, *asked[place])
+            if (size := sum(map(len, pieces))) <= room:
+                answers[place], room = pieces, room - size
+        now = anyio.current_time()
+        scope.deadline = now + max(_PATIENCE, (now - began) / 4)
+
+    with anyio.CancelScope() as scope:
+        # All at once: many that hang must not keep the others from their turn.
+        await map_bounded(answer, [*asked], limit=MOST_MESSAGES)
+    parts = [piece for pieces in answers for piece in (b",", *pieces)]
+    return call.answer_pieces([b'{"answers":[', *parts[1:], b"]}"])
 
 
 async def embed(call: ApiCall) -> Response:
@@ -132,6 +157,44 @@ async def embed(call: ApiCall) -> Response:
     return call.answer_pieces(await offload_if(len(given) > _FEW, call.encode, value, _dump))
 
 
+def _read_message(call: ApiCall, body: Mapping[str, Any]) -> tuple[str, list[Request[Any]]]:
+    """Return the name of a corpus that the caller may read, and the requests to its store."""
+    fields = dict(body)
+    name = take_text(fields, "corpus")
+    call.caller.require_read([name])
+    check_fields(fields, READ_FIELDS, of="a message to a store")
+    if "requests" not in fields:
+        raise ArgumentError("requests is missing; send a list of them")
+    return name, _read_requests(call, fields["requests"])
+
+
+def _read_messages(call: ApiCall, messages: Sequence[Mapping[str, Any]]) -> dict[int, tuple[str, list[Request[Any]]]]:
+    """Return the messages of a batch by their places, without those that are an error.
+
+    Raises:
+        ArgumentError: If they exceed a limit of the server together.
+    """
+    asked: dict[int, tuple[str, list[Request[Any]]]] = {}
+    for place, body in enumerate(messages):
+        with suppress(AirwError):
+            asked[place] = _read_message(call, body)
+    every = [request for _, requests in asked.values() for request in requests]
+    # Requests are counted for each message, as its answers are of one state of its store.
+    _check_size(call, measure_requests(every, all_rows=_most_of(call).rows)._replace(requests=0))
+    return asked
+
+
+async def _answer_message(call: ApiCall, name: str, requests: Sequence[Request[Any]]) -> list[bytes]:
+    """Return the JSON of the answers of a store, in pieces."""
+    corpus = await call.open(name)
+    check_able(corpus.store, *requests)
+    with _explain_widths(requests, corpus):
+        answers = await _ask_in_slices(corpus, requests, most=call.service.limits.max_answer)
+    # A short question may have a long answer.
+    is_short = _SHORT.issuperset(map(type, requests))
+    return await offload_if(not is_short, _pack_answers, call, requests, answers)
+
+
 def _read_requests(call: ApiCall, items: list[Any]) -> list[Request[Any]]:
     """Return the requests of a message.
 
@@ -139,16 +202,19 @@ def _read_requests(call: ApiCall, items: list[Any]) -> list[Request[Any]]:
         ArgumentError: If one cannot be used, or the message exceeds a limit of the server.
         FilterError: If a filter is malformed, or could find out a path of this machine.
     """
-    most = _most_of(call.service.limits)
-    check_length("requests", items, most=most.requests)
+    check_length("requests", items, most=MOST_REQUESTS)
     try:
         requests = unpack_requests(items, partial(_guard, call))
     except WireFault as fault:
         raise ArgumentError(str(fault)) from None
-    for count, largest, words in zip(measure_requests(requests, all_rows=most.rows), most, _WORDS, strict=True):
+    _check_size(call, measure_requests(requests, all_rows=_most_of(call).rows))
+    return requests
+
+
+def _check_size(call: ApiCall, size: MessageSize) -> None:
+    for count, largest, words in zip(size, _most_of(call), _WORDS, strict=True):
         if count > largest:
             raise ArgumentError(f"one message may have at most {largest:,} {words} here, not {count:,}; split it")
-    return requests
 
 
 def _guard(call: ApiCall, request: Request[Any]) -> Request[Any]:

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from airw._base.checks import check_choice
-from airw._base.concurrency import user_thread_limiter
+from airw._base.concurrency import spare_thread_limiter, user_thread_limiter
 from airw.errors import ArgumentError
 
 R = TypeVar("R")
@@ -34,7 +34,7 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
 
     - While a call of `anyio.to_thread.run_sync` runs, the clock waits for it up to 5 seconds of real time. Then it
       jumps, since the thread may itself wait for the event loop.
-    - The work of other threads, such as those of aiosqlite, cannot be seen. While such a thread lives that was started
+    - The work of other threads, such as those of a driver, cannot be seen. While such a thread lives that was started
       during the run, the clock jumps after 0.1 seconds of real time without an event.
     - A thread that takes longer, or a call with its own limiter, may see timers fire too early.
     - The clock does not wait for sockets and other processes.
@@ -62,7 +62,11 @@ def run_on_virtual_clock(function: Callable[[*Args], Awaitable[R]], *args: *Args
     threads = _Threads()
 
     async def main() -> R:
-        threads.limiters = [anyio.to_thread.current_default_thread_limiter(), user_thread_limiter()]
+        threads.limiters = [
+            anyio.to_thread.current_default_thread_limiter(),
+            user_thread_limiter(),
+            spare_thread_limiter(),
+        ]
         return await function(*args)
 
     if backend == "trio":

@@ -302,6 +302,11 @@ def test_its_id_contains_the_model_and_settings_that_change_answers_but_not_the_
     assert ChatClient(URL, "n").id != ChatClient(URL, "m").id
 
 
+def test_a_client_equals_only_itself_because_its_budget_is_its_own():
+    clients = [ChatClient(URL, "m") for _ in range(2)]
+    assert len({*clients, *clients}) == 2
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -104,6 +104,9 @@ class TestCompare:
         class ByLength:
             id = "by-length"
 
+            def __init__(self, model=None):
+                self.model = model
+
             def check_runnable(self):
                 pass
 

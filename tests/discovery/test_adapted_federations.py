@@ -8,7 +8,9 @@ from airw import FederatedCorpus, adapt, build, from_records, traverse
 from airw.errors import ArgumentError, StoreError
 from airw.links import extractor_from
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
+from airw.protocols import Edges, ask
 from airw.stores import MemoryStore
+from airw.values import ArtifactRef
 
 LINKS = extractor_from(lambda _, fields: {"see": fields.get("see", [])}, id="see")
 
@@ -101,3 +103,11 @@ async def test_if_one_of_two_that_can_be_searched_fails_the_other_is_walked(poli
 async def test_a_policy_that_needs_what_they_do_not_have_is_refused(kinds, policy, capability):
     with pytest.raises(ArgumentError, match=f"capability '{capability}'"):
         await walk(kinds, policy)
+
+
+async def test_a_corpus_that_knows_no_referrers_answers_about_one_artifact_as_about_many():
+    store = FederatedCorpus([await make("whole", "a"), await make("built", "b")]).store
+    ids = [ArtifactRef(source, id) for source in "ab" for id in "xy"]
+    rows = await ask(store, Edges(ids, "both"))
+    assert rows == [(await ask(store, Edges([id], "both")))[0] for id in ids]
+    assert [[*row.ends] for row in rows] == [[("a", "y")], [], [("b", "y")], [("b", "x")]]

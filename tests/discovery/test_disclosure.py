@@ -18,8 +18,9 @@ from hypothesis import given, strategies as st
 
 from airw import build, embedder_from, from_mapping
 from airw.corpora import Corpus, corpus_path, records_for_artifact
-from airw.discovery import LEVELS, Disclosure, Selection, SentenceWindow, WholeArtifact, disclose, select
-from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound
+from airw.discovery import LEVELS, Disclosure, Selection, SentenceWindow, WholeArtifact, disclose, expand, select
+from airw.discovery.disclosure import OpenFolder
+from airw.errors import ArgumentError, ArgumentKindError, CorpusNotFound, NoLedgerEntry, SeedNotFound
 from airw.indexing import Chunked
 from airw.protocols import RecordsOf
 from airw.stores import MemoryStore
@@ -302,6 +303,46 @@ async def test_a_bundle_needs_roots_even_if_a_loader_or_store_returns_the_body(r
     assert await bundle_of(pointer, root / "sub", loader=lambda _: "loaded") == ((), "pointer_outside_roots")
 
 
+FILES = ["in/a.md", "in/SKILL.md", "in/README.md", "in/deep/README.md", "out/a.md", "out/README.md"]
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(FILES, st.sampled_from(["text", "text", "in/a.md", "out/a.md", "in", "out"]))),
+    st.sampled_from(["in", "in/deep", "in/link", "in/README.md", "in/SKILL.md", "in/../out/a.md", "out", "missing"]),
+    st.sampled_from(["in", "in/deep", "out", "out/a.md"]),
+)
+def test_nothing_outside_the_roots_is_told_wherever_links_lead(tmp_path_factory, files, pointer, target):
+    """A file is a text, the name of its own place, or a link to another place."""
+    base = tmp_path_factory.mktemp("links").resolve()
+    for folder in ("in/deep", "out"):
+        (base / folder).mkdir(parents=True)
+    for place, content in files.items():
+        if content == "text":
+            write(base / place, place)
+        else:
+            (base / place).symlink_to(base / content)
+    (base / "in/link").symlink_to(base / target)
+
+    async def main():
+        return await disclose(select_paths(base / pointer), level="bundled", roots=[base / "in"])
+
+    [found] = anyio.run(main)
+    own = {place for place, content in files.items() if content == "text" and place.startswith("in/")}
+    assert found.body is None or found.body in own
+    path = Path(os.path.realpath(base / pointer))  # which ends at a loop of links
+    folder = path if path.is_dir() else path.parent
+    assert {(folder / name).relative_to(base).as_posix() for name in found.bundle} <= own
+
+
+async def test_an_open_folder_tells_neither_hidden_files_nor_those_that_are_not_open(root):
+    for name in ("SKILL.md", "a/x", "b/x", ".git/x", "secret.md"):
+        write(root / name)
+    folder = OpenFolder(root, hidden=False, is_open=lambda path: not {"b", "secret.md"} & {*path.parts})
+    assert await bundle_of(root / "SKILL.md", folder) == (("a/x",), None)
+    for name in (".git/x", "b/x", "secret.md"):
+        assert await disclose_body(root / name, roots=[folder]) == (None, "pointer_outside_roots", False), name
+
+
 # Loaders and stores
 
 
@@ -470,6 +511,32 @@ async def test_without_a_passage_a_note_states_the_reason():
             "no_corpus_for_source",
             "zero one two",
         ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abz"), st.sampled_from(["notes", None]), st.none() | st.integers(0, 5)), max_size=4
+    ),
+    st.sampled_from([SentenceWindow(), SentenceWindow(0), WholeArtifact()]),
+)
+async def test_a_passage_is_the_one_that_expand_returns(seeds, policy):
+    hits = [hit(name, source, index) for name, source, index in seeds]
+    async with corpus_of() as corpus:
+        expected, mistakes = [], []
+        for each in hits:
+            try:
+                expected.append((await expand(each, corpus, policy=policy)).text)
+            except NoLedgerEntry:
+                expected.append("no_ledger_entry")
+            except SeedNotFound:
+                expected.append("seed_not_found")
+            except ArgumentError as error:
+                mistakes.append(str(error))
+        if mistakes:
+            with pytest.raises(ArgumentError, match="surface_index"):
+                await passages(corpus, *hits, policy=policy)
+        else:
+            assert await passages(corpus, *hits, policy=policy) == expected
 
 
 async def test_a_disclosure_has_the_notes_of_its_passage_and_of_its_body():

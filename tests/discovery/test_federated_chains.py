@@ -123,7 +123,11 @@ async def test_a_chain_equals_its_parts_in_many_cases(number):
 
 NEAR = np.array([[1, 0, 0, 0, 0, 0, 0, 0]], np.float32)
 INSIDE = {"a": notes(x=["y", "z"], y=[], z=["x"]), "b": notes(x=["y"], y=["x"]), "c": notes(x=[])}
-ACROSS = {"a": notes(x=["y", ["b", "x"]], y=[]), "b": notes(x=["y", ["a", "y"]], y=[["a", "x"]]), "c": notes(x=[])}
+ACROSS = {
+    "a": notes(x=["y", ["b", "x"]], y=[], z=[]),
+    "b": notes(x=["y", ["a", "z"]], y=[["a", "x"]]),
+    "c": notes(x=[]),
+}
 
 
 @pytest.mark.parametrize("direction", ["out", "both"])
@@ -139,6 +143,14 @@ async def test_a_step_of_a_walk_is_one_call_of_each_store_or_two_if_links_lead_t
     assert answers[1][0].artifact_ids
     assert max(reads.values()) == rounds
     assert reads["c"] == (0 if direction == "out" else 1)
+
+
+async def test_links_to_artifacts_that_were_seen_in_their_corpora_take_no_further_round():
+    parts = {"a": notes(x=["y", ["b", "x"]], y=[]), "b": notes(x=[["a", "y"]])}
+    async with open_scripted(parts) as (corpus, stores):
+        rows = await ask(corpus.store, Edges([ArtifactRef("a", "x"), ArtifactRef("b", "x")]))
+    assert [[*row.ends] for row in rows] == [[("a", "y"), ("b", "x")], [("a", "y")]]
+    assert [store.reads for store in stores.values()] == [1, 1]
 
 
 async def test_requests_of_one_call_share_its_rounds():

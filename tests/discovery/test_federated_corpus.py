@@ -391,6 +391,9 @@ async def test_a_federation_can_do_what_each_of_its_stores_can_but_searches_and_
             [Edge(("a", "x"), ("a", "y"), "REF", "derived")],
             [],
         ]
+        assert await ask(store, LinkCounts()) == [LinkCount("REF", "derived", "resolved", 1)]
+        assert await ask(store, UnresolvedLinks()) == []
+        assert await ask(store, UnresolvedLinks([("b", "x")])) == []
         with pytest.raises(ArgumentError, match="VectorsOf needs a store with the capability 'vectors'"):
             await ask(store, VectorsOf([("a", "x")]))
         with pytest.raises(ArgumentError, match="write to one of them"):

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import anyio
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw import FederatedCorpus, discover, traverse
 from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
-from airw.protocols import ArtifactIds, ask
+from airw.protocols import ArtifactIds, Vectors, VectorsOf, ask
 from airw.stores import Wrapper
 from airw.testing import run_on_virtual_clock
 from airw.views import read_tree, tree_schema, walk_links
@@ -135,6 +136,18 @@ def test_a_corpus_that_never_answers_is_as_if_it_were_not_there(name, number):
 
     if len(split.parts) > 1 and (roots or not split.roots):
         anyio.run(main)
+
+
+async def test_the_vectors_of_a_lost_corpus_are_unknown_and_as_wide_as_those_of_the_others():
+    async with three() as corpus:
+        ids = (await ask(corpus.store, VectorsOf([("b", "x")]))).record_ids[0]
+        failing, _ = with_failing(corpus, error=GONE)
+        walked = failing.begin_walk()
+        vectors, owned = await walked.store.read(Vectors(ids), VectorsOf([("b", "x")]))
+    assert walked.lost == LOST
+    assert vectors.shape == (1, 8)
+    assert np.isnan(vectors).all()
+    assert (owned.record_ids, owned.vectors.shape) == ([[]], (0, 8))
 
 
 @pytest.mark.parametrize("after", range(4))

@@ -4,19 +4,22 @@ import string
 import threading
 from dataclasses import replace
 from itertools import count, permutations
+from math import inf
 
 import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw.corpora import adapt
+from airw.corpora.floors import BuiltFloor
 from airw.discovery import discover
-from airw.errors import ArgumentError, StoreError, UnknownFieldWarning
-from airw.protocols import Rank, Records, Words, ask
+from airw.errors import ArgumentError, DiscoveryError, StoreError, UnknownFieldWarning
+from airw.protocols import Change, Rank, Records, Words, ask
 from airw.retrieval.fusion import fuse_hits
 from airw.testing import run_on_virtual_clock
 from tests.support.discoveries import LIGHT, Counting, Without, corpora
 from tests.support.drawing import examples
+from tests.support.virtual_time import on_virtual_clock
 from tests.support.waiting import PATIENCE
 
 WORDS = ("rotate", "signing", "keys", "bread", "loaf", "river", "bank", "stone", "light", "water")
@@ -133,6 +136,44 @@ async def test_a_corpus_that_fails_while_the_union_is_searched_leaves_the_union_
     assert {hit.source for hit in result.results} == {"cakes", "keys"}
 
 
+@pytest.mark.parametrize("options", [{}, {"formulate": lambda query: [query, "keys of the vault"]}])
+@on_virtual_clock
+async def test_if_all_corpora_fail_while_the_union_is_searched_the_error_names_them(options):
+    # Their own searches succeed. Those with the counts of all are missing, because one corpus counts no words in time.
+    failures = {name: {Rank: [None, None, *[StoreError("gone")] * 9]} for name in UNRELATED}
+    delays = {"slow": {Words: inf}}
+    async with corpora(UNRELATED | {"slow": {"s1": "keys"}}, failures=failures, delays=delays) as many:
+        with pytest.raises(DiscoveryError, match="no source answered: cakes: StoreError: gone; cars: StoreError: gone"):
+            await discover(many, "the keys", source_timeout=5, **options)
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])  # nine are asked together if they are asked again
+@pytest.mark.parametrize("options", [{"mode": "lexical"}, {"mode": "dense"}])
+async def test_a_lone_channel_gives_k_hits_however_few_a_fusion_would_fetch(count, options):
+    texts = {f"c{number}": {f"{number}-{at}": "keys" + " tea" * at for at in range(9)} for number in range(count)}
+    async with corpora(texts) as scripted:
+        many = [replace(corpus, store=corpus.store.store) for corpus in scripted]
+        for _ in range(2):
+            result = await discover(many, "keys", k=8, fetch_k=2, max_k=8, strategy="top_k", min_score=None, **options)
+            assert (len(result.results), result.n_retrieved) == (8, 8 * count)
+
+
+@pytest.mark.parametrize("merge", ["rrf", "rrf-by-source"])
+@pytest.mark.parametrize(
+    "options", [{}, {"formulate": lambda query: [query, "oil"]}, {"surface_weights": {"body": 2.0}}]
+)
+@pytest.mark.parametrize("channel", ["dense", "lexical"])
+async def test_a_store_without_a_channel_takes_part_in_the_other_one(channel, options, merge):
+    async with corpora(UNRELATED) as many:
+        formula = (await ask(many[0].store, Words([""]))).formula
+        floor = BuiltFloor(-9.0, "hybrid", LIGHT.id, weights={"dense": 1.0, "lexical": 1.0}, formula=formula)
+        await many[2].store.apply(Change(calibrations={floor.key: floor.to_dict()}))
+        many[2] = replace(many[2], store=Without(many[2].store, channel))  # it still counts words
+        result = await discover(many, "signing keys", strategy="top_k", merge=merge, **options)
+    assert result.missing == {}
+    assert "k1" in result.ids
+
+
 async def test_the_weight_of_a_corpus_multiplies_the_scores_of_its_hits():
     async with corpora(UNRELATED) as many:
         options = {"strategy": "top_k", "max_k": 9}
@@ -226,6 +267,15 @@ async def test_a_source_with_one_channel_is_asked_once_however_long_the_union_ra
         result = await discover([*many, adapt(search=search, name="other")], "signing keys", strategy="top_k")
     assert "other" in result.ids
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"mode": "lexical", "formulate": lambda query: [query, "keys"]}])
+async def test_the_order_of_an_adapted_function_stays_if_it_gives_equal_scores(options):
+    found = [("c", 1.0), ("a", 1.0), ("d", 1.0), ("b", 1.0)]
+    other = adapt(search=lambda query, k: found[:k], name="other")
+    async with corpora(UNRELATED) as many:
+        result = await discover([*many, other], "zebra", strategy="top_k", max_k=9, **options)
+    assert [hit.artifact_id for hit in result.results if hit.source == "other"] == ["c", "a", "d", "b"]
 
 
 async def test_a_blend_needs_one_embedder():

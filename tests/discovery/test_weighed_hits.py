@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw import adapt, discover, select
-from airw.discovery import make_llm_selector
+from airw.discovery import STRATEGIES, make_llm_selector
+from airw.discovery.hit_evidence import select_by_evidence
 from airw.evaluation import DiscoveryCase, evaluate_selection
+from airw.values import SearchHit
 from tests.support.discoveries import Counting, corpora
 from tests.support.drawing import examples
 
@@ -77,6 +79,23 @@ async def test_select_itself_compares_the_scores_that_it_is_given():
     async with corpora({"notes": texts_of(6)}) as (notes,):
         selection = select(await notes.search("signing keys", fusion="ranks"))
     assert (selection.selected_ids, selection.reason) == (["d0", "d1"], "rel_threshold")
+
+
+SHARES = st.sampled_from([0.1, 0.5, 0.9, 0.95, 1.0]) | st.floats(0.01, 1)
+
+
+@given(
+    st.lists(SHARES, max_size=6).map(lambda scores: sorted(scores, reverse=True)),
+    st.sampled_from(STRATEGIES),
+    st.fixed_dictionaries({"min_score": SHARES, "max_k": st.integers(1, 7), "rel": SHARES, "gap_ratio": SHARES}),
+)
+def test_evidence_that_equals_the_scores_selects_what_the_scores_select(scores, strategy, options):
+    hits = [SearchHit(f"d{place}", "document", score, "") for place, score in enumerate(scores)]
+    expected = select(hits, strategy=strategy, **options)
+    assert select_by_evidence(hits, scores, strategy=strategy, **options) == expected
+    # Only ratios count: evidence on another scale changes nothing, and the floor is one of scores.
+    doubled = [2 * score for score in scores]
+    assert select_by_evidence(hits, doubled, strategy=strategy, **options) == expected
 
 
 async def test_if_a_language_model_fails_equal_documents_are_all_selected():

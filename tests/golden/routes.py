@@ -151,6 +151,7 @@ WRONG = [
     ("POST /store/describe", {}, "corpus"),
     ("POST /store/fly", {"corpus": "notes"}, None),
     ("POST /store/read", {"corpus": "notes"}, "requests"),
+    ("POST /stores/read", {"messages": []}, "messages"),
     ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Fly"}]}, "Fly"),
     ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Ledger"}]}, "ids"),
     ("POST /store/read", {"corpus": "notes", "requests": [{"ask": "Rank", "queries": ["keys"], "k": -1}]}, "k"),

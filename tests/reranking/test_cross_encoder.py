@@ -14,7 +14,7 @@ import pytest
 
 from airw import build, from_mapping
 from airw.errors import RerankerError, RerankerUnavailable
-from airw.reranking import CrossEncoderReranker, cross_encoder, is_anonymous, rerank_tag, resolve_reranker, score_texts
+from airw.reranking import CrossEncoderReranker, is_anonymous, rerank_tag, resolve_reranker, score_texts
 from airw.stores import MemoryStore
 from tests.support.waiting import PATIENCE, wait_for
 
@@ -141,9 +141,21 @@ async def test_extreme_logits_become_zero_or_one_without_a_warning(folder, monke
     extreme = np.array([[-1e30], [-800], [-math.inf], [math.inf], [1e30]], np.float32)
     reranker = CrossEncoderReranker(folder)
     await reranker(QUERY, ["loads the model"])
-    monkeypatch.setattr(cross_encoder, "_run_model", lambda *_: extreme)
+    monkeypatch.setattr(reranker._model, "predict", lambda *_, **__: extreme)
     scores = await reranker(QUERY, ["same length"] * 5)
     assert scores == [0.0, 0.0, 0.0, 1.0, 1.0]
+
+
+async def test_an_error_of_the_model_names_it_and_is_the_cause(folder, monkeypatch):
+    def run_out_of_memory(*_, **__):
+        raise RuntimeError("out of memory")
+
+    reranker = CrossEncoderReranker(folder)
+    await reranker(QUERY, ["loads the model"])
+    monkeypatch.setattr(reranker._model, "predict", run_out_of_memory)
+    with pytest.raises(RerankerError, match=r"the reranker 'tiny' failed: .*out of memory") as caught:
+        await reranker(QUERY, ["bread"])
+    assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 async def test_a_text_longer_than_the_input_of_the_model_is_cut(reranker):
@@ -213,14 +225,14 @@ async def slow_batches(folder, monkeypatch):
     """Return a reranker whose batches wait for an event, that event, and a list of them."""
     reranker = CrossEncoderReranker(folder, batch_size=1)
     await reranker(QUERY, ["loads the model"])
-    original, may_go, batches = cross_encoder._run_model, threading.Event(), []
+    original, may_go, batches = reranker._model.predict, threading.Event(), []
 
-    def wait_and_run(*args):
-        batches.append(args)
+    def wait_and_predict(pairs, **options):
+        batches.append(pairs)
         may_go.wait(PATIENCE)
-        return original(*args)
+        return original(pairs, **options)
 
-    monkeypatch.setattr(cross_encoder, "_run_model", wait_and_run)
+    monkeypatch.setattr(reranker._model, "predict", wait_and_predict)
     return reranker, may_go, batches
 
 

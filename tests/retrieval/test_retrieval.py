@@ -11,7 +11,7 @@ from airw.embedders import embedder_from
 from airw.errors import ArgumentError, EmbedderError, EmbedderMismatch, FilterError
 from airw.indexing import Chunked
 from airw.protocols import ArtifactIds, Change, Counts, Records, Words, ask
-from airw.retrieval import FUSIONS, MODES, SearchQuery, retrieve
+from airw.retrieval import FUSIONS, MODES, SEARCH_DEFAULTS, SearchQuery, retrieve
 from airw.retrieval.fusion import fuse_ranks
 from airw.sources import from_mapping
 from airw.stores import MemoryStore, Wrapper
@@ -430,3 +430,12 @@ class Renamed:
 )
 def test_the_key_of_a_floor_names_no_share_that_is_the_default_of_the_embedder(embedder_id, options, key):
     assert SearchQuery.parse("search", "keys", options).scale(embedder_id) == (key, None)
+
+
+def test_each_default_of_a_search_can_be_passed_and_changes_nothing():
+    """None is the default of many options, and then a value that can be passed."""
+    assert SearchQuery.parse("search", "keys", dict(SEARCH_DEFAULTS)) == SearchQuery.parse("search", "keys", {})
+    for name, default in SEARCH_DEFAULTS.items():
+        if default is not None:
+            with pytest.raises(ArgumentError, match=name):
+                SearchQuery.parse("search", "keys", {name: None})

@@ -1,4 +1,4 @@
-"""`POST /store/read` and `/embed`: each value is checked before the store sees it."""
+"""`POST /store/read` and `/embed`: values are checked before the store sees them."""
 
 import json
 from contextlib import asynccontextmanager
@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from airw import Corpus
 from airw.embedders import HashingEmbedder
-from airw.protocols import CAPABILITIES, Change, Edges, Ends, Fed, Rank, RecordsOf, VectorsOf
+from airw.protocols import CAPABILITIES, Change, Counts, Edges, Ends, Fed, Rank, RecordsOf, VectorsOf
 from airw.protocols.wire import REQUEST_NAMES, pack, pack_array, pack_requests
 from airw.serving import ServingLimits, Token, app
 from airw.stores import MemoryStore, OwnStore
@@ -264,6 +264,62 @@ async def test_a_message_without_a_list_of_requests_is_refused(body, told):
     async with serve_notes() as (client, _):
         answer = await client.post("/store/read", json={"corpus": "notes", **body})
         assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "messages must be a list of messages to stores, at least one"),
+        ({"messages": []}, "messages must be a list of messages"),
+        ({"messages": [{"corpus": "notes", "requests": []}, 7]}, "messages must be a list of messages"),
+        ({"messages": {"corpus": "notes"}}, "messages must be a list"),
+        ({"messages": [{}], "corpus": "notes"}, "a batch of messages takes messages, not 'corpus'"),
+        ({"messages": [{}] * 65}, "messages must have at most 64 entries here, not 65"),
+        (
+            {"messages": [{"corpus": "notes", "requests": [{"ask": "Names", "refs": [*"abcdef"]}]}] * 2},
+            "one message may have at most 10 ids and other items here, not 12; split it",
+        ),
+        (
+            {"messages": [{"corpus": "notes", "requests": [{"ask": "Rank", "queries": ["x"], "k": 60}]}] * 2},
+            "at most 100 rows of rankings here, not 120",
+        ),
+    ],
+)
+async def test_messages_that_are_wrong_or_too_much_together_are_refused(body, told):
+    async with serve_notes(limits=ServingLimits(max_ids=10)) as (client, store):
+        answer = await client.post("/stores/read", json=body)
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+        assert store.calls == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"corpus": "notes"},
+        {"corpus": 7, "requests": []},
+        {"corpus": "none", "requests": [{"ask": "Counts"}]},
+        {"corpus": "hidden", "requests": [{"ask": "Counts"}]},
+        {"corpus": "notes", "requests": [{"ask": "Fly"}]},
+        {"corpus": "notes", "requests": [{"ask": "Counts"}] * 17},
+        {"corpus": "broken", "requests": [{"ask": "Counts"}]},
+    ],
+    ids=str,
+)
+async def test_a_message_that_would_be_an_error_has_no_answer_and_the_others_have(wrong):
+    async with MemoryStore() as memory:
+        await memory.apply(Change([put("a", "rotate the keys", dim=8)]))
+        broken = ScriptedStore(memory, failures={Counts: ZeroDivisionError("secret")})
+        stores = {"notes": memory, "hidden": memory, "broken": broken}
+        corpora = [Corpus(name, store, EMBEDDER) for name, store in stores.items()]
+        transport = httpx.ASGITransport(app(corpora, tokens=[Token(value=READER, read=["notes", "broken"])]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            asked = {"corpus": "notes", "requests": [{"ask": "ArtifactIds"}, {"ask": "Names", "refs": ["a"]}]}
+            body = {"messages": [asked, wrong, asked]}
+            assert (await client.post("/stores/read", json=body)).status_code == 401
+            answer = await client.post("/stores/read", json=body, headers={"authorization": f"Bearer {READER}"})
+            alone = await client.post("/store/read", json=asked, headers={"authorization": f"Bearer {READER}"})
+    assert answer.json() == {"answers": [alone.json(), None, alone.json()]}
 
 
 async def test_a_chain_is_answered_as_its_parts():

@@ -90,7 +90,7 @@ async def test_dependencies_are_the_requirements_without_those_of_extras():
 
 @pytest.mark.slow
 async def test_the_environment_is_searched_by_descriptions_and_walked_along_requirements():
-    wanted = ("numpy", "anyio", "httpx", "idna", "certifi", "httpcore", "h11", "aiosqlite", "rich", "pytest", "trio")
+    wanted = ("numpy", "anyio", "httpx", "idna", "certifi", "httpcore", "h11", "rich", "pytest", "trio")
     others = {name for name in list_distributions() if name not in wanted}
     source = from_packages(
         exclude=sorted(others),

@@ -4,14 +4,16 @@ import shutil
 import sqlite3
 import threading
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import numpy as np
 import pytest
 
+import airw
 from airw.errors import StoreError
-from airw.protocols import ArtifactIds, Change, Rank, RecordsOf, ask
+from airw.protocols import ArtifactIds, Change, Rank, RecordsOf, Words, ask
 from airw.stores import SqliteStore
 from tests.support.stored import change
 
@@ -81,6 +83,45 @@ async def test_all_of_many_files_answer_and_few_are_open_at_once(folder):
             descriptors = [*DESCRIPTORS.iterdir()] if DESCRIPTORS.exists() else []  # noqa: ASYNC240
     assert most[0] <= 24
     assert len(descriptors) <= 128
+
+
+async def test_a_file_that_is_put_aside_answers_from_memory_what_it_can(folder):
+    east, words = Rank(np.ones((1, 4), np.float32), 5), Rank(["keys"], 5)
+    async with open_files(folder) as stores:
+        store = stores[0]
+        expected = await store.read(east, words)
+        pooled = replace(words, statistics=await ask(store, Words(["keys"])))
+        for number, other in enumerate(stores[1:], 1):
+            await read_text(other, number)
+        for request, ranking in zip((east, words, pooled), [*expected, expected[1]], strict=True):
+            assert [each.artifact_ids for each in await ask(store, request)] == [["a0"]] == [ranking[0].artifact_ids]
+            assert not store._reader.first.is_open
+        assert await read_text(store, 0) == "the keys of 0"  # which is not in memory
+        assert store._reader.first.is_open
+
+
+async def test_a_file_that_was_written_just_before_it_was_put_aside_does_not_answer_from_memory(folder, monkeypatch):
+    """The next write could leave the same times."""
+    monkeypatch.setattr("airw.stores.sqlite.store._TICK", 1 << 62)
+    async with open_files(folder) as stores:
+        for request in (Rank(np.ones((1, 4), np.float32), 5), Rank(["keys"], 5)):
+            await ask(stores[0], request)
+            for number, other in enumerate(stores[1:], 1):
+                await read_text(other, number)
+            assert not stores[0]._reader.first.is_open
+            await ask(stores[0], request)
+            assert stores[0]._reader.first.is_open
+
+
+async def test_a_discovery_of_many_paths_needs_few_threads_and_descriptors(tmp_path):
+    first = tmp_path / "0.airw"
+    async with airw.build(airw.from_mapping({"a": "the keys"}, name="notes"), store=first, embedder="light"):
+        pass
+    paths = {f"{number}": shutil.copy(first, tmp_path / f"{number}.airw") for number in range(1, 2 * COUNT)}
+    with count_threads() as most:
+        found = await airw.discover(paths, "keys", timeout=None, source_timeout=None)
+    assert {report["status"] for report in found.signals["per_source"].values()} == {"ok"}
+    assert most[0] <= 16 + 2  # and that of the test, and that which counts
 
 
 async def test_a_write_to_a_file_that_is_put_aside_is_seen(folder):

@@ -190,8 +190,8 @@ def test_the_error_on_trio_names_the_store_to_use(path):
 
 
 @pytest.mark.slow
-def test_importing_stores_does_not_load_aiosqlite():
-    code = "import sys; from airw.stores import SqliteStore; sys.exit('aiosqlite' in sys.modules)"
+def test_importing_stores_does_not_load_sqlite3():
+    code = "import sys; from airw.stores import SqliteStore; sys.exit('sqlite3' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

@@ -35,7 +35,7 @@ WIDTH = 8
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import os, pathlib, random, signal, sys, time
-import aiosqlite, anyio, numpy as np, sqlite3
+import anyio, numpy as np, sqlite3
 from airw.corpora import build
 from airw.corpora import open_corpus
 from airw.errors import *

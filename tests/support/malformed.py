@@ -33,6 +33,7 @@ ENDPOINTS = [
     ("GET", "/metrics", {}),
     ("GET", "/openapi.json", {}),
     ("GET", "/", {}),
+    ("POST", "/stores/read", {"messages": [{"corpus": "notes", "requests": [{"ask": "Edges", "ids": ["a"]}]}] * 2}),
     *(
         ("POST", "/store/read", {"corpus": "notes", "requests": requests})
         for requests in (

@@ -1,7 +1,7 @@
 """A client of one API of a server: its connections, and its requests in batches of texts."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -245,9 +245,23 @@ class Api:
 
 
 class ApiClient:
-    """The base class of API clients: `async with` keeps their connections from call to call."""
+    """The base class of API clients: `async with` keeps their connections from call to call.
+
+    Two of the same class and identity are equal.
+    """
 
     _api: Api
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity == other._identity if isinstance(other, type(self)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> Hashable:
+        """Return what decides whether two clients are equal; by default each only equals itself."""
+        return id(self)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop; afterwards the client can still be used."""

@@ -299,7 +299,9 @@ class InvertedIndex:
         """True if words were searched for."""
         return bool(self._latest.postings)
 
-    def rank_if_quick(self, queries: Sequence[str], k: int, *, per_artifact: bool) -> list[Ranking] | None:
+    def rank_if_quick(
+        self, queries: Sequence[str], k: int, *, per_artifact: bool, statistics: TermCounts | None = None
+    ) -> list[Ranking] | None:
         """Return what `rank` would return in the state of the database that the last call saw.
 
         The result is `None` if something is not in memory, or if that may take more than about a millisecond.
@@ -308,7 +310,7 @@ class InvertedIndex:
         if not all(map(str.isascii, queries)) or sum(map(len, queries)) > _QUICK_CHARS:
             return None
         try:
-            return self._rank_all(None, texts, queries, k, None, per_artifact=per_artifact)
+            return self._rank_all(None, texts, queries, k, None, statistics=statistics, per_artifact=per_artifact)
         except _Unread:
             return None
 

@@ -48,7 +48,7 @@ class _Copy:
         version: The version of the store; `None` if it is unknown, and may be any.
         kind: The language of its texts and the width of its vectors: what the stores of one index have in common.
         size: The number of its records.
-        settings: Its settings and its calibrations.
+        settings: Its calibrations and its settings.
         puts: Its artifacts, under ids that tell its name.
     """
 
@@ -212,7 +212,7 @@ class Stack:
         return {name: OwnRanking.of(name, found) for name, found in answers.items()}
 
     def settings_of(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the settings and the calibrations of a store, as they were when it was copied."""
+        """Return the calibrations and the settings of a store, as they were when it was copied."""
         return self._copies[name].settings if name in self._copies else ({}, {})
 
 
@@ -268,7 +268,7 @@ async def _read(name: str, store: EngineStore, *, most: int) -> _Copy:
     version = await _version_of(store)
     nothing = _Copy(version)
     try:
-        about = await store.read(Counts(), TextLanguage(), ArtifactIds(), Config(), Calibrations())
+        about = await store.read(Counts(), TextLanguage(), ArtifactIds(), Calibrations(), Config())
         counts, language, ids, *settings = about
         if version is None or not 0 < counts["records"] <= most or any(_BETWEEN in id for id in ids):
             return nothing

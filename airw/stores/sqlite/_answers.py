@@ -1,6 +1,7 @@
 """Answers from the file of a corpus, and from the indexes of it in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -52,6 +53,7 @@ class FileIndexes:
         self.vectors = VectorIndex(self._folder)
         self.words = InvertedIndex()
         self.words_version: FileVersion | None = None  # of which `words` shows the texts, if known
+        self.config: tuple[FileVersion | None, dict[str, Any]] = (None, {})  # the settings, and of which version
         self.fields = LruCache[str, FieldIndex](_CACHED)
         self.edges.clear()
         self.max_fan_in = LruCache[tuple[int, str | None], int](_CACHED)
@@ -79,9 +81,15 @@ class FileIndexes:
         """Prepare an answer from memory if that has this version and is quick; else `None`."""
         answer: Any = None
         match request:
-            case Rank(queries, int(k), None, None, per_artifact, None, None, None, None) if request.needs == "lexical":
+            case Rank(queries, int(k), None, None, per_artifact, None, None, counts, None) if (
+                request.needs == "lexical"
+            ):
                 if version is not None and version == self.words_version:
-                    answer = self.words.rank_if_quick(queries, k, per_artifact=per_artifact)  # type: ignore[arg-type]
+                    options: Any = {"per_artifact": per_artifact, "statistics": counts}
+                    answer = self.words.rank_if_quick(queries, k, **options)  # type: ignore[arg-type]
+            case forms.Config():
+                known, config = self.config
+                answer = deepcopy(config) if version is not None and version == known else None
             case forms.Edges():
                 answer = self.edges.find_at_once(request, version)
             case Rank() | forms.VectorsOf() if request.needs != "lexical":

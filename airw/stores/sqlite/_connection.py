@@ -1,21 +1,18 @@
-"""The connections to one file, each with its own thread.
-
-So a long call holds up no short one.
-"""
+"""The connections to one file: a long call on one of them holds up no short one."""
 
 import os
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from threading import Lock, RLock, Thread
+from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import anyio
+import anyio.to_thread
 
-from airw._base.concurrency import in_thread
+from airw._base.concurrency import in_thread, spare_thread_limiter
 from airw._base.fairness import note_work, without_pause
 from airw._base.sharing import SharedLock, Signal
 from airw.errors import StoreBusy, StoreCorrupt, StoreError
@@ -30,23 +27,19 @@ from airw.stores.sqlite._schema import (
 )
 
 if TYPE_CHECKING:
-    import asyncio
     import sqlite3
-
-    import aiosqlite
 
 R = TypeVar("R")
 _Key: TypeAlias = tuple[int, ...]  # device and inode of a file
-FileVersion: TypeAlias = tuple[object, int]
-"""A state of a file, as one watch has seen it. Two states are equal if nobody has written in between."""
+FileVersion: TypeAlias = Hashable
+"""A state of a file, as one store has seen it. Two states are equal if nobody has written in between."""
 
 _PATIENCE = 10.0  # seconds that a write waits for other writers
 _RETRY_EVERY = 0.02  # seconds
 _INTERRUPT_EVERY = 0.005  # seconds between interrupts of a cancelled call
 _STOP_WITHIN = 1.0  # seconds
-_INTERRUPT_WITHIN = 5.0  # seconds; later calls wait for the thread in any case
+_INTERRUPT_WITHIN = 5.0  # seconds in which a cancelled call is interrupted
 _READ_BYTES = 1 << 20
-_AT_ONCE = 2  # connections that short calls may use at once
 _MOST = 8  # connections; long calls on all of them hold up others
 _SHORT = 0.005  # seconds; a call that takes longer is waited for only if there can be no other connection
 _CACHE = 1024  # KiB of pages that each connection but the first may keep
@@ -59,29 +52,29 @@ class FileReplaced(StoreError):
 
 
 class Connection:
-    """An SQLite connection with its own thread.
+    """An SQLite connection that one call uses at a time, in a worker thread.
 
-    Each call runs a whole function on that thread. So a transaction of many statements costs one switch of threads, and
-    Python values are made from rows without blocking the event loop.
+    Each call runs a whole function there. So a transaction of many statements costs one switch of threads, and Python
+    values are made from rows without blocking the event loop.
 
     Args:
         path: The file.
         connect: Opens the file, as the function `connect` does.
-        thread: The thread, which is not started.
     """
 
-    def __init__(self, path: Path, connect: "Callable[[], sqlite3.Connection]", thread: "aiosqlite.Connection") -> None:
-        self._path, self._connect, self._thread = path, connect, thread
+    def __init__(self, path: Path, connect: "Callable[[], sqlite3.Connection]") -> None:
+        self._path, self._connect = path, connect
         self._raw, self.key, self._log_key = _open_file(path, connect)
         self._immutable_state = read_immutable_state(path)
         self._lock = SharedLock(repr(str(path)))
-        self._is_cancelled = False
-        self._is_stuck = False  # in a transaction that cannot be rolled back
+        self._running = Lock()  # held by the thread that uses the connection: that of a cancelled call may still do so
+        self._present: object = None  # the call that may use the connection
+        self._is_cut = False  # whether a call was cancelled whose transaction may still be open
         self.is_open = True
 
     @classmethod
     async def open(cls, path: Path, **options: Any) -> Self:
-        """Open the file with the options of `connect`, and start the thread.
+        """Open the file with the options of `connect`.
 
         Raises:
             StoreError: If the event loop is not asyncio. And as `connect` does.
@@ -91,27 +84,14 @@ class Connection:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            raise StoreError(
-                "SqliteStore runs on asyncio only, because aiosqlite does; on trio, use MemoryStore, which runs on both"
-            ) from None
-        import aiosqlite
-
-        thread = aiosqlite.Connection(lambda: connection._raw, iter_chunk_size=64)  # noqa: SLF001 - its own
-        if not hasattr(thread, "_tx"):  # see `_submit`
-            raise StoreError(
-                f"aiosqlite {aiosqlite.__version__} is too new for this airw: "
-                f"{sys.executable} -m pip install 'aiosqlite<0.23'"
-            )
-        # A cancelled half of this would leak a connection or a thread; all of it is quick.
+            raise StoreError("SqliteStore runs on asyncio only; on trio, use MemoryStore, which runs on both") from None
+        # A cancelled half of this would leak a connection; all of it is quick.
         with anyio.CancelScope(shield=True):
-            connection = await in_thread(cls, path, partial(connect, path, **options), thread)
-            # A store that is never closed must not keep the interpreter alive.
-            thread._thread.daemon = True  # noqa: SLF001 - there is no public way
-            await thread
-        return connection
+            connection = await in_thread(cls, path, partial(connect, path, **options))
+        return connection  # noqa: RET504 - for mypy, the block may swallow an error
 
     async def run(self, work: "Callable[[sqlite3.Connection], R]") -> R:
-        """Return `work(connection)`, called on the thread of the connection.
+        """Return `work(connection)`, called in a worker thread.
 
         If the call is cancelled, its statement is interrupted and its transaction rolled back.
 
@@ -123,17 +103,17 @@ class Connection:
             if not self.is_open:
                 raise StoreError(f"{str(self._path)!r} is closed; open it again")
             self.check_same()
-            if self._is_stuck:
-                await self._submit(self._replace_raw)
-            self._is_cancelled = False
+            if self._is_cut:
+                await in_thread(self._stop_call)
             # Asked for here: a call that its loop abandons is closed where no loop runs.
             cancelled = anyio.get_cancelled_exc_class()
             try:
                 with translate_errors(self._path):
                     result = await self._submit(work)
             except cancelled:
+                self._present, self._is_cut = None, True
                 with anyio.CancelScope(shield=True):
-                    await self._interrupt()
+                    await in_thread(self._stop_call, limiter=spare_thread_limiter())
                 raise
             except StoreError as error:
                 self.check_same()
@@ -154,7 +134,7 @@ class Connection:
             with ExitStack() as held:
                 for lock in locks:
                     while not lock.acquire(timeout=_INTERRUPT_EVERY):
-                        if self._is_cancelled:
+                        if self._present is None:
                             raise StoreError("the call was cancelled")
                     held.callback(lock.release)
                     held.enter_context(without_pause())
@@ -203,80 +183,60 @@ class Connection:
             raise FileReplaced(f"{str(self._path)!r} was replaced while open; nothing was written, so try again")
 
     async def _submit(self, work: "Callable[[sqlite3.Connection], R]") -> R:
-        import asyncio
+        """Return `work(connection)`, called in a worker thread.
 
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[R] = loop.create_future()
+        A cancelled caller does not wait for the thread.
+        """
+        present = self._present = object()
 
-        def call() -> None:
-            with suppress(RuntimeError):  # the loop of the caller has closed
-                try:
-                    with note_work():
-                        result = work(self._raw)
-                except BaseException as error:  # noqa: BLE001 - the caller raises it
-                    loop.call_soon_threadsafe(_end, ended, ended.set_exception, error)
-                else:
-                    loop.call_soon_threadsafe(_end, ended, ended.set_result, result)
+        def call() -> R:
+            with self._running, note_work():
+                if self._present is not present:
+                    raise StoreError("the call was cancelled before it began")
+                return work(self._raw)
 
-        # aiosqlite has no public method that runs a function of several statements on its thread, and its own futures
-        # would end the thread with an error if the loop of the caller has closed.
-        self._thread._tx.put_nowait((None, call))  # noqa: SLF001
-        return await ended
+        return await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
 
-    async def _interrupt(self) -> None:
-        """Interrupt the running call, and roll its transaction back."""
-        import asyncio
+    def _stop_call(self) -> None:
+        """Interrupt the cancelled call, and roll its transaction back.
 
-        self._is_cancelled = True
-        # The thread works in order, so the rollback runs as soon as the cancelled call ends.
-        rollback = asyncio.ensure_future(self._submit(self._roll_back))
+        A call that cannot be interrupted ends later, and so does its transaction: before the next call.
+        """
+        deadline = time.monotonic() + _INTERRUPT_WITHIN
         # An interrupt stops only the present statement, and the call may go on with its next one: so repeat it.
-        with anyio.move_on_after(_INTERRUPT_WITHIN):
-            while not rollback.done():
-                self._raw.interrupt()
-                await asyncio.wait([rollback], timeout=_INTERRUPT_EVERY)
-        if self._is_stuck:
-            with suppress(StoreError):  # the next call says so
-                await self._submit(self._replace_raw)
-
-    def _roll_back(self, raw: "sqlite3.Connection") -> None:
-        """Roll back the transaction of a call that was interrupted."""
-        import sqlite3
-
-        deadline = time.monotonic() + _STOP_WITHIN
-        while raw.in_transaction and not self._is_stuck:
-            try:
-                raw.execute("ROLLBACK")
-            except sqlite3.OperationalError as error:
-                # An interrupt meant for the cancelled call may hit the rollback: try again. But as long as a statement
-                # is open that was interrupted, perhaps one of a full-text index, SQLite interrupts all others, too.
-                if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
-                    raise
-                self._is_stuck = time.monotonic() > deadline
+        while not self._running.acquire(timeout=_INTERRUPT_EVERY):
+            if time.monotonic() > deadline:
+                return
+            self._raw.interrupt()
+        try:
+            if not _roll_back(self._raw):
+                with suppress(StoreError):  # the next call says so
+                    self._replace_raw(self._raw)
+            self._is_cut = False
+        finally:
+            self._running.release()
 
     def _replace_raw(self, raw: "sqlite3.Connection") -> None:
         """Close the connection, which undoes its transaction, and open the file again."""
         raw.close()
         self._raw, key, _ = _open_file(self._path, self._connect)
-        self._is_stuck = False
         if key != self.key:  # another file, whose connections others open
             self.is_open = False
             self._raw.close()
 
     async def aclose(self) -> None:
-        """Close the connection and end its thread; closing twice is harmless."""
+        """Close the connection; closing twice is harmless."""
         with anyio.CancelScope(shield=True):
             async with self._lock.hold():
                 if not self.is_open:
                     return
                 self.is_open = False
-                # While the log is open: afterwards, another file could have its inode.
-                await in_thread(self._remove_stale_log)
-                try:
-                    with translate_errors(self._path):
-                        await self._submit(lambda raw: raw.close())
-                finally:
-                    await in_thread(self._thread.stop)  # from a thread without a loop: no loop waits for the end
+                with translate_errors(self._path):
+                    await self._submit(self._close)
+
+    def _close(self, raw: "sqlite3.Connection") -> None:
+        self._remove_stale_log()  # while the log is open: afterwards, another file could have its inode
+        raw.close()
 
     def _remove_stale_log(self) -> None:
         """Remove the log of this file, which SQLite would apply to another file at the path."""
@@ -291,13 +251,9 @@ class Connection:
         if self.is_open:
             self.is_open = False
             self._raw.interrupt()
-            # aiosqlite reports to the event loop of the thread that calls it, which may be closed by now. A new thread
-            # has none.
-            stopping = Thread(target=self._thread.stop, daemon=True)
-            stopping.start()
-            stopping.join()
-            with suppress(RuntimeError):  # this is that thread
-                self._thread._thread.join(_STOP_WITHIN)  # noqa: SLF001 - once it has ended, aiosqlite does not warn
+            if self._running.acquire(timeout=_STOP_WITHIN):
+                self._raw.close()
+                self._running.release()
 
 
 class Readers:
@@ -308,9 +264,10 @@ class Readers:
     Args:
         path: The file.
         first: The first connection; the others are opened here.
+        at_once: The number of connections that short calls may use at once.
     """
 
-    def __init__(self, path: Path, first: Connection) -> None:
+    def __init__(self, path: Path, first: Connection, *, at_once: int) -> None:
         import sqlite3
 
         self._path = path
@@ -319,15 +276,16 @@ class Readers:
         self._guard = RLock()  # as calls come from several event loops; reentrant, as that of `SharedLock`
         self._turn = SharedLock(repr(str(path)))  # of the calls that wait, the first one looks for a connection
         self._released: Signal | None = None  # of that one
-        self._used_at = time.monotonic()
-        self._most = _MOST
+        self.used_at = time.monotonic()  # for the last time
+        self._at_once, self._most = at_once, _MOST
         # A connection of its own, which no thread uses: so a look at the version takes microseconds, and never waits.
         self._watch: sqlite3.Connection | None = None
         self._is_watched = True  # until the end
 
-    def is_idle(self, seconds: float = 0.0) -> bool:
-        """Return whether no call has used the file for some seconds."""
-        return not (self._busy_since or self._turn.is_held) and time.monotonic() - self._used_at >= seconds
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no call uses the file."""
+        return not (self._busy_since or self._turn.is_held)
 
     def read_version(self) -> FileVersion | None:
         """Return the version of the file, for an answer from memory; `None` if it is unknown."""
@@ -366,7 +324,7 @@ class Readers:
         finally:
             with self._guard:
                 del self._busy_since[connection]
-                self._used_at = time.monotonic()
+                self.used_at = time.monotonic()
                 if self._released is not None:
                     self._released.set()
 
@@ -388,7 +346,7 @@ class Readers:
                 return connection
             with self._guard:
                 is_first_short = time.monotonic() - max(self._busy_since.values(), default=0.0) < _SHORT
-            if len(self._all) < (_AT_ONCE if is_first_short else self._most):
+            if len(self._all) < (self._at_once if is_first_short else self._most):
                 await self._open_another()
                 continue
             with anyio.move_on_after(_SHORT if len(self._all) < self._most else None):
@@ -431,9 +389,22 @@ class Readers:
                 self._watch.close()
 
 
-def _end(ended: "asyncio.Future[Any]", report: Callable[[Any], None], outcome: object) -> None:
-    if not ended.done():  # as it was cancelled
-        report(outcome)
+def _roll_back(raw: "sqlite3.Connection") -> bool:
+    """Roll back the transaction of an interrupted call; return whether that was possible."""
+    import sqlite3
+
+    deadline = time.monotonic() + _STOP_WITHIN
+    while raw.in_transaction:
+        try:
+            raw.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            # As long as a statement is open that was interrupted, perhaps one of a full-text index, SQLite interrupts
+            # all others, too.
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            if time.monotonic() > deadline:
+                return False
+    return True
 
 
 def _open_file(

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -429,11 +429,16 @@ def _check_schema(connection: "sqlite3.Connection", path: Path, version: int) ->
     columns = {name for (name,) in connection.execute("SELECT name FROM pragma_table_info('link')")}
     if ("weight" in columns) != (version >= _WEIGHTED):
         raise StoreCorrupt(f"{str(path)!r} is damaged: its links are not those of its format; {MEND}")
-    if foreign := find_foreign(schema, own):
+    if foreign := _find_foreign(schema, version):
         raise StoreCorrupt(
             f"{str(path)!r} contains the {foreign[0]} {short_repr(foreign[1])}, which airw did not make; use another "
             "copy of it, or remove it and build it again"
         )
+
+
+@lru_cache(maxsize=4)  # nearly all files have the same schema
+def _find_foreign(schema: tuple[tuple[str, str, str], ...], version: int) -> tuple[str, str] | None:
+    return find_foreign(schema, _list_statements(version))
 
 
 @cache

@@ -37,7 +37,7 @@ from airw.stores._indexes.texts import read_language
 from airw.stores.own_store import OwnStore
 from airw.stores.sqlite import _records, _runs
 from airw.stores.sqlite._answers import FileContent, FileIndexes
-from airw.stores.sqlite._connection import Connection, FileReplaced, Readers
+from airw.stores.sqlite._connection import Connection, FileReplaced, FileVersion, Readers
 from airw.stores.sqlite._schema import (
     beside,
     check_removable,
@@ -55,11 +55,12 @@ from airw.values import ArtifactChange, Language, check_language
 if TYPE_CHECKING:
     import sqlite3
 
-_MOST_IN_USE = 64  # stores whose files stay open once they are used; each has a thread
+_MOST_IN_USE = 64  # stores whose files stay open once they are used
 _MOST_UNUSED = 6  # files that are open though they are not used yet
-_MOST_CONNECTED = 3  # files that are open if there are more than _MOST_IN_USE stores
-_IDLE = 0.005  # seconds without a call, after which a file may be put aside
+_MOST_CONNECTED = 6  # files that are open if there are more than _MOST_IN_USE stores
+_IDLE = 0.005  # seconds between two looks for a file that may be put aside
 _PATIENCE = 0.5  # seconds that a call waits for another file to be put aside
+_TICK = 20_000_000  # nanoseconds; two writes within a tick of the disk's clock may leave the same state of a file
 _OPENINGS = 5  # of a file that is replaced again and again while it is read
 _WRITER_CACHE = 4_096  # KiB of pages that the writer keeps: what one write changes; also for a copy
 Args = TypeVarTuple("Args")
@@ -68,6 +69,7 @@ R = TypeVar("R")
 _OPEN: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()
 _CONNECTED: "weakref.WeakSet[SqliteStore]" = weakref.WeakSet()  # those whose file is not put aside
 _CONNECTED_LOCK = Lock()
+_ROOM = SharedLock("the place for one more open file")  # of the stores that wait, the first one looks for a place
 
 
 @atexit.register
@@ -158,6 +160,7 @@ class SqliteStore(EngineStore, RunKeeper):
         self._lock_count = 0  # blocks that hold `writing`
         self._seen: Hashable = None  # what tells the present state of the file from earlier ones
         self._aside: Hashable = None  # the state of the file when it was put aside: what is in memory is of that state
+        self._is_settled = False  # whether each write to the file that is put aside leaves another state
         self._version = object()  # another one after each write, also while the file is put aside
 
     @property
@@ -216,24 +219,32 @@ class SqliteStore(EngineStore, RunKeeper):
         return self
 
     async def _open(self, *, create: bool) -> None:
-        is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
-        connection, self._embedder_id = await self._connect(create=create)
-        self._process = os.getpid()
-        self._reader, self._is_closed, self._is_known = Readers(self._path, connection), False, is_known
         with _CONNECTED_LOCK:
             _OPEN.add(self)
-            _CONNECTED.add(self)
+        try:
+            await self._take_place()
+            is_known = await in_thread(lambda: is_new(self._path) or is_state_known(self._path))
+            reader, self._seen, config = await self._connect(create=create)
+        except BaseException:
+            self._forget()
+            raise
+        self._process, self._embedder_id = os.getpid(), config.get("embedder_id")
+        self._reader, self._is_closed, self._is_known = reader, False, is_known
+        self._indexes.config = None if self._seen is None else self._version, config
         await self.put_aside()  # whoever opens many files uses them later, if at all
 
-    async def _connect(self, *, create: bool) -> tuple[Connection, object]:
-        """Return a new connection, and the id of the embedder of the vectors."""
+    async def _connect(self, *, create: bool) -> tuple[Readers, FileVersion | None, dict[str, Any]]:
+        """Return new connections that read, the version of the file, and its settings.
+
+        The settings are of this version, or of a later one.
+        """
         connection = await Connection.open(self._path, create=create, language=self._new_language)
+        reader = Readers(self._path, connection, at_once=1 if len(_OPEN) > _MOST_IN_USE else 2)
         try:
-            config = await connection.run(_records.config)
+            return reader, reader.read_version(), await connection.run(_records.config)
         except BaseException:
-            await connection.aclose()
+            await reader.aclose()
             raise
-        return connection, config.get("embedder_id")
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
@@ -252,9 +263,12 @@ class SqliteStore(EngineStore, RunKeeper):
                         self._is_known = False
                         await in_thread(note_state, self._path)
             self._indexes.clear()
-            with _CONNECTED_LOCK:
-                _CONNECTED.discard(self)
-                _OPEN.discard(self)
+            self._forget()
+
+    def _forget(self) -> None:
+        with _CONNECTED_LOCK:
+            _CONNECTED.discard(self)
+            _OPEN.discard(self)
 
     async def _close_connections(self) -> None:
         for connection in (self._writer, self._reader):
@@ -279,6 +293,9 @@ class SqliteStore(EngineStore, RunKeeper):
 
     @override
     async def version(self) -> Hashable:
+        return self._read_version()
+
+    def _read_version(self) -> FileVersion | None:
         reader = self._check_open()
         seen: Hashable = reader.read_version() if reader.first.is_open else _read_file_state(self._path)
         if seen != self._seen:
@@ -287,43 +304,52 @@ class SqliteStore(EngineStore, RunKeeper):
 
     @override
     async def put_aside(self) -> None:
-        """Close the file until the next call, if many files are open and no call uses this one.
+        """Close the file until the next call, if some files are open and no call uses this one.
 
-        What is in memory stays there, and is used again if nobody has written to the file.
+        What is in memory stays there, and is used again if nobody has written to the file. If many stores are open, the
+        file stays open until another one needs its place.
         """
-        most = _MOST_CONNECTED if len(_OPEN) > _MOST_IN_USE else _MOST_UNUSED
-        if len(_CONNECTED) < most or not self._may_rest():
+        if len(_OPEN) <= _MOST_IN_USE and len(_CONNECTED) >= _MOST_UNUSED:
+            await self._rest()
+
+    async def _rest(self) -> None:
+        """Close the file until the next call, if it may be closed."""
+        if not self._may_rest():
             return
         with anyio.CancelScope(shield=True):
             async with self._writer_lock.hold():
                 if not self._may_rest():
                     return
-                before = await in_thread(_read_file_state, self._path)
-                await self.version()
+                before = _read_file_state(self._path)
+                self._read_version()
                 await self._close_connections()
                 with _CONNECTED_LOCK:
                     _CONNECTED.discard(self)
                 # Closing may move a log into the file. Otherwise, whoever changes it from now on changes its state.
-                self._seen = self._aside = await in_thread(_read_file_state, self._path)
-                if self._seen != before:
+                state = self._seen = self._aside = _read_file_state(self._path)
+                self._is_settled = state is not None and time.time_ns() - max(state[-2:]) > _TICK
+                if state != before:
                     self._version = object()
 
-    def _may_rest(self, idle: float = 0.0) -> bool:
+    def _may_rest(self) -> bool:
         """Return whether the file may be closed: it is open, idle, and nobody writes to it."""
         reader = self._reader
         is_writing = self._lock_count or self._writer is not None or self._is_closed or self._process != os.getpid()
-        return not is_writing and reader is not None and reader.first.is_open and reader.is_idle(idle)
+        return not is_writing and reader is not None and reader.first.is_open and reader.is_idle
 
     @override
     async def _answer(self, requests: Sequence[Request[Any]]) -> list[Any]:
         # Without a thread, the call would never yield to the event loop; and others may ask meanwhile.
         await anyio.lowlevel.checkpoint()
-        reader, indexes = await self._get_reader(), self._indexes
-        version = reader.read_version()
+        # A file that is put aside is not opened for an answer from memory.
+        is_comparable, indexes = self._check_open().first.is_open or self._is_settled, self._indexes
+        version = self._read_version() if is_comparable else None
         quick = answer_quickly(partial(indexes.prepare_if_quick, version), requests)
         # Another call may have brought an index up to date between two of the answers.
-        if quick is not None and (len(requests) == 1 or version == reader.read_version()):
+        if quick is not None and (len(requests) == 1 or version == self._read_version()):
             return quick
+        await self._get_reader()
+        version = self._read_version()
 
         def prepare(connection: "sqlite3.Connection") -> Finish:
             return prepare_all(FileContent(connection, indexes, version).prepare, requests)
@@ -455,11 +481,11 @@ class SqliteStore(EngineStore, RunKeeper):
             StoreError: If that fails, or the vectors in it are of another embedder.
         """
         if not reader.first.is_open:  # it was put aside, or the new file could not be opened before
-            await _make_room()
-            with _CONNECTED_LOCK:
-                _CONNECTED.add(self)
+            await self._take_place()
         with anyio.CancelScope(shield=True):
             async with self._writer_lock.hold():
+                if self._is_closed:
+                    self._forget()
                 if self._reader is not reader or self._is_closed:
                     return
                 aside = None if reader.first.is_open else self._aside
@@ -476,7 +502,7 @@ class SqliteStore(EngineStore, RunKeeper):
                         _CONNECTED.discard(self)
                     raise
                 # Who writes between these two looks changes the second one.
-                seen, state = successor.read_version(), await in_thread(_read_file_state, self._path)
+                seen, state = successor.read_version(), _read_file_state(self._path)
                 if aside is None or state != aside:
                     self._is_known, self._version = False, object()
                     self._indexes.clear()
@@ -485,13 +511,24 @@ class SqliteStore(EngineStore, RunKeeper):
     async def _open_successor(self) -> Readers:
         """Open the file that has replaced the one of this store."""
         try:
-            connection, embedder_id = await self._connect(create=False)
+            reader, _, config = await self._connect(create=False)
         except CorpusNotFound as error:
             raise StoreError(f"{str(self._path)!r} was removed while open; build it again") from error
-        if embedder_id != self._embedder_id:
-            await connection.aclose()
+        if config.get("embedder_id") != self._embedder_id:
+            await reader.aclose()
             raise StoreError(f"{str(self._path)!r} was replaced by a corpus of another embedder; open it again")
-        return Readers(self._path, connection)
+        return reader
+
+    async def _take_place(self) -> None:
+        """Become one of the stores whose file is open.
+
+        If there are too many stores, another file is put aside.
+        """
+        if len(_OPEN) > _MOST_IN_USE:
+            async with _ROOM.hold():
+                await _make_room()
+        with _CONNECTED_LOCK:
+            _CONNECTED.add(self)
 
     def _check_open(self) -> Readers:
         """Return the connections that read, which may be put aside."""
@@ -515,30 +552,28 @@ class SqliteStore(EngineStore, RunKeeper):
 
 
 async def _make_room() -> None:
-    """Put files aside that no call uses, if there are too many stores.
+    """Put the files aside that no call has used for the longest time.
 
     If calls use them all, wait a little.
     """
     deadline = time.monotonic() + _PATIENCE
-    while len(_OPEN) > _MOST_IN_USE and len(_CONNECTED) >= _MOST_CONNECTED:
+    while len(_CONNECTED) >= _MOST_CONNECTED:
         with _CONNECTED_LOCK:
-            stores = [*_CONNECTED]
-        is_room_near = False
-        for store in stores:
             # Others are not put aside, such as those with a writer.
-            if store._may_rest(_IDLE):  # noqa: SLF001 - its own
-                await store.put_aside()
-            elif store._writer is None and not store._lock_count:  # noqa: SLF001 - its own
-                is_room_near = True
-        if not is_room_near or time.monotonic() > deadline:
+            stores = [store for store in _CONNECTED if store._writer is None and not store._lock_count]  # noqa: SLF001
+        idle = [(store._reader.used_at, id(store), store) for store in stores if store._may_rest() and store._reader]  # noqa: SLF001
+        if idle:
+            await min(idle)[-1]._rest()  # noqa: SLF001
+        elif not stores or time.monotonic() > deadline:
             return
-        await anyio.sleep(_IDLE)
+        else:
+            await anyio.sleep(_IDLE)
 
 
 def _forget_all() -> None:
     """Forget the stores of the process that this one was forked from."""
-    global _CONNECTED_LOCK  # noqa: PLW0603 - a thread that is not here may hold it
-    _CONNECTED_LOCK = Lock()
+    global _CONNECTED_LOCK, _ROOM
+    _CONNECTED_LOCK, _ROOM = Lock(), SharedLock("the place for one more open file")
     _OPEN.clear()
     _CONNECTED.clear()
 
@@ -547,7 +582,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
 
 
-def _read_file_state(path: Path) -> Hashable:
+def _read_file_state(path: Path) -> tuple[int, ...] | None:
     """Return what changes with each write to a file that nobody has open.
 
     It is `None` if there is no file, or a log, which is written again from its beginning.

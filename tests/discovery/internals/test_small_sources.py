@@ -72,6 +72,7 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "mode": st.sampled_from(["dense", "lexical", "hybrid"]),
         "k": st.integers(1, 12),
+        "fetch_k": st.sampled_from([1, 4, 50]),
         "max_k": st.integers(1, 9),
         "strategy": st.sampled_from(["top_k", "conservative", "score_gap"]),
         "fusion": st.sampled_from(["ranks", "scores", "rrf"]),

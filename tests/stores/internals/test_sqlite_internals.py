@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -89,16 +88,6 @@ async def test_a_file_that_another_process_created_first_is_not_created_again(pa
     await fill(path, change("a"))
     async with await SqliteStore.open(path) as store:
         assert await ask(store, ArtifactIds()) == ["a"]
-
-
-async def test_an_unsuitable_aiosqlite_is_an_error_with_the_interpreter_and_the_command(path, monkeypatch):
-    import aiosqlite
-
-    monkeypatch.setattr(aiosqlite, "Connection", lambda *args, **options: object())
-    with pytest.raises(StoreError, match="too new for this airw") as caught:
-        await SqliteStore.open(path, create=True)
-    assert f"{sys.executable} -m pip install 'aiosqlite<" in str(caught.value)
-    assert not path.exists()
 
 
 # Changes of the file
