@@ -186,8 +186,7 @@ def _weigh(run: Discovery, hits: Sequence[SearchHit]) -> list[float]:
     scales: dict[str | None, SourceScales] = {}
     for name, source in run.sources.items():
         # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
-        formula = name if source.counts is None else source.counts.formula
-        scales[name] = list_scales(run.plan.search, source.embedder_id, formula, name)
+        scales[name] = list_scales(run.plan.search, source.embedder_id, source.scales["lexical"], name)
     if not run.plan.is_multi_source:
         (only,) = scales.values()
         return weigh_hits(hits, lambda _: only)

@@ -364,8 +364,9 @@ class AskedSource:
             self.found = FoundFloor(None if given is None else SourceFloor(given, "given"))
             return
         # A store that keeps no calibrations has no floors; that is an error only if they are requested.
-        if self.settings is None and (plan.is_floor_requested or "settings" in corpus.store.capabilities):
-            check_capabilities(plan.search.verb, corpus.store, "settings")
+        if self.settings is None and (plan.is_floor_requested or self._may_have_floor):
+            store = corpus.store.store if isinstance(corpus.store, RememberingStore) else corpus.store
+            check_capabilities(plan.search.verb, store, "settings")  # the error names the caller's store
             self.settings = Settings(*await corpus.store.read(*SETTINGS))
         if self.settings is not None:
             self.found = await find_floor(corpus, plan, self.settings, self._find_evidence)

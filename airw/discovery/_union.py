@@ -123,8 +123,9 @@ class _Union(OwnStore):
         run, groups = self.run, dict[tuple[Mode, Hashable], dict[str, Sequence[Ranking]]]()
         ranked = await self._collect_rankings(search)
         for kind in search.channels:
-            for name in (name for name in self.corpora if name in ranked[kind]):
-                groups.setdefault((kind, run.sources[name].scales[kind]), {})[name] = ranked[kind][name]
+            for name in self.corpora:
+                if name in ranked[kind]:
+                    groups.setdefault((kind, run.sources[name].scales[kind]), {})[name] = ranked[kind][name]
         depth = search.ranking_depth(len(groups) * len(run.queries), has_later_stage=bool(run.factors))
         channels = []
         for (kind, scale), own in groups.items():
@@ -154,11 +155,8 @@ class _Union(OwnStore):
         ranked = ranked or {kind: {} for kind in search.channels}
         for name, source in alone.items():
             if name not in self.failures:
-                rankings = {**source.rankings}
-                if source.pooled is not None:
-                    rankings["lexical"] = source.pooled
-                for kind, own in rankings.items():
-                    ranked[kind][name] = own
+                for kind, own in source.rankings.items():
+                    ranked[kind][name] = source.pooled if kind == "lexical" and source.pooled is not None else own
         return ranked
 
     async def _rank_small(self, search: SearchQuery) -> dict[Mode, dict[str, Sequence[Ranking]]]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import airw
+from airw.corpora import adapt
 from airw.discovery import FederatedCorpus, WholeArtifact, discover
 from airw.errors import (
     ArgumentError,
@@ -557,3 +558,12 @@ def test_the_result_does_not_depend_on_which_source_answers_first(texts, delays,
         return result
 
     assert run_on_virtual_clock(partial(main, delays)) == run_on_virtual_clock(partial(main, others))
+
+
+async def test_a_store_that_cannot_keep_the_floor_that_is_asked_for_is_named():
+    async def search(query, k):
+        return [("a", 1.0)]
+
+    corpus = adapt(search=search, name="other")
+    with pytest.raises(ArgumentError, match=f"'settings'; {type(corpus.store).__name__} offers lexical"):
+        await discover(corpus, "keys", min_score="auto")
