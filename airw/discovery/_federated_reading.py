@@ -203,7 +203,7 @@ class Reading:
             own = {name: [*chain.from_iterable(spell(request, item, name) for item in items)] for name in names}
         else:
             known = {ref for reply in found for ref in refs_to(reply.name, reply.ids)}
-            _, own = group_by_corpus([ref for ref in _refs_of(request) if ref not in known], names)
+            own = group_by_corpus([ref for ref in _refs_of(request) if ref not in known], names)
         return [(name, replace(request, **{field: own[name]})) for name in names if own.get(name)]
 
     # Requests with plans of their own
@@ -233,7 +233,7 @@ class Reading:
         if isinstance(by, Ends) and id(by.of) in self._drafts:
             return self._split(fed.fill(self._sort_edges(by.of, self._drafts[id(by.of)])), found)
         if isinstance(by, Ends):
-            _, known = group_by_corpus([*by.without], self._names)
+            known = group_by_corpus(by.without, self._names)
             edges = [(name, part) for name, part in asked if isinstance(part, Edges)]
             return [(name, Fed(request, replace(by, of=part, without=known.get(name, ())))) for name, part in edges]
         ranks: list[tuple[str, Any]] = [pair for pair in asked if pair[0] != STACK and not isinstance(pair[1], Words)]
@@ -461,20 +461,16 @@ def _to_federated(source: str, value: Any) -> Any:
 # Splitting a request, and putting the answers back in order
 
 
-def group_by_corpus(
-    ids: Sequence[NodeIdLike], sources: Container[str]
-) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
-    """Return, for each corpus, the positions of its artifacts or records and their plain ids.
+def group_by_corpus(ids: Iterable[NodeIdLike], sources: Container[str]) -> dict[str, list[str]]:
+    """Return, for each corpus, the plain ids of its artifacts or records, in their order.
 
     Ids that name no corpus, or another one, are left out.
     """
-    positions: dict[str, list[int]] = {}
     ids_by_corpus: dict[str, list[str]] = {}
-    for position, id in enumerate(ids):
+    for id in ids:
         if not isinstance(id, str) and id[0] in sources:
-            positions.setdefault(id[0], []).append(position)
             ids_by_corpus.setdefault(id[0], []).append(id[1])
-    return positions, ids_by_corpus
+    return ids_by_corpus
 
 
 def join_rows(

@@ -190,7 +190,7 @@ class _Union(OwnStore):
     async def _read_rows(
         self, ids: Sequence[Any], make: Callable[[list[str]], Request[Any]], convert: Callable[[str, Any], Any]
     ) -> list[Any]:
-        _, own = group_by_corpus(ids, self.corpora)
+        own = group_by_corpus(ids, self.corpora)
         answers = await self._ask({source: [make(ids)] for source, ids in own.items()})
         return join_rows(ids, ((source, own[source], rows) for source, [rows] in answers.items()), convert)
 
