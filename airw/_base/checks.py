@@ -1,16 +1,18 @@
 """Checks of arguments: each returns the value, or raises an error that names the argument."""
 
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError, ArgumentKindError
 
 Choice = TypeVar("Choice", bound=str)
+T = TypeVar("T")
 
 NAME_RULE = "1 to 100 letters, digits, '.', '_' or '-', beginning with a letter or digit"
 MAX_HITS = 1_000_000
@@ -56,6 +58,43 @@ def check_count(name: str, value: object, *, least: int = 0, most: int = _MAX_CO
     if value > most:
         raise ArgumentError(f"{name} must be at most {most:,}, not {short_repr(value)}")
     return value
+
+
+def check_kind(name: str, value: T, kind: Any, what: str, *, error: type[ArgumentError] = ArgumentKindError) -> T:
+    """Return `value` if it is of a kind.
+
+    Args:
+        name: The argument.
+        value: Its value.
+        kind: A class, or a union of some, as for `isinstance`; `Callable` for functions.
+        what: What it must do, in words, for the message.
+        error: The class of the error.
+
+    Raises:
+        ArgumentError: If it is of another kind.
+
+    Example:
+        >>> check_kind("limits", (3, 4), tuple | None, "be a pair of numbers")
+        (3, 4)
+    """
+    if not isinstance(value, kind):
+        raise error(f"{name} must {what}, not {short_repr(value)}")
+    return value
+
+
+def check_filled(name: str, value: object, what: str = "be a non-empty string") -> None:
+    """Check that a value is a string with at least one character.
+
+    Raises:
+        ArgumentError: If it is not; the message says `what` it must do.
+
+    Example:
+        >>> check_filled("type", "")
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: type must be a non-empty string, not ''
+    """
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(f"{name} must {what}, not {short_repr(value)}")
 
 
 def check_limit(limit: object) -> int | None:
@@ -177,12 +216,31 @@ def check_strings(name: str, value: object) -> tuple[str, ...]:
         >>> check_strings("roots", ["a.md"])
         ('a.md',)
     """
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    return check_items(name, value, str, "strings")
+
+
+def check_items(name: str, value: object, kind: Any, what: str) -> tuple[Any, ...]:
+    """Return the items of `value` if it is a list, or any other iterable, of one kind.
+
+    Args:
+        name: The argument.
+        value: Its value.
+        kind: A class, or a union of some, as for `isinstance`.
+        what: The items in a word, such as `"strings"`, for the message.
+
+    Raises:
+        ArgumentKindError: If it is not; a single text or path is refused too.
+
+    Example:
+        >>> check_items("levels", [1, 2], int, "whole numbers")
+        (1, 2)
+    """
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike):
         items = tuple(value)
-        if all(isinstance(item, str) for item in items):
+        if all(isinstance(item, kind) for item in items):
             return items
-    hint = f"; for one string pass [{short_repr(value)}]" if isinstance(value, str) else ""
-    raise ArgumentKindError(f"{name} must be a list of strings, not {short_repr(value)}{hint}")
+    hint = f"; for one {what.removesuffix('s')} pass [{short_repr(value)}]" if isinstance(value, kind) else ""
+    raise ArgumentKindError(f"{name} must be a list of {what}, not {short_repr(value)}{hint}")
 
 
 def check_texts(texts: Sequence[str], *, of: str, error: type[AirwError], encodable: bool = False) -> list[str]:

@@ -128,7 +128,10 @@ async def _ask_together(
     line: _Line[Q], request: _Request[Q], answer: Callable[[list[Q]], Awaitable[Sequence[Any]]]
 ) -> None:
     """Ask this question together with all that wait; if that fails, each is to be asked alone."""
-    together = [request, *_take_companions(line, request)]
+    companions = [] if request.is_alone else [each for each in line.waiting if not each.is_alone]
+    together = [request, *companions[: _MAX_TOGETHER - 1]]
+    for each in together[1:]:
+        line.waiting.remove(each)
     try:
         answers = await answer([each.question for each in together])
     except Exception:
@@ -145,15 +148,6 @@ async def _ask_together(
             each.answers.append(its_answer)
         for each in together[1:]:
             each.called.set()
-
-
-def _take_companions(line: _Line[Q], request: _Request[Q]) -> list[_Request[Q]]:
-    if request.is_alone:
-        return []
-    companions = [each for each in line.waiting if not each.is_alone][: _MAX_TOGETHER - 1]
-    for each in companions:
-        line.waiting.remove(each)
-    return companions
 
 
 def _put_back(line: _Line[Q], requests: Sequence[_Request[Q]]) -> None:

@@ -5,6 +5,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
+from dataclasses import fields
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -176,6 +177,28 @@ def json_clean(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [json_clean(item) for item in value]
     return _clean_object(value)
+
+
+def fields_to_json(value: Any, *names: str) -> dict[str, Any]:
+    """Return fields and properties of a dataclass as JSON values.
+
+    What has a `to_dict` becomes what that returns, also in a list.
+
+    Args:
+        value: An instance of a dataclass.
+        names: The names of the fields and properties; by default all fields.
+
+    Example:
+        >>> fields_to_json(datetime.date(2026, 11, 21), "day", "year")
+        {'day': 21, 'year': 2026}
+    """
+    return {name: _part_to_json(getattr(value, name)) for name in names or [item.name for item in fields(value)]}
+
+
+def _part_to_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [*map(_part_to_json, value)]
+    return value.to_dict() if hasattr(value, "to_dict") else json_clean(value)
 
 
 def _clean_object(value: object) -> str | float | None:

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airw._base.checks import check_count, check_number, find_text_fault
+from airw._base.checks import check_count, check_kind, check_number, find_text_fault
 from airw._base.concurrency import in_thread
 from airw._base.http import Api, ApiClient, Exchange, Server, base_url, decode_json, describe_reply
 from airw._base.messages import short_repr
 from airw.chat.budget import Charge, TokenBudget, estimate_tokens
-from airw.errors import ArgumentError, ArgumentKindError, ChatError, ChatUnavailable
+from airw.errors import ArgumentError, ChatError, ChatUnavailable
 
 if TYPE_CHECKING:
     import httpx
@@ -140,8 +140,7 @@ class ChatClient(ApiClient):
             >>> anyio.run(main)
             'Twice a year.'
         """
-        if not isinstance(prompt, str):
-            raise ArgumentKindError(f"prompt must be a string, not {short_repr(prompt)}")
+        check_kind("prompt", prompt, str, "be a string")
         async with self._budget.reserve(estimate_tokens(prompt, self._max_tokens)) as charge:
             exchange = Exchange(self._make_payload, partial(self._read_reply, charge))
             (answer,) = await self._api.ask_all([prompt], exchange, batch_size=1, max_chars=1)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from airw._base.checks import check_kind
 from airw._base.concurrency import call_user_function
 from airw._base.messages import short_repr
 from airw.chat.models import ChatLike, ChatModel, resolve_chat
@@ -81,8 +82,7 @@ def function_or_prompt(
         ChatUnavailable: If there is neither a function nor a model.
     """
     if function is not None:
-        if not callable(function):
-            raise ArgumentKindError(f"{name} must be a function, not {short_repr(function)}")
+        check_kind(name, function, Callable, "be a function")
         if model is not None or prompt is not None:
             raise ArgumentError(f"{name} cannot be combined with model or prompt; pass either {name} or these")
         return function

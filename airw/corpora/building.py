@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 import anyio
 
-from airw._base.checks import check_choice, check_count, check_flag
+from airw._base.checks import check_choice, check_count, check_flag, check_kind
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw._base.signatures import check_option_names, shows_options
@@ -29,7 +29,6 @@ from airw.corpora.trust import remember_embedder
 from airw.embedders import HashingEmbedder, MissingEmbedder, is_same_model, resolve_embedder
 from airw.errors import (
     ArgumentError,
-    ArgumentKindError,
     EmbedderError,
     EmbedderMismatch,
     EmbedderUnavailable,
@@ -127,8 +126,7 @@ class BuildRequest:
         for flag in ("full", "force"):
             check_flag(flag, values.get(flag, False))
         progress = values.get("progress")
-        if progress is not None and not callable(progress):
-            raise ArgumentKindError(f"progress must be a function of a BuildProgress, not {short_repr(progress)}")
+        check_kind("progress", progress, Callable | None, "be a function of a BuildProgress")
         target = _check_source_name(source) if store is None else store
         name = None
         if isinstance(target, type):
@@ -230,9 +228,9 @@ def build(source: Source, **options: Unpack[BuildOptions]) -> Opening[Corpus]:
     `await` the result, or enter it with `async with` to close the corpus afterwards.
 
     A build is incremental. An artifact is decomposed again, and its links extracted again, only if its change signal,
-    the embedder, the strategy or the extractor has changed. It is embedded again only if the text of a surface or the
-    embedder has changed. Some extractors, such as `TitleMentions`, must see all artifacts first; the source is then
-    read twice.
+    the embedder, the strategy or the extractor has changed. It is embedded again only if the text of a surface, its
+    context or the embedder has changed. Some extractors, such as `TitleMentions`, must see all artifacts first; the
+    source is then read twice.
 
     Reading, decomposing, embedding and writing overlap. Each page of artifacts is written in one transaction: a build
     that is killed, cancelled or fails leaves a valid corpus, and the next build completes it. A first build that fails

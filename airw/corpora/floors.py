@@ -12,13 +12,13 @@ questions score as foreign ones gets no floor.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 
 from airw._base.concurrency import in_thread
-from airw._base.json import json_clean
+from airw._base.json import fields_to_json
 from airw.corpora._floor_questions import FOREIGN, OwnQuestion, choose_ids, make_own_questions
 from airw.errors import EmbedderError
 from airw.protocols import (
@@ -131,13 +131,12 @@ class BuiltFloor:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        values: dict[str, Any] = json_clean({item.name: getattr(self, item.name) for item in fields(self)})
-        return values
+        return fields_to_json(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make a floor from the values of `to_dict`; unknown fields are ignored."""
-        return cls(**{item.name: values[item.name] for item in fields(cls) if item.name in values})
+        return cls(**{name: value for name, value in values.items() if name in cls.__dataclass_fields__})
 
 
 def floor_key(mode: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from airw._base.checks import check_choice
 from airw._base.concurrency import in_thread
 from airw._base.file_lock import hold_file
-from airw._base.json import json_clean
+from airw._base.json import fields_to_json, json_clean
 from airw._base.messages import one_line, short_repr
 from airw.corpora.definitions import Action, Decision, Definition
 from airw.corpora.opening import Corpus, CorpusLike, use_store
@@ -91,7 +91,7 @@ class MaintenanceReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON."""
-        return {"ok": self.ok, "dry_run": self.dry_run, "corpora": [outcome.to_dict() for outcome in self.corpora]}
+        return fields_to_json(self, "ok", "dry_run", "corpora")
 
 
 async def maintain(

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -468,7 +468,7 @@ class Builder:
         find_ends: Callable[[Sequence[str]], Awaitable[list[int]]] | None = getattr(self.embedder, "find_ends", None)
         if find_ends is None:
             return
-        texts = [record.text for draft in page.drafts if draft.artifact_id not in reused for record in draft.records]
+        texts = [text for draft in page.drafts if draft.artifact_id not in reused for text in draft.texts]
         found = await find_ends(texts) if texts else []
         if len(found) != len(texts):
             raise EmbedderError(f"{self._embedder_label} found {len(found)} ends of {len(texts)} texts in find_ends")
@@ -480,8 +480,8 @@ class Builder:
                 page.add_problems(draft.artifact_id, draft.problems)
                 continue
             cuts = []
-            for record, following in zip(draft.records, [*draft.records[1:], None], strict=True):
-                end = next(ends)
+            for record, following, text in zip_longest(draft.records, draft.records[1:], draft.texts):
+                end = max(next(ends) - (len(text) - len(record.text)), 0)  # what is before it is its context
                 rest = record.text[end:].strip()
                 # Chunks overlap: what the next one repeats is not lost.
                 if rest and (following is None or rest not in following.text):
@@ -502,25 +502,26 @@ class Builder:
         A draft counts as embedded once all its records are. Drafts with a text that the embedder refuses are added to
         `lost`, by artifact id; their vectors are zeros.
         """
-        records = [record for draft in drafts for record in draft.records]
+        texts = [(record, text) for draft in drafts for record, text in zip(draft.records, draft.texts, strict=True)]
         ends = list(accumulate([len(draft.records) for draft in drafts]))
         rows: list[Floats] = []
         earlier, start = self.meter.counts.embedded, 0
-        while start < len(records) or not rows:
-            part = records[start : start + self._slice]
+        while start < len(texts) or not rows:
+            part = texts[start : start + self._slice]
             rows.append(await self._embed_records(part, lost))
             start += len(part)
             self._slice = min(2 * self._slice, _LARGEST_SLICE)
             self.meter.advance(embedded=earlier + bisect_right(ends, start))
         return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
-    async def _embed_records(self, records: Sequence[Record], lost: dict[str, ItemProblem]) -> Floats:
+    async def _embed_records(self, texts: Sequence[tuple[Record, str]], lost: dict[str, ItemProblem]) -> Floats:
+        """Return the vectors of records, from the texts to embed for them."""
         while True:
-            places = [place for place, record in enumerate(records) if record.artifact_id not in lost]
+            places = [place for place, (record, _) in enumerate(texts) if record.artifact_id not in lost]
             try:
-                vectors = await self._embed_texts([records[place].text for place in places])
+                vectors = await self._embed_texts([texts[place][1] for place in places])
             except EmbedderError as error:
-                refused = [(records[places[at]], why) for at, why in error.refused.items() if 0 <= at < len(places)]
+                refused = [(texts[places[at]][0], why) for at, why in error.refused.items() if 0 <= at < len(places)]
                 if not refused:
                     raise
                 for record, why in refused:
@@ -531,19 +532,19 @@ class Builder:
                         raise EmbedderError(str(self.recipe.to_error(problem))) from error
                     lost[record.artifact_id] = problem
                 continue
-            if len(places) == len(records):
+            if len(places) == len(texts):
                 return vectors
-            rows = np.zeros((len(records), vectors.shape[1]), np.float32)
+            rows = np.zeros((len(texts), vectors.shape[1]), np.float32)
             rows[places] = vectors
             return rows
 
     async def _reuse_vectors(self, drafts: Sequence[Draft]) -> dict[str, Floats]:
-        """Return, by artifact id, the stored vectors of drafts whose texts are all unchanged."""
+        """Return, by artifact id, the stored vectors of drafts that are embedded as before."""
         ids = [record.id for draft in drafts for record in draft.records]
         if not ids:
             return {}
-        texts = {record.id: record.text for record in await ask(self.store, Records(ids)) if record is not None}
-        same = [draft for draft in drafts if all(texts.get(record.id) == record.text for record in draft.records)]
+        stored = {record.id: record for record in await ask(self.store, Records(ids)) if record is not None}
+        same = [draft for draft in drafts if draft.is_embedded_as(stored)]
         same_ids = [record.id for draft in same for record in draft.records]
         # Skip an empty request: even for that, a store may have to load its vector index.
         if not same_ids:

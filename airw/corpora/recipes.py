@@ -4,6 +4,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, TypeVarTuple, cast
 
 from airw._base.arrays import Floats
@@ -30,13 +31,24 @@ UNFINISHED = "…"
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
+_CONTEXT = "airw_context"
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A decomposed artifact: everything that will be stored, except the vectors."""
+    """A decomposed artifact: everything that will be stored, except the vectors.
+
+    Args:
+        entry: The ledger entry.
+        records: The records, in plan order.
+        texts: The texts to embed, one per record: its text, after the context of its surface.
+        extraction: The links.
+        problems: Problems of the artifact, one line each.
+    """
 
     entry: LedgerEntry
     records: list[Record]
+    texts: list[str]
     extraction: Extraction
     problems: list[str]
 
@@ -48,6 +60,14 @@ class Draft:
     def to_change(self, vectors: Floats) -> ArtifactChange:
         """Return the change that stores the artifact with these vectors, one row per record."""
         return ArtifactChange(self.entry, self.records, vectors, self.extraction)
+
+    def is_embedded_as(self, stored: Mapping[str, Record]) -> bool:
+        """Return whether all records are stored, by id, with the same texts in the same contexts."""
+        rows = [(each, stored.get(each.id)) for each in self.records]
+        return all(
+            row is not None and (row.text, row.metadata.get(_CONTEXT)) == (each.text, each.metadata.get(_CONTEXT))
+            for each, row in rows
+        )
 
 
 PlannedDraft: TypeAlias = Draft | ItemProblem
@@ -167,21 +187,23 @@ class BuildRecipe:
         # A plan with problems is stored, but under another version: the next build tries again.
         version += UNFINISHED if plan.problems else ""
         fields, id = json_clean(plan.filter_fields), artifact.id
-        records = [
-            Record(
-                Record.make_id(id, surface.kind, index),
-                id,
-                surface.kind,
-                index,
-                surface.text,
-                {**fields, **json_clean(surface.metadata)} if surface.metadata else {**fields},
+        records, texts = [], []
+        for index, surface in enumerate(plan.surfaces):
+            metadata = {**fields, **json_clean(surface.metadata)} if surface.metadata else {**fields}
+            text = surface.text
+            if surface.context:
+                _check_text(surface.context)
+                _check_text(text)
+                metadata[_CONTEXT] = blake2b(surface.context.encode(), digest_size=8).hexdigest()
+                text = f"{surface.context}\n{text}"
+            texts.append(text)
+            records.append(
+                Record(Record.make_id(id, surface.kind, index), id, surface.kind, index, surface.text, metadata)
             )
-            for index, surface in enumerate(plan.surfaces)
-        ]
         extraction = self.extractor.extract(artifact, plan.filter_fields) if self.extractor else record_links(artifact)
         record_ids = tuple([record.id for record in records])
         problems = limit_problems([*plan.problems, *extraction.problems])
-        return Draft(self.stamp(artifact.id, version, record_ids), records, extraction, problems)
+        return Draft(self.stamp(artifact.id, version, record_ids), records, texts, extraction, problems)
 
     def check_drafts(self, drafts: Sequence[PlannedDraft]) -> list[PlannedDraft]:
         """Return the drafts, with a problem in place of each that cannot be stored.
@@ -275,7 +297,7 @@ def _are_sound(drafts: Sequence[Draft]) -> bool:
     fields = list_flat_texts([record.metadata for record in records])
     if fields is None:
         return False
-    texts = [record.text for record in records]
+    texts = [text for draft in drafts for text in draft.texts]
     keys = [key for draft in drafts for key in _keys(draft)]
     try:
         return not (find_text_fault("".join(texts + fields)) or find_text_fault("".join(keys), allow_nul=False))
@@ -291,8 +313,8 @@ def _check_draft(draft: Draft) -> Draft:
     """
     if any(is_deeper(record.metadata) for record in draft.records):
         raise SourceError("its fields nest deeper than 100 levels")
-    for record in draft.records:
-        _check_text(record.text)
+    for record, text in zip(draft.records, draft.texts, strict=True):
+        _check_text(text)
         _check_text(_ENCODER.encode(record.metadata))
     # A store could not look up a key with a NUL character again.
     for key in _keys(draft):

@@ -5,12 +5,13 @@ from typing import Any, Self, Unpack, cast
 
 import anyio
 
+from airw._base.checks import check_kind
 from airw._base.messages import short_repr
 from airw._base.sharing import SharedLock
 from airw._base.signatures import shows_options
 from airw.corpora.opening import Corpus, CorpusLike, open_corpus, use_corpus, use_store
 from airw.corpora.places import locate
-from airw.errors import ArgumentKindError, NoLedgerEntry, StoreError
+from airw.errors import NoLedgerEntry, StoreError
 from airw.protocols import OpenCorpus, RecordsOf, ask
 from airw.retrieval import SEARCH_DEFAULTS, SearchOptions, SearchQuery, answer_query, check_corpus
 from airw.stores import hide_password
@@ -161,10 +162,8 @@ async def records_for_artifact(
         >>> anyio.run(main)
         ['document']
     """
-    if not isinstance(artifact_id, str):
-        raise ArgumentKindError(f"artifact_id must be a string, not {short_repr(artifact_id)}")
-    if surface_kind is not None and not isinstance(surface_kind, str):
-        raise ArgumentKindError(f"surface_kind must be a string or None, not {short_repr(surface_kind)}")
+    check_kind("artifact_id", artifact_id, str, "be a string")
+    check_kind("surface_kind", surface_kind, str | None, "be a string or None")
     kinds = None if surface_kind is None else [surface_kind]
     async with use_store(corpus) as (name, store):
         [records] = await ask(store, RecordsOf([artifact_id], kinds=kinds))

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from airw.discovery.disclosure import (
         LEVELS as LEVELS,
         Disclosure as Disclosure,
+        DiscoveryResult as DiscoveryResult,
         Level as Level,
         Loader as Loader,
+        SourceAnswered as SourceAnswered,
         check_loading as check_loading,
         disclose as disclose,
     )
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
         LlmSelector as LlmSelector,
         make_llm_selector as make_llm_selector,
     )
-    from airw.discovery.results import DiscoveryResult as DiscoveryResult, SourceAnswered as SourceAnswered
     from airw.discovery.selection import (
         REASONS as REASONS,
         STRATEGIES as STRATEGIES,

@@ -1,6 +1,6 @@
 """Combine the answers of all sources into one result: fuse, select, disclose."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,11 +13,19 @@ from airw.discovery._final_places import PendingBound, bounds_of, final_places, 
 from airw.discovery._planning import DiscoveryPlan
 from airw.discovery._sources import AskedSource, Discovery, drop_copies
 from airw.discovery._union import search_union
-from airw.discovery.disclosure import disclose
-from airw.discovery.hit_evidence import SourceScales, list_scales, select_by_evidence, sums_ranks, weigh_hits
-from airw.discovery.results import DiscoveryResult
-from airw.discovery.selection import Selection, abstain, select
-from airw.errors import ArgumentError, DiscoveryError
+from airw.discovery.disclosure import DiscoveryResult, disclose
+from airw.discovery.federated import no_answer
+from airw.discovery.selection import (
+    Selection,
+    SourceScales,
+    abstain,
+    list_scales,
+    select,
+    select_by_evidence,
+    sums_ranks,
+    weigh_hits,
+)
+from airw.errors import ArgumentError
 from airw.retrieval import Mode, explain_no_hits, fuse_hits
 from airw.retrieval.fusion import fuse_entries, merge_copies
 from airw.values import SearchHit
@@ -37,11 +45,13 @@ async def combine_answers(run: Discovery) -> DiscoveryResult:
     _require_answer(run)
     if plan.walk is None and not any(source.hits or source.error for source in sources):
         await explain_no_hits(plan.search, [source.corpus for source in sources if source.corpus])
-    merge: str = "custom" if callable(plan.merge) else plan.merge
-    if plan.searches_union:
-        hits, merge = await _fuse_union(run, merge)
-    else:
-        hits = await _fuse_sources(plan, sources, needs_evidence=not plan.is_multi_source and plan.walk is None)
+    hits = await _fuse_union(run) if plan.searches_union else None
+    merge = "custom" if callable(plan.merge) else plan.merge
+    if hits is None:
+        # A reranker may hang in the union. What the sources have ranked is here, and is fused without asking anyone.
+        merge = "rrf-by-source" if plan.searches_union else merge
+        has_evidence = plan.walk is None and (plan.searches_union or not plan.is_multi_source)
+        hits = await _fuse_sources(run, needs_evidence=has_evidence)
     selection = await _select_hits(run, hits)
     corpora = None
     if plan.expand is not None:
@@ -73,32 +83,28 @@ def _require_answer(run: Discovery) -> None:
     causes = {name: source.error for name, source in run.sources.items() if source.error is not None}
     if len(causes) < len(run.sources):
         return
-    reports = {name: source.report for name, source in run.sources.items()}
-    [only, *_] = reports
-    if not run.plan.is_multi_source and reports[only]["status"] == "failed":
-        raise causes[only]
-    errors = "; ".join(f"{name}: {report['error']}" for name, report in reports.items())
-    raise DiscoveryError(f"no source answered: {errors}", causes) from ExceptionGroup("sources", list(causes.values()))
+    only = next(iter(run.sources.values()))
+    if not run.plan.is_multi_source and only.error is not None and only.report["status"] == "failed":
+        raise only.error
+    raise no_answer("no source answered", causes)
 
 
-async def _fuse_union(run: Discovery, merge: str) -> tuple[Sequence[SearchHit], str]:
-    """Return the candidates of all sources, and how they were merged."""
+async def _fuse_union(run: Discovery) -> Sequence[SearchHit] | None:
+    """Return the candidates of all sources; `None` if that takes too long."""
     plan, now, deadline = run.plan, anyio.current_time(), run.union_deadline
     embedders = {name: source.embedder_id for name, source in run.sources.items() if source.error is None}
     # Cosines of different embedders are on different scales.
-    if (merge == "score" or plan.union_search.adds_scores) and len({*embedders.values()}) > 1:
+    if (plan.merge == "score" or plan.union_search.adds_scores) and len({*embedders.values()}) > 1:
         named = ", ".join(f"{source}: {id}" for source, id in embedders.items())
-        raise ArgumentError(f"merge={merge!r} needs one embedder for all corpora, not {named}; use 'rrf'")
-    with anyio.CancelScope(deadline=deadline) as scope:
+        raise ArgumentError(f"merge={plan.merge!r} needs one embedder for all corpora, not {named}; use 'rrf'")
+    with anyio.move_on_at(deadline):
         # A source that is late in the union has half the time: the rest is for the union without it.
         union = await search_union(run, _take_part(run.sources.values()), deadline=(now + deadline) / 2)
-    if scope.cancelled_caught:
-        # A reranker may hang, too. What the sources have ranked is here, and is fused without asking anyone.
-        return await _fuse_sources(plan, [*run.sources.values()], needs_evidence=True), "rrf-by-source"
-    for name, error in union.failures.items():
-        run.sources[name].fail(error)
-    _require_answer(run)
-    return _drop_copies(plan, union.hits), merge
+        for name, error in union.failures.items():
+            run.sources[name].fail(error)
+        _require_answer(run)
+        return _drop_copies(plan, union.hits)
+    return None
 
 
 def _take_part(sources: Iterable[AskedSource]) -> list[str]:
@@ -114,40 +120,53 @@ def _take_part(sources: Iterable[AskedSource]) -> list[str]:
 
 def _drop_copies(plan: DiscoveryPlan, hits: Iterable[SearchHit]) -> list[SearchHit]:
     """Return the hits with evidence, without copies of the same thing."""
-    by_source: dict[str | None, list[SearchHit]] = {}
-    candidates = list(filter(plan.search.has_evidence, hits))
+    candidates = [*filter(plan.search.has_evidence, hits)]
+    by_source: dict[str, list[SearchHit]] = {}
     for hit in candidates:
-        by_source.setdefault(hit.source, []).append(hit)
-    kept = {id(hit) for source, own in by_source.items() for hit in drop_copies(own, plan.dedup_by, source or "")}
+        by_source.setdefault(hit.source or "", []).append(hit)
+    kept = {id(hit) for source, own in by_source.items() for hit in drop_copies(own, plan.dedup_by, source)}
     return merge_copies([hit for hit in candidates if id(hit) in kept], plan.identity)
 
 
-async def _fuse_sources(
-    plan: DiscoveryPlan, sources: Sequence[AskedSource], *, needs_evidence: bool
-) -> list[SearchHit]:
+async def _fuse_sources(run: Discovery, *, needs_evidence: bool) -> list[SearchHit]:
     """Fuse the rankings of the sources, or let the function of the caller do it."""
-    surviving = {source.member.name: source.survivors for source in _order_sources(plan, sources)}
+    plan, ranked = run.plan, _rank_by_source(run, {*run.sources.values()})
     if needs_evidence:
-        surviving = {source: [*filter(plan.search.has_evidence, hits)] for source, hits in surviving.items()}
-    surviving = {source: hits for source, hits in surviving.items() if hits}
-    if callable(plan.merge):
-        hits = list(await call_user_function(plan.merge, surviving))
-        others = [hit for hit in hits if not isinstance(hit, SearchHit)]
-        if others:
-            raise ArgumentError(f"merge must return SearchHits, not {short_repr(others[0])}")
-        return hits
-    return fuse_hits(surviving, rrf_k=plan.rrf_k, weights=plan.merge_weights, identity=plan.identity, k=plan.search.k)
+        ranked = {source: [*filter(plan.search.has_evidence, hits)] for source, hits in ranked.items()}
+    if not callable(plan.merge):
+        return _fuse(plan, ranked)
+    hits = [*await call_user_function(plan.merge, {source: hits for source, hits in ranked.items() if hits})]
+    others = [hit for hit in hits if not isinstance(hit, SearchHit)]
+    if others:
+        raise ArgumentError(f"merge must return SearchHits, not {short_repr(others[0])}")
+    return hits
 
 
-def _order_sources(plan: DiscoveryPlan, sources: Sequence[AskedSource]) -> Sequence[AskedSource]:
-    """Return the sources in the order that decides ties.
+def _rank_by_source(run: Discovery, heard: Collection[AskedSource]) -> dict[str, Sequence[SearchHit]]:
+    """Return the hits of each source that take part, in the order that decides ties.
 
     In `ir`, whose fusion is `"rrf-by-source"`, this is the order of the caller. Elsewhere the best score decides, then
-    the name: nothing may depend on the order in which the corpora are listed.
+    the name: nothing may depend on the order in which the corpora are listed. A source that is pending has no hits,
+    and comes first: it may turn out to have the best score of all.
     """
-    if plan.merge == "rrf-by-source" or callable(plan.merge):
-        return sources
-    return sorted(sources, key=lambda source: (-(source.hits[0].score if source.hits else 0.0), source.member.name))
+    sources = [*run.sources.values()]
+    if not _keeps_order(run.plan):
+        sources.sort(key=lambda each: (each in heard, -(each.hits[0].score if each.hits else 0.0), each.member.name))
+    return {source.member.name: source.survivors if source in heard else () for source in sources}
+
+
+def _fuse(plan: DiscoveryPlan, ranked: Mapping[str, Sequence[SearchHit]]) -> list[SearchHit]:
+    """Fuse the rankings of the sources by rank."""
+    return fuse_hits(ranked, **_fusion_of(plan), k=plan.search.k)
+
+
+def _fusion_of(plan: DiscoveryPlan) -> dict[str, Any]:
+    return {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
+
+
+def _keeps_order(plan: DiscoveryPlan) -> bool:
+    """Return whether the order of the caller decides ties: in `ir`, or if a function merges."""
+    return callable(plan.merge) or plan.merge == "rrf-by-source"
 
 
 async def _select_hits(run: Discovery, hits: Sequence[SearchHit]) -> Selection:
@@ -156,12 +175,12 @@ async def _select_hits(run: Discovery, hits: Sequence[SearchHit]) -> Selection:
     floor = None
     if not plan.is_multi_source:
         [only] = run.sources.values()
-        floor, is_below = only.report["floor"], only.report["reason"] == "below_floor"
-        if is_below and "evidence" in only.report:
-            return abstain(only.hits, "below_floor", floor=floor, evidence=only.report["evidence"])
-        if "evidence" in only.report:
-            floor = None  # this floor applies to the evidence, not to scores
-        elif is_below:
+        is_below, evidence = only.report["reason"] == "below_floor", only.report.get("evidence")
+        if is_below and evidence is not None:
+            return abstain(only.hits, "below_floor", floor=only.report["floor"], evidence=evidence)
+        # A floor of the evidence does not apply to scores.
+        floor = only.report["floor"] if evidence is None else None
+        if is_below:
             # It has no survivors. Select among its own hits, so that the selection abstains with the right reason and
             # signals, whatever the strategy is.
             return select(only.hits, max_k=plan.max_k, min_score=floor)
@@ -169,12 +188,9 @@ async def _select_hits(run: Discovery, hits: Sequence[SearchHit]) -> Selection:
         chosen = list(await call_user_function(plan.strategy, hits))
         return select(hits, strategy=lambda _: chosen, max_k=plan.max_k)
     # Sums of reciprocal ranks are weighed; `ir`, which fuses as `"rrf-by-source"` does, compares them all the same.
-    if callable(plan.merge) or plan.merge == "rrf-by-source":
-        is_sum = False
-    elif plan.walk is not None:
-        is_sum = plan.is_multi_source
-    else:
-        is_sum = sums_ranks(plan.union_search, hits)
+    is_sum = not _keeps_order(plan) and (
+        sums_ranks(plan.union_search, hits) if plan.walk is None else plan.is_multi_source
+    )
     choose: Callable[..., Selection] = partial(select_by_evidence, evidence=_weigh(run, hits)) if is_sum else select
     return choose(
         hits, strategy=plan.strategy, min_score=floor, max_k=plan.max_k, rel=plan.rel, gap_ratio=plan.gap_ratio
@@ -187,9 +203,6 @@ def _weigh(run: Discovery, hits: Sequence[SearchHit]) -> list[float]:
     for name, source in run.sources.items():
         # BM25 scores can only be compared if words were counted by one formula; walks rank each on its own.
         scales[name] = list_scales(run.plan.search, source.embedder_id, source.scales["lexical"], name)
-    if not run.plan.is_multi_source:
-        (only,) = scales.values()
-        return weigh_hits(hits, lambda _: only)
     return weigh_hits(hits, lambda hit: scales.get(hit.source) or SourceScales())
 
 
@@ -264,22 +277,13 @@ def _pending_bounds(run: Discovery, pending: Sequence[AskedSource]) -> list[Mapp
     return [bounds_of(counts, pool, run.union.channels) for counts in known]
 
 
-def _rank_sources_so_far(run: Discovery, heard: Sequence[AskedSource]) -> list[SearchHit]:
+def _rank_sources_so_far(run: Discovery, heard: Collection[AskedSource]) -> list[SearchHit]:
     plan, weights = run.plan, run.plan.merge_weights or {}
-    if plan.merge == "rrf-by-source":
-        # Pending sources stay in the mapping, without hits: positions of sources decide ties, and must not shift later.
-        hits = {name: source.survivors if source in heard else () for name, source in run.sources.items()}
-        places = enumerate(run.sources.items())
-        pending = {place: weights.get(name, 1.0) for place, (name, source) in places if source not in heard}
-    else:
-        # A pending source may turn out to have the best score of all, and then comes first.
-        hits = {source.member.name: source.survivors for source in _order_sources(plan, heard)}
-        names = [name for name, source in run.sources.items() if source not in heard]
-        pending = {-place: weights.get(name, 1.0) for place, name in enumerate(names, start=1)}
-    options: dict[str, Any] = {"rrf_k": plan.rrf_k, "weights": plan.merge_weights, "identity": plan.identity}
-    entries = fuse_entries(hits, **options)
+    ranked, waiting = _rank_by_source(run, heard), {*run.sources}.difference(source.member.name for source in heard)
+    pending = {place: weights.get(name, 1.0) for place, name in enumerate(ranked) if name in waiting}
+    entries = fuse_entries(ranked, **_fusion_of(plan))
     final = final_places(entries, pending, rrf_k=plan.rrf_k, may_merge=plan.identity is not None)
-    return _mark_final(fuse_hits(hits, **options, k=plan.search.k), final)
+    return _mark_final(_fuse(plan, ranked), final)
 
 
 def _mark_final(hits: Iterable[SearchHit], final: Iterable[bool]) -> list[SearchHit]:

@@ -13,7 +13,7 @@ from airw.errors import ArgumentError
 from airw.protocols import Calibrations, Config, OpenCorpus, Words, ask
 from airw.reranking import is_anonymous
 from airw.retrieval import SearchQuery
-from airw.retrieval.evidence import FIRST_FORMULA, Evidence
+from airw.retrieval.evidence import CANDIDATES, FIRST_FORMULA, Evidence
 
 FloorKind = Literal["given", "calibrated", "built"]
 
@@ -75,15 +75,14 @@ class FoundFloor:
         """Return whether a source is below its floor."""
         if self.floor is None or (self.evidence is not None and self.weighed is None):
             return False
-        compared = best_score if self.evidence is None else self.weighed
+        compared = self._find_compared(best_score)
         return compared is None or not compared >= self.floor.value  # NaN counts as below the floor
 
     def explain(self, best_score: float | None) -> str | None:
         """Return in words what was compared with the floor; `None` without one."""
         if self.floor is None:
             return None
-        end = f"the {self.floor.kind} floor {self.floor.value:.3f}"
-        compared = best_score if self.evidence is None else self.weighed
+        end, compared = f"the {self.floor.kind} floor {self.floor.value:.3f}", self._find_compared(best_score)
         if compared is None:
             return f"{'no hit,' if self.evidence is None else 'no evidence that could be compared'} with {end}"
         relation = "reaches" if compared >= self.floor.value else "is below"
@@ -92,9 +91,15 @@ class FoundFloor:
         parts = self.evidence.describe(self.floor.weights or {}, with_lead=self.floor.built is None)
         return f"evidence {compared:.3f} {relation} {end}: {parts}"
 
+    def _find_compared(self, best_score: float | None) -> float | None:
+        return best_score if self.evidence is None else self.weighed
+
 
 async def find_floor(
-    corpus: OpenCorpus, plan: DiscoveryPlan, settings: Settings, find_evidence: Callable[[], Awaitable[Evidence]]
+    corpus: OpenCorpus,
+    plan: DiscoveryPlan,
+    settings: Settings,
+    find_evidence: Callable[[int], Awaitable[Evidence]],
 ) -> FoundFloor:
     """Return the stored floor of a source: the calibrated one or the measured one.
 
@@ -102,7 +107,7 @@ async def find_floor(
         corpus: The corpus.
         plan: The discovery.
         settings: What its store keeps.
-        find_evidence: Returns its evidence; it is called if a floor applies to that.
+        find_evidence: Returns its evidence, with so many of the best artifacts; called if a floor applies to that.
 
     Raises:
         ArgumentError: If the selection compares each score with the floor, and the stored one is not for scores.
@@ -117,11 +122,11 @@ async def find_floor(
     has_none = calibrated.floor is None and measured is None
     note = calibrated.note if calibrated.is_lost or (is_requested and has_none) else None
     for floor in filter(None, (calibrated.floor, measured)):
-        evidence, formula = None, None
-        if floor.weights is not None:
-            evidence = await find_evidence()
-            formula = evidence.formula
-        elif floor.formula is not None and "words" in corpus.store.capabilities:
+        # A measured floor does not depend on the lead of the best artifact.
+        count = CANDIDATES if floor.built is None else 1
+        evidence = None if floor.weights is None else await find_evidence(count)
+        formula = None if evidence is None else evidence.formula
+        if evidence is None and floor.formula is not None and "words" in corpus.store.capabilities:
             formula = (await ask(corpus.store, Words([search.text]))).formula
         if floor.formula in (None, formula):
             return FoundFloor(floor, note, evidence, None if evidence is None else floor.weigh(evidence))
@@ -165,9 +170,8 @@ async def _find_calibrated(corpus: OpenCorpus, plan: DiscoveryPlan, calibrations
         return _Calibrated(note=note)
     of_mode, own = calibrations.get(query.mode, {}), calibrations.get(key, {})
     # The evidence does not depend on the fusion, and is weighed before anything moves scores.
-    is_of_evidence = tag is None and of_mode.get("signal") == "evidence"
-    if compares_scores and own and own.get("signal") != "evidence":
-        is_of_evidence = False
+    is_of_scores = compares_scores and own and own.get("signal") != "evidence"
+    is_of_evidence = tag is None and of_mode.get("signal") == "evidence" and not is_of_scores
     if plan.walk is not None and not is_of_evidence:
         return _Calibrated()
     if query.rescaling_options and not is_of_evidence:

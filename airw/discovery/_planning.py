@@ -307,14 +307,13 @@ def _read_members(corpus: Corpora) -> tuple[tuple[Member, ...], bool]:
     if not members:
         raise ArgumentError("corpus must contain at least one corpus: pass a corpus, a name, or a list of them")
     # Corpus names are not case-sensitive, so `Notes` and `notes` would be the same source.
-    names: dict[str, str] = {}
+    names: dict[str, Member] = {}
     for member in members:
-        if (known := names.get(member.name.casefold())) is not None:
+        known = names.setdefault(member.name.casefold(), member)
+        if known is not member:
             raise ArgumentError(
-                f"corpus names must differ, but two are {known!r} and {member.name!r}: pass {{name: corpus}}"
+                f"corpus names must differ, but two are {known.name!r} and {member.name!r}: pass {{name: corpus}}"
             )
-        names[member.name.casefold()] = member.name
-    for member in members:
         if is_multi_source and isinstance(member.corpus, FederatedCorpus):
             raise ArgumentError(f"corpus {member.name!r} is a FederatedCorpus itself: pass its corpora instead")
     return tuple(members), is_multi_source
@@ -339,21 +338,19 @@ def floors_of(min_score: Floors, names: tuple[str, ...], *, is_multi_source: boo
     Raises:
         ArgumentError: If a floor cannot be used, a name is unknown, or one number is passed for several corpora.
     """
+    if not isinstance(min_score, Mapping):
+        if is_multi_source and min_score is not None and min_score != AUTO:
+            raise ArgumentError(
+                f"min_score cannot be {short_repr(min_score)} for several corpora, whose scores are on different "
+                "scales: pass {name: number} or 'auto'"
+            )
+        return dict.fromkeys(names, _check_floor(min_score, "min_score"))
     if not is_multi_source:
-        if isinstance(min_score, Mapping):
-            raise ArgumentError("min_score by name is for several corpora: for one pass a number, 'auto' or None")
-        return {names[0]: _check_floor(min_score, "min_score")}
-    if isinstance(min_score, Mapping):
-        unknown = [name for name in min_score if name not in names]
-        if unknown:
-            raise ArgumentError(f"min_score contains {short_repr(unknown[0])}, but the corpora are {', '.join(names)}")
-        return {name: _check_floor(min_score.get(name), f"min_score[{name!r}]") for name in names}
-    if min_score is not None and min_score != AUTO:
-        raise ArgumentError(
-            f"min_score cannot be {short_repr(min_score)} for several corpora, whose scores are on different scales: "
-            "pass {name: number} or 'auto'"
-        )
-    return dict.fromkeys(names, min_score)
+        raise ArgumentError("min_score by name is for several corpora: for one pass a number, 'auto' or None")
+    unknown = [name for name in min_score if name not in names]
+    if unknown:
+        raise ArgumentError(f"min_score contains {short_repr(unknown[0])}, but the corpora are {', '.join(names)}")
+    return {name: _check_floor(min_score.get(name), f"min_score[{name!r}]") for name in names}
 
 
 def _check_floor(floor: Any, name: str) -> Floor:

@@ -1,4 +1,6 @@
-"""Disclosure of selected hits in three levels: metadata, body, and the files beside it.
+"""What a discovery returns: hits, disclosed in three levels, and the events before.
+
+The levels are metadata, body, and the files beside it.
 
 Files are only read below folders that the caller names. A pointer is metadata, so the author of a corpus can write any
 path into it.
@@ -7,22 +9,22 @@ path into it.
 import os
 import stat
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from airw._base.checks import check_choice, find_text_fault
+from airw._base.checks import check_choice, check_items, check_kind, find_text_fault
 from airw._base.concurrency import call_user_function, in_thread, map_bounded
-from airw._base.json import deep_copy, json_clean
+from airw._base.json import deep_copy, fields_to_json
 from airw._base.messages import error_text, short_repr
-from airw.discovery.expansion import Corpora, check_policy, passages_from
-from airw.discovery.selection import Selection
-from airw.errors import ArgumentError, ArgumentKindError
+from airw.discovery.expansion import FUNCTION_OF_RECORDS, Corpora, passages_from
+from airw.discovery.selection import REASONS, Selection
+from airw.errors import ArgumentError
 from airw.protocols import MaybeAwaitable, NeighborhoodPolicy
 from airw.values import SearchHit, check_hit
-from airw.values.hits import POINTERS, with_facts
+from airw.values.hits import POINTERS, get_fact, with_facts
 
 Level: TypeAlias = Literal["metadata", "body", "bundled"]
 
@@ -113,7 +115,92 @@ class Disclosure:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return {item.name: json_clean(getattr(self, item.name)) for item in fields(self)}
+        return fields_to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAnswered:
+    """The event that a source of a discovery has answered, failed or run out of time.
+
+    Args:
+        source: The name of the source.
+        report: Its `status`, `error`, `seconds`, `n_retrieved`, `top_score`, `floor`, `floor_kind`, `abstained`, and
+            `reason`, which is why it abstained. The status is `"ok"`, `"failed"` or `"timeout"`. A walk that was cut by
+            its deadline has the status `"timeout"` and its hits so far.
+        hits: The ranking of the source, with its raw scores.
+        ranking: The fused ranking of all sources that have answered, best first, at most `k` hits. If `rank_final` in
+            the metadata of a hit is true, no pending source can change its place any more.
+        pending: The names of the sources that have not answered yet, in the caller's order.
+    """
+
+    source: str
+    report: Mapping[str, Any]
+    hits: tuple[SearchHit, ...]
+    ranking: tuple[SearchHit, ...]
+    pending: tuple[str, ...]
+
+    @property
+    def final(self) -> tuple[SearchHit, ...]:
+        """Return the hits of the ranking whose places are final."""
+        return tuple(hit for hit in self.ranking if get_fact(hit.metadata, "rank_final"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return fields_to_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryResult:
+    """The result of a discovery: the few selected hits, or the reason why there are none.
+
+    Args:
+        query: The original query.
+        mode: The mode of the search; `"walk"` if the corpora were walked.
+        strategy: The name of the selection strategy; `"custom"` for a function.
+        disclose_level: The level at which the results are disclosed.
+        results: The disclosures of the selected hits, best first.
+        abstained: True if nothing was selected.
+        reason: The rule that ended the selection, such as `"rel_threshold"`, or `"abstain:…"`.
+        n_retrieved: The number of candidates of all sources.
+        signals: The numbers behind the decision; for several corpora also `merge`, `sources` and `per_source`.
+    """
+
+    query: str
+    mode: str
+    strategy: str
+    disclose_level: str
+    results: Sequence[Disclosure]
+    abstained: bool
+    reason: str
+    n_retrieved: int
+    signals: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of the selected artifacts, best first."""
+        return [result.artifact_id for result in self.results]
+
+    @property
+    def explanation(self) -> str:
+        """Return what the reason means, in words; the reason itself if it is not one of `REASONS`."""
+        return REASONS.get(self.reason, self.reason)
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """Return the sources that failed or were late, by name, each with the error.
+
+        A walk that was cut by its deadline is late, though its hits so far take part.
+        """
+        reports = self.signals.get("per_source", {})
+        return {name: report["error"] for name, report in reports.items() if report["status"] != "ok"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields, `n_selected`, `explanation` and `missing` as JSON values."""
+        told = fields_to_json(self)
+        signals = told.pop("signals")
+        missing = [{"source": name, "error": error} for name, error in self.missing.items()]
+        more = {"n_selected": len(self.results), "explanation": self.explanation, "missing": missing}
+        return {**told, **more, "signals": signals}
 
 
 async def disclose(
@@ -175,17 +262,18 @@ async def disclose(
         >>> [(disclosure.summary, disclosure.body) for disclosure in anyio.run(main)]
         [('bake a loaf', 'Knead, rest, bake.')]
     """
-    if not isinstance(selection, Selection):
-        raise ArgumentKindError(f"selection must be a Selection, as `select` returns it, not {short_repr(selection)}")
+    check_kind("selection", selection, Selection, "be a Selection, as `select` returns it")
     check_choice("level", level, LEVELS)
     check_loading(loader, store)
     if (expand is None) != (corpus is None):
         present, missing = ("corpus", "expand") if expand is None else ("expand", "corpus")
         raise ArgumentError(f"{present} needs {missing}: a passage takes a policy and the corpus with the records")
-    if expand is not None:
-        check_policy("expand", expand)
+    check_kind("expand", expand, Callable | None, FUNCTION_OF_RECORDS)
+    folders = check_items("roots", roots, str | os.PathLike, "folders")
+    if "" in folders:
+        raise ArgumentError("roots must contain folders, not ''; the working folder is '.'")
     hits = [check_hit(hit) for hit in selection.selected]
-    contents = await _read_contents(hits, level, loader, store, _check_roots(roots))
+    contents = await _read_contents(hits, level, loader, store, folders)
     passages: list[tuple[str | None, str | None]] = [(None, None)] * len(hits)
     if corpus is not None and expand is not None:
         passages = await passages_from(corpus, hits, expand)
@@ -228,21 +316,20 @@ async def _read_contents(
 
     async def read(hit: SearchHit) -> tuple[str | None, str | None, tuple[str, ...]]:
         pointer, body, note = _pointer(hit), None, None
+        bundle: tuple[str, ...] = ()
         if loader is not None:
             # A copy: the loader must not change the metadata of the hit.
             body, note = await _load_body("loader", loader, deep_copy(dict(hit.metadata)))
-        elif pointer is not None and store is not None:
+        elif pointer and store is not None:
             body, note = await _load_body("store", store.get, pointer)
-        elif pointer is not None:
+        elif pointer:
             body, note = await in_thread(_read_body, pointer, folders)
-        if pointer is None:
-            return body, note, ()
-        if body is None:
+        if pointer and body is None:
             note = note or _UNREADABLE
-        if level == "body" or not folders:
-            return body, note, ()
-        bundle, lack = await in_thread(_list_bundle, pointer, folders)
-        return body, note or lack, bundle
+        if pointer and level == "bundled" and folders:
+            bundle, lack = await in_thread(_list_bundle, pointer, folders)
+            note = note or lack
+        return body, note, bundle
 
     return await map_bounded(read, hits, limit=_MAX_CONCURRENCY)
 
@@ -272,20 +359,8 @@ def check_loading(loader: object, store: object) -> None:
     """
     if loader is not None and store is not None:
         raise ArgumentError("loader and store cannot be combined: pass one of them")
-    if loader is not None and not callable(loader):
-        raise ArgumentKindError(f"loader must be a function of a hit's metadata, not {short_repr(loader)}")
-    if store is not None and not isinstance(store, Mapping):
-        raise ArgumentKindError(f"store must be a mapping from pointer to text, not {short_repr(store)}")
-
-
-def _check_roots(roots: object) -> tuple[str | os.PathLike[str], ...]:
-    """Return the roots as a tuple; refuse an empty string, which would be the working folder."""
-    if isinstance(roots, Iterable) and not isinstance(roots, str | bytes | os.PathLike):
-        folders = tuple(roots)
-        if all(isinstance(folder, str | os.PathLike) and folder != "" for folder in folders):
-            return folders
-    hint = f"; one is [{short_repr(roots)}]" if isinstance(roots, str | os.PathLike) else ""
-    raise ArgumentKindError(f"roots must be a list of folders, not {short_repr(roots)}{hint}")
+    check_kind("loader", loader, Callable | None, "be a function of a hit's metadata")
+    check_kind("store", store, Mapping | None, "be a mapping from pointer to text")
 
 
 def _resolve_roots(roots: Sequence[str | os.PathLike[str]]) -> list[OpenFolder]:

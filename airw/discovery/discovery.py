@@ -13,9 +13,9 @@ from airw._base.signatures import shows_options
 from airw._base.telemetry import OpenSpan, record_span, start_span
 from airw.discovery._combine_answers import combine_answers, rank_so_far
 from airw.discovery._planning import DISCOVER_DEFAULTS, Corpora, DiscoverOptions, DiscoveryPlan, Member
-from airw.discovery._small_sources import ask_together, choose_small_sources
 from airw.discovery._sources import AskedSource, Discovery, begin
-from airw.discovery.results import DiscoveryResult, SourceAnswered
+from airw.discovery._union import ask_together, choose_small_sources
+from airw.discovery.disclosure import DiscoveryResult, SourceAnswered
 from airw.errors import ArgumentError
 from airw.walking import merge
 from airw.walking.streams import ReadAhead
@@ -138,10 +138,10 @@ def _describe_result(result: DiscoveryResult) -> Mapping[str, Any]:
 async def _discover(plan: DiscoveryPlan) -> DiscoveryResult:
     async with begin(plan) as run:
         await _ask_sources(run)
-        for name, report in ((name, source.report) for name, source in run.sources.items()):
-            if "floor_note" in report:
-                which = "calibrated floor" if report["floor"] is not None else "floor"
-                warnings.warn(f"min_score='auto': no {which} for {name!r}: {report['floor_note']}", stacklevel=3)
+        for name, source in run.sources.items():
+            if (note := source.report.get("floor_note")) is not None:
+                which = "floor" if source.report["floor"] is None else "calibrated floor"
+                warnings.warn(f"min_score='auto': no {which} for {name!r}: {note}", stacklevel=3)
         return await combine_answers(run)
 
 
@@ -153,10 +153,10 @@ async def _ask_sources(run: Discovery) -> None:
             for name, source in run.sources.items():
                 if name not in small:
                     group.start_soon(source.ask)
-            known = await ask_together(run, small) if small else []
-            for name in small:
-                if run.sources[name] not in known:
-                    group.start_soon(run.sources[name].ask)
+            known = await ask_together(run, small)
+            for source in map(run.sources.__getitem__, small):
+                if source not in known:
+                    group.start_soon(source.ask)
 
 
 @shows_options(DiscoverOptions, DISCOVER_DEFAULTS)
@@ -205,18 +205,15 @@ def discover_stream(corpus: Corpora, query: str, **options: Unpack[DiscoverOptio
 
 
 @contextmanager
-def _work_within(span: OpenSpan | None) -> Iterator[None]:
-    """Make a span current in a block; if the block fails, the span ends.
-
-    It does not end if the block is cancelled: the next request goes on.
-    """
+def _work_within(span: OpenSpan | None, errors: type[BaseException]) -> Iterator[None]:
+    """Make a span current in a block; if that fails with one of the errors, the span ends."""
     if span is None:
         yield
         return
     try:
         with span.work():
             yield
-    except Exception as error:
+    except errors as error:
         span.fail(error)
         span.end()
         raise
@@ -243,32 +240,25 @@ class DiscoveryStream:
     async def __aenter__(self) -> Self:
         if self._incoming is not None:
             raise ArgumentError("a DiscoveryStream can only be entered once: call discover_stream again")
-        self._incoming = merge(*map(self._stream_answer, self._plan.members), buffer=1)
         plan = self._plan
+        self._incoming = merge(*map(self._stream_answer, plan.members), buffer=1)
         self._span = start_span("discover", plan.only_source, plan.search.text, _describe_plan, plan)
-        try:
-            # The tasks of the sources start here, and the spans of the sources are inside the one that is current now.
-            with _work_within(self._span):
-                async with AsyncExitStack() as stack:
-                    self._run = await stack.enter_async_context(begin(plan))
-                    # The sources stop before the corpora are closed.
-                    await stack.enter_async_context(self._incoming)
-                    self._stack = stack.pop_all()
-        except anyio.get_cancelled_exc_class() as error:
-            if self._span is not None:  # a block that was not entered has no end, either
-                self._span.fail(error)
-                self._span.end()
-            raise
+        # The tasks of the sources start here, and the spans of the sources are inside the one that is current now. A
+        # block that was not entered has no end, so its span ends also if this is cancelled.
+        with _work_within(self._span, BaseException):
+            async with AsyncExitStack() as stack:
+                self._run = await stack.enter_async_context(begin(plan))
+                # The sources stop before the corpora are closed.
+                await stack.enter_async_context(self._incoming)
+                if self._span is not None:
+                    self._stack.callback(self._span.end)
+                await self._stack.enter_async_context(stack.pop_all())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            await self._stack.__aexit__(kind, error, trace)
-        finally:
-            if self._span is not None:
-                self._span.end()
+        await self._stack.__aexit__(kind, error, trace)
 
     def __aiter__(self) -> Self:
         return self
@@ -280,12 +270,13 @@ class DiscoveryStream:
             )
         if self._is_over:
             raise StopAsyncIteration
-        with _work_within(self._span):
-            try:
+        try:
+            # A request that is cancelled ends nothing: the next one goes on.
+            with _work_within(self._span, Exception):
                 return await self._next_update(self._incoming, self._run)
-            except Exception:
-                self._is_over = True
-                raise
+        except Exception:
+            self._is_over = True
+            raise
 
     async def _next_update(
         self, incoming: "ReadAhead[tuple[AsyncGenerator[AskedSource, None], AskedSource]]", run: Discovery
@@ -295,8 +286,7 @@ class DiscoveryStream:
             pending = tuple(name for name, other in run.sources.items() if other not in self._heard)
             ranking = tuple(await rank_so_far(run, self._heard))
             return SourceAnswered(source.member.name, source.report, tuple(source.hits), ranking, pending)
-        self._result = await combine_answers(run)
-        self._is_over = True
+        self._result, self._is_over = await combine_answers(run), True
         if self._span is not None:
             self._span.set(_describe_result(self._result))
             self._span.end()

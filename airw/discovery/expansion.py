@@ -2,18 +2,21 @@
 
 import inspect
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_kind
 from airw._base.concurrency import in_thread, map_bounded
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_store
-from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry, SeedNotFound
+from airw.errors import ArgumentError, NoLedgerEntry, SeedNotFound
 from airw.protocols import NeighborhoodPolicy, RecordsOf, Store, ask
-from airw.retrieval.stitching import stitch
+from airw.retrieval.searching import stitch
 from airw.values import Passage, Record, SearchHit, check_hit
+
+FUNCTION_OF_RECORDS = "be a function of a hit and its records"
+"""What a neighborhood policy must be, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,28 +103,14 @@ async def expand(hit: SearchHit, corpus: CorpusLike, *, policy: NeighborhoodPoli
         >>> anyio.run(main)
         ('three four', 'one two three four')
     """
-    if not isinstance(hit, SearchHit):
-        raise ArgumentKindError(f"hit must be a SearchHit, not {short_repr(hit)}")
+    check_kind("hit", hit, SearchHit, "be a SearchHit")
     check_hit(hit)
-    policy = SentenceWindow() if policy is None else check_policy("policy", policy)
+    policy = check_kind("policy", SentenceWindow() if policy is None else policy, Callable, FUNCTION_OF_RECORDS)
     async with use_store(corpus) as (name, store):
         [passage] = await _read_passages([hit], name, store, "policy", policy)
     if isinstance(passage, Passage):
         return passage
     raise passage
-
-
-def check_policy(parameter: str, policy: NeighborhoodPolicy) -> NeighborhoodPolicy:
-    """Return the policy, or raise if it is not a function.
-
-    `parameter` is the caller's parameter: error messages name it.
-
-    Raises:
-        ArgumentError: If it is not a function.
-    """
-    if not callable(policy):
-        raise ArgumentKindError(f"{parameter} must be a function of a hit and its records, not {short_repr(policy)}")
-    return policy
 
 
 async def _read_passages(
@@ -168,8 +157,7 @@ def _choose_records(
     answer = policy(hit, tuple(records))
     if inspect.iscoroutine(answer):
         answer.close()  # else Python warns that it was never awaited
-    if not isinstance(answer, Iterable):
-        raise ArgumentKindError(f"{parameter} must return a list of the records it chooses, not {short_repr(answer)}")
+    check_kind(parameter, answer, Iterable, "return a list of the records it chooses")
     record_ids = {record.id for record in records}
     chosen_ids = set()
     for record in answer:
@@ -199,26 +187,25 @@ async def passages_from(
     named: Sequence[tuple[str | None, CorpusLike]]
     if isinstance(corpora, Mapping):
         sources = {hit.source for hit in hits}
-        named, is_single = [(name, corpus) for name, corpus in corpora.items() if name in sources], False
+        named, is_single = [each for each in corpora.items() if each[0] in sources], False
     else:
         several = corpora if isinstance(corpora, list | tuple) else [cast("CorpusLike", corpora)]
         named, is_single = [(None, corpus) for corpus in several], len(several) == 1
 
-    async def read(named_corpus: tuple[str | None, CorpusLike]) -> dict[int, Passage | NoLedgerEntry | SeedNotFound]:
+    async def read(named_corpus: tuple[str | None, CorpusLike]) -> dict[int, tuple[str | None, str | None]]:
         key, corpus = named_corpus
         async with use_store(corpus) as (name, store):
             source = name if key is None else key
             own = [hit for hit in hits if hit.source == source or (is_single and hit.source is None)]
-            return dict(zip(map(id, own), await _read_passages(own, name, store, "expand", policy), strict=True))
+            passages = await _read_passages(own, name, store, "expand", policy)
+        return {id(hit): _text_or_note(passage) for hit, passage in zip(own, passages, strict=True)}
 
     # Of two corpora with the same name the first one wins.
-    passages = ChainMap(*await map_bounded(read, named, limit=_MAX_CONCURRENCY))
-    return [_text_or_note(passages.get(id(hit))) for hit in hits]
+    found = ChainMap(*await map_bounded(read, named, limit=_MAX_CONCURRENCY))
+    return [found.get(id(hit), (None, "no_corpus_for_source")) for hit in hits]
 
 
-def _text_or_note(passage: Passage | NoLedgerEntry | SeedNotFound | None) -> tuple[str | None, str | None]:
+def _text_or_note(passage: Passage | NoLedgerEntry | SeedNotFound) -> tuple[str | None, str | None]:
     if isinstance(passage, Passage):
         return passage.text, None
-    if passage is None:
-        return None, "no_corpus_for_source"
     return None, "no_ledger_entry" if isinstance(passage, NoLedgerEntry) else "seed_not_found"

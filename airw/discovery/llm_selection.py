@@ -2,19 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from airw._base.checks import check_count, check_query
+from airw._base.checks import check_count, check_kind, check_query
 from airw._base.concurrency import call_user_function
-from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.questions import ChatPrompt, function_or_prompt, list_items, strip_bullet
-from airw.discovery.hit_evidence import SourceScales, select_by_evidence, weigh_hits
-from airw.discovery.selection import select
-from airw.errors import ArgumentKindError
+from airw.discovery.selection import SourceScales, select, select_by_evidence, weigh_hits
 from airw.protocols import MaybeAwaitable, Selector
 from airw.values import SearchHit
 from airw.values.hits import get_fact
@@ -65,10 +62,8 @@ class LlmSelector:
         """Check every parameter."""
         check_query(self.query)
         check_count("max_candidates", self.max_candidates, least=1)
-        fallback = select if self.fallback is None else self.fallback
-        for name, value in {"chooser": self.chooser, "fallback": fallback}.items():
-            if not callable(value):
-                raise ArgumentKindError(f"{name} must be a function, not {short_repr(value)}")
+        check_kind("chooser", self.chooser, Callable, "be a function")
+        check_kind("fallback", self.fallback, Callable | None, "be a function")
 
     async def __call__(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the chosen hits, best first; none if the chooser abstains."""
@@ -84,11 +79,7 @@ class LlmSelector:
             labels = None
         if labels is not None:
             return [hits_by_label[label] for label in labels]
-        if self.fallback is not None:
-            return list(await call_user_function(self.fallback, hits))
-        if any(get_fact(hit.metadata, "retrieval_score") is not None for hit in hits):
-            return select(hits).selected  # the scores of a reranker
-        return select_by_evidence(hits, weigh_hits(hits, lambda _: SourceScales())).selected
+        return list(await call_user_function(self.fallback or _select_close, hits))
 
 
 def make_llm_selector(
@@ -139,6 +130,14 @@ def make_llm_selector(
     needs = ("query", "candidates")
     function = function_or_prompt(chooser, "chooser", model=model, prompt=prompt, default=SELECTION_PROMPT, needs=needs)
     return LlmSelector(query=query, chooser=function, max_candidates=max_candidates, fallback=fallback)
+
+
+def _select_close(hits: Sequence[SearchHit]) -> Sequence[SearchHit]:
+    """Return the hits that a discovery would select."""
+    # The scores of a reranker are compared as they are.
+    if any(get_fact(hit.metadata, "retrieval_score") is not None for hit in hits):
+        return select(hits).selected
+    return select_by_evidence(hits, weigh_hits(hits, lambda _: SourceScales())).selected
 
 
 def _assign_labels(hits: Sequence[SearchHit], limit: int) -> dict[str, SearchHit]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 
 from airw._base.checks import check_choice, check_number
 from airw._base.concurrency import in_thread, map_bounded
-from airw._base.json import json_clean
+from airw._base.json import fields_to_json
 from airw._base.messages import short_repr
 from airw.corpora import CorpusLike, use_corpus
 from airw.errors import ArgumentError
@@ -109,8 +109,7 @@ class MinScoreCalibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        values: dict[str, Any] = json_clean({item.name: getattr(self, item.name) for item in fields(self)})
-        return values
+        return fields_to_json(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, cast
 
-from airw._base.checks import check_number, check_strings, check_text_query
+from airw._base.checks import check_kind, check_number, check_strings, check_text_query
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
-from airw.errors import ArgumentError, ArgumentKindError
+from airw.errors import ArgumentError
 from airw.evaluation._case_files import read_rows, write_rows
 
 
@@ -55,10 +55,8 @@ class DiscoveryCase:
         object.__setattr__(self, "gold", gold)
         for name in ("corpus", "source_id"):
             value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise ArgumentKindError(f"{name} must be a string or None, not {short_repr(value)}")
-        if not isinstance(self.metadata, Mapping):
-            raise ArgumentKindError(f"metadata must be a mapping, not {short_repr(self.metadata)}")
+            check_kind(name, value, str | None, "be a string or None")
+        check_kind("metadata", self.metadata, Mapping, "be a mapping")
 
     @property
     def gold_is_none(self) -> bool:
@@ -178,8 +176,7 @@ def check_cases(cases: Iterable[object]) -> list[DiscoveryCase]:
     """
     checked = list(cases)
     for case in checked:
-        if not isinstance(case, DiscoveryCase):
-            raise ArgumentKindError(f"cases must be DiscoveryCases, as load_cases returns them, not {short_repr(case)}")
+        check_kind("cases", case, DiscoveryCase, "be DiscoveryCases, as load_cases returns them")
     return cast("list[DiscoveryCase]", checked)
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from airw._base.concurrency import in_thread, map_bounded
 from airw.corpora import CorpusLike, use_corpus
 from airw.discovery import Strategy, select
-from airw.discovery.hit_evidence import list_scales, select_by_evidence, sums_ranks, weigh_hits
+from airw.discovery.selection import list_scales, select_by_evidence, sums_ranks, weigh_hits
 from airw.evaluation.cases import DiscoveryCase, check_cases
 from airw.evaluation.tables import format_number, format_table
 from airw.retrieval import Mode, SearchOptions, SearchQuery, run_search

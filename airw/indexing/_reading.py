@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from airw._base.checks import check_filled
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
@@ -15,8 +16,7 @@ def check_kind(kind: object, text_key: object = None) -> None:
     Raises:
         ArgumentError: If one of them is not a non-empty string; `text_key` may be `None`.
     """
-    if not isinstance(kind, str) or not kind:
-        raise ArgumentError(f"kind must be a non-empty string, not {short_repr(kind)}")
+    check_filled("kind", kind)
     if text_key is not None and (not isinstance(text_key, str) or not text_key):
         raise ArgumentError(f"text_key must be a non-empty string or None, not {short_repr(text_key)}")
 

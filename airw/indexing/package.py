@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from airw._base.checks import check_flag
 from airw._base.json import json_clean
 from airw._base.messages import short_repr
 from airw._base.requirements import bare_name
@@ -60,8 +61,7 @@ class Package(Windowed):
     def __post_init__(self) -> None:
         """Check all parameters."""
         Windowed.__post_init__(self)
-        if not isinstance(self.embed_deps, bool):
-            raise ArgumentError(f"embed_deps must be True or False, not {short_repr(self.embed_deps)}")
+        check_flag("embed_deps", self.embed_deps)
         if not isinstance(self.deps_template, str) or "{deps}" not in self.deps_template:
             raise ArgumentError(
                 f"deps_template must be a string that contains {{deps}}, not {short_repr(self.deps_template)}"

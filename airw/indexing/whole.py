@@ -1,12 +1,15 @@
 """Strategies that make one surface of the whole text, or several if it is long."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airw._base.checks import check_count
+from airw._base.frontmatter import split_frontmatter
 from airw._base.overriding import override
 from airw.indexing._reading import check_kind, clean_fields, read_with_title, text_id
-from airw.indexing.windows import Window, chunk_surfaces
+from airw.indexing.windows import Window, chunk_surfaces, spans
 from airw.values import Artifact, IndexPlan, Surface
+
+_LONGEST_CONTEXT = 128  # bytes: a title, or a first sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +59,8 @@ class FittedText(WholeText):
     Builds use it in place of `WholeText` if the source names no strategy and the embedder has `max_tokens`. A token of
     English text is about 4 characters. A text of up to `4 * max_tokens` characters is one surface, as `WholeText` makes
     it. A longer one is cut as `Chunked` does it, into surfaces of up to `3 * max_tokens` characters, so that texts with
-    shorter tokens fit, too.
+    shorter tokens fit, too. A chunk from the middle of a text often does not name its subject. So the context of each
+    but the first is the beginning of the text, after its frontmatter: up to `max_tokens / 2` bytes, at most 128.
 
     Args:
         max_tokens: The number of tokens that the model reads.
@@ -76,6 +80,11 @@ class FittedText(WholeText):
 
     max_tokens: int
 
+    @property
+    @override
+    def id(self) -> str:
+        return f"{text_id(self, self.text_key)} and context"
+
     def __post_init__(self) -> None:
         """Check all parameters."""
         check_count("max_tokens", self.max_tokens, least=1)
@@ -86,7 +95,20 @@ class FittedText(WholeText):
         plan = WholeText.decompose(self, artifact)
         if not plan.surfaces or len(text := plan.surfaces[0].text) <= 4 * self.max_tokens:
             return plan
-        window = Window(3 * self.max_tokens, self.max_tokens // 2)
-        return IndexPlan(
-            plan.filter_fields, chunk_surfaces(artifact.id, text, self.kind, window, fields=plan.filter_fields)
-        )
+        overlap = self.max_tokens // 2
+        window = Window(3 * self.max_tokens, overlap)
+        first, *later = chunk_surfaces(artifact.id, text, self.kind, window, fields=plan.filter_fields)
+        context = _read_beginning(text, min(overlap, _LONGEST_CONTEXT))
+        return replace(plan, surfaces=[first, *(replace(chunk, context=context) for chunk in later)])
+
+
+def _read_beginning(text: str, size: int) -> str:
+    """Return the beginning of a text after its frontmatter, up to a number of bytes.
+
+    A model reads about four bytes of English as a token, and about one character of Chinese, which has three bytes.
+    """
+    begin = split_frontmatter(text)[1]
+    head = text[begin:].lstrip()[:size]
+    size = size * len(head) // max(len(head.encode(errors="replace")), 1)
+    start, end = next(spans(text, Window(max(size, 1), 0).ruler(text, begin), begin), (0, 0))
+    return text[start:end]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from airw._base.checks import check_kind
 from airw._base.messages import short_repr
 from airw._base.requirements import bare_name, distribution_name
 from airw.errors import ArgumentError, SourceError
@@ -43,10 +44,7 @@ class CallableLinks:
 
     def __post_init__(self) -> None:
         """Check both fields."""
-        if not callable(self.function):
-            raise ArgumentError(
-                f"function must be callable with an id and filter fields, not {short_repr(self.function)}"
-            )
+        check_kind("function", self.function, Callable, "be callable with an id and filter fields", error=ArgumentError)
         if not isinstance(self.id, str) or not self.id.strip():
             raise ArgumentError(f"id must be the name and version of the function, not {short_repr(self.id)}")
 

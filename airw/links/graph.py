@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_flag
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, EmbedderUnavailable, NoLedgerEntry
 from airw.links._path_search import find_path
@@ -267,8 +267,7 @@ class CorpusGraph:
             NoLedgerEntry: If the graph does not contain one of the two artifacts.
         """
         limits = PathLimits(max_hops=max_hops, max_nodes=max_nodes, max_edges=max_edges, max_fanout=max_fanout)
-        if not isinstance(weighted, bool):
-            raise ArgumentError(f"weighted must be True or False, not {short_repr(weighted)}")
+        check_flag("weighted", weighted)
         link_filter = LinkFilter(types=types, exclude=exclude, origins=origins)
         links = FollowedLinks(direction=direction, filter=link_filter, inverses=inverses)
         ends = start, end = tuple(self._to_nodes("start and end", [start, end]))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from airw._base.checks import check_choice
+from airw._base.checks import check_choice, check_kind
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
 from airw.protocols import EdgeRow, Edges
@@ -134,8 +134,7 @@ class FollowedLinks:
     def __post_init__(self) -> None:
         """Check all fields."""
         check_choice("direction", self.direction, DIRECTIONS)
-        if not isinstance(self.filter, LinkFilter):
-            raise ArgumentError(f"filter must be a LinkFilter, not {short_repr(self.filter)}")
+        check_kind("filter", self.filter, LinkFilter, "be a LinkFilter", error=ArgumentError)
         if not (self.inverses is None or isinstance(self.inverses, Inverses)):
             raise ArgumentError(f"inverses must be None or Inverses, not {short_repr(self.inverses)}; try INVERSES")
 

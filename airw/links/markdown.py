@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airw._base.checks import check_flag
+from airw._base.checks import check_filled, check_flag
 from airw._base.frontmatter import line_at, note_title, read_frontmatter_with_lines
 from airw._base.messages import short_repr
 from airw._base.yaml_fields import FieldPath
@@ -79,8 +79,7 @@ class MarkdownLinks:
         """Check all parameters."""
         if isinstance(self.fields, str) or not all(isinstance(name, str) and name for name in self.fields):
             raise ArgumentError(f"fields must be a list of field names, not {short_repr(self.fields)}")
-        if not isinstance(self.inline_type, str) or not self.inline_type:
-            raise ArgumentError(f"inline_type must be a non-empty string, not {short_repr(self.inline_type)}")
+        check_filled("inline_type", self.inline_type)
         for name, root in (("root", self.root), ("found_root", self.found_root)):
             if name == "root" and root is None:
                 continue

@@ -9,7 +9,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any
 
-from airw._base.checks import check_count, check_flag, check_number
+from airw._base.checks import check_count, check_filled, check_flag, check_number
 from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
@@ -97,8 +97,7 @@ class TitleMentions:
             raise ArgumentError(
                 f"inner must be an extractor that needs only one artifact at a time, not {short_repr(self.inner)}"
             )
-        if not isinstance(self.type, str) or not self.type:
-            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
+        check_filled("type", self.type)
         check_count("min_chars", self.min_chars, least=1)
         check_number("max_share", self.max_share, least=0, most=1)
         check_count("shared", self.shared, least=1)
@@ -268,8 +267,7 @@ class MentionFinder:
             raise ArgumentError(
                 f"a title has at most {_MAX_CHARS} characters, not {len(longest)}: {short_repr(longest)}"
             )
-        if not isinstance(self.type, str) or not self.type:
-            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
+        check_filled("type", self.type)
         check_flag("cased", self.cased)
         # The id depends on all titles: if one changes, a build extracts the links of every note again.
         digest = digest_of(sorted((title, list(notes)) for title, notes in self.titles.items()))

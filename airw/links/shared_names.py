@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_filled
 from airw._base.frontmatter import note_title, read_frontmatter
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
@@ -80,8 +80,7 @@ class SharedNames:
         """Check all parameters."""
         if not isinstance(self.inner, EdgeExtractor) or isinstance(self.inner, SharedNames):
             raise ArgumentError(f"inner must be an extractor of other links, not {short_repr(self.inner)}")
-        if not isinstance(self.type, str) or not self.type:
-            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
+        check_filled("type", self.type)
         check_count("rare", self.rare, least=2)
         object.__setattr__(self, "weight", round_weight("weight", self.weight))
 
@@ -193,8 +192,7 @@ class SharedNameFinder:
         """Check the names."""
         if not all(isinstance(name, str) and is_id_list(notes) for name, notes in self.names.items()):
             raise ArgumentError(f"names must be a mapping of hashes to lists of ids, not {short_repr(self.names)}")
-        if not isinstance(self.type, str) or not self.type:
-            raise ArgumentError(f"type must be a non-empty string, not {short_repr(self.type)}")
+        check_filled("type", self.type)
         object.__setattr__(self, "weight", round_weight("weight", self.weight))
         # The id depends on all names: if one changes, a build extracts the links of every note again.
         digest = digest_of(sorted((name, list(notes)) for name, notes in self.names.items()))

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import MAX_HITS, check_count
+from airw._base.checks import MAX_HITS, check_count, check_flag
 from airw._base.concurrency import offload_if
-from airw._base.messages import short_repr
 from airw._base.overriding import override
-from airw.errors import ArgumentError
 from airw.links import FollowedLinks, Inverses
 from airw.links.costs import COST_EPSILON, COST_SCALE, artifact_value, link_cost
 from airw.policies._corpora import (
@@ -143,8 +141,7 @@ class LinkWalk(ArtifactPolicy[ArtifactMemory]):
         object.__setattr__(self, "roots", check_nodes("roots", self.roots))
         for name, value in self._link_choice.filter.options().items():
             object.__setattr__(self, name, value)
-        if not isinstance(self.weighted, bool):
-            raise ArgumentError(f"weighted must be True or False, not {short_repr(self.weighted)}")
+        check_flag("weighted", self.weighted)
         self._check_shared()
 
     @property

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from airw._base.arrays import NDArray
-from airw._base.checks import check_weight
-from airw._base.messages import short_repr
+from airw._base.checks import check_kind, check_weight
 from airw._base.overriding import override
 from airw._base.requirements import bare_name, requirement_name
 from airw.errors import ArgumentError
@@ -113,8 +112,7 @@ class ReverseDependency(ArtifactPolicy[DependencyMemory]):
     def __post_init__(self) -> None:
         """Check the parameters, and sort the seeds, so that policies with equal seeds are equal."""
         object.__setattr__(self, "seeds", tuple(sorted(set(check_nodes("seeds", self.seeds)), key=order_key({}))))
-        if not isinstance(self.edge_type, str):
-            raise ArgumentError(f"edge_type must be a string such as 'REF', not {short_repr(self.edge_type)}")
+        check_kind("edge_type", self.edge_type, str, "be a string such as 'REF'", error=ArgumentError)
         check_weight("fan_in_weight", self.fan_in_weight)
         check_weight("proximity_weight", self.proximity_weight)
         self._check_shared()

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args, get_origin, get_type_hints
 
 from airw import policies
+from airw._base.checks import check_kind
 from airw._base.messages import short_repr
 from airw.errors import AirwError, ArgumentError
 from airw.policies.scope import Scope
@@ -135,8 +136,7 @@ def policy_from_spec(spec: object) -> WalkPolicy:
     kind = list_policies().get(name) if isinstance(name, str) else None
     if kind is None:
         raise ArgumentError(f"there is no policy {short_repr(name)}; known: {', '.join(list_policies())}")
-    if not isinstance(params, Mapping):
-        raise ArgumentError(f"params of policy {name} must be an object, not {short_repr(params)}")
+    check_kind(f"params of policy {name}", params, Mapping, "be an object", error=ArgumentError)
     fields, hints = {field.name: field for field in parameters_of(kind)}, get_type_hints(kind)
     unknown = [key for key in params if key not in fields]
     if unknown:

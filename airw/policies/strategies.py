@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from airw._base.arrays import Floats, NDArray, reserve
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_kind
 from airw._base.concurrency import Pacer, map_bounded, offload_if
 from airw._base.messages import short_repr
 from airw._base.notes import add_note
@@ -155,10 +155,10 @@ class Scored(AdmittingParameters, AdmittingPolicy[ScoredMemory]):
     def __post_init__(self) -> None:
         """Check the parameters."""
         super().__post_init__()
-        if self.scorer is not None and not callable(self.scorer):
-            raise ArgumentError(f"scorer must be a function of a node or None, not {short_repr(self.scorer)}")
-        if self.path_scorer is not None and not callable(self.path_scorer):
-            raise ArgumentError(f"path_scorer must be a function of paths or None, not {short_repr(self.path_scorer)}")
+        check_kind("scorer", self.scorer, Callable | None, "be a function of a node or None", error=ArgumentError)
+        check_kind(
+            "path_scorer", self.path_scorer, Callable | None, "be a function of paths or None", error=ArgumentError
+        )
         if self.path_scorer is not None and self.scorer is not None:
             raise ArgumentError("path_scorer takes the place of scorer; pass one of the two")
         if self.per_iteration_limit is not None:

@@ -13,13 +13,13 @@ import anyio
 import httpx
 
 from airw import errors
-from airw._base.checks import check_seconds, check_token
+from airw._base.checks import check_kind, check_seconds, check_token
 from airw._base.concurrency import in_thread, offload_if
 from airw._base.http import PerLoop, base_url
 from airw._base.http.body import Body
 from airw._base.http.calls import encoding_of, load_tls, read_body
 from airw._base.http.replies import message_of, retry_after
-from airw._base.messages import one_line, short_repr
+from airw._base.messages import one_line
 from airw.errors import AirwError, ArgumentError, FilterError, RemoteError, StoreBusy, WalkNotExtendable
 from airw.protocols.wire import API_VERSIONS, EVENT_STREAM, JSON_TYPE, VERSION_HEADER, WireFault
 
@@ -129,8 +129,7 @@ class CorpusServer:
         self._token = token
         if client is not None and not all(hasattr(client, part) for part in _CLIENT_PARTS):
             raise ArgumentError(f"client must be an httpx.AsyncClient, not {type(client).__name__}")
-        if not isinstance(timeouts, Timeouts):
-            raise ArgumentError(f"timeouts must be a Timeouts object, not {short_repr(timeouts)}")
+        check_kind("timeouts", timeouts, Timeouts, "be a Timeouts object", error=ArgumentError)
         self.timeouts = timeouts
         self._client = client
         self.is_closed: bool = False

@@ -12,6 +12,7 @@ import anyio
 from airw._base.checks import (
     NAME_RULE,
     check_choice,
+    check_kind,
     check_number,
     check_strings,
     check_text_query,
@@ -232,8 +233,7 @@ class RemoteCorpus:
             RemoteError: If the token may not change the corpus, or the server cannot be reached. After a lost
                 connection it is not known whether the artifact was stored; insert it again.
         """
-        if not isinstance(items, Mapping):
-            raise ArgumentError(f"items must be a mapping of id to value, not {short_repr(items)}")
+        check_kind("items", items, Mapping, "be a mapping of id to value", error=ArgumentError)
         check_choice("on_error", on_error, ("raise", "skip"))
         check_number("lock_timeout", lock_timeout, least=0)
         start, totals, problems = anyio.current_time(), Counter[str](), list[ItemProblem]()

@@ -10,7 +10,7 @@ from numbers import Real
 from time import time
 from typing import Any
 
-from airw._base.checks import check_count, check_number, check_strings
+from airw._base.checks import check_count, check_filled, check_kind, check_number, check_strings
 from airw._base.messages import short_repr
 from airw._base.requirements import requirement_name
 from airw.errors import ArgumentError
@@ -21,6 +21,7 @@ _HALF_LIFE = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwy])", re.ASCII | re.IGNORECASE)
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _YEAR = re.compile(r"\d{4}(-\d\d)?", re.ASCII)
 _SPEC = re.compile(r"recency:(.+):(.*)", re.DOTALL)
+_FIELD = "be the name of a metadata field"
 _CHOICES = "a function of a hit, or 'recency:<field>:<half-life>'"
 
 
@@ -69,9 +70,8 @@ def recency(
         >>> round(boost(SearchHit("old", "document", 0.8, "", {"date": "2026-03-03"})), 6)
         -0.2
     """
-    _check_field("field", field)
-    if now is not None and not isinstance(now, datetime):
-        raise ArgumentError(f"now must be a datetime, not {short_repr(now)}")
+    check_filled("field", field, _FIELD)
+    check_kind("now", now, datetime | None, "be a datetime")
     seconds = 0.0
     if isinstance(half_life, timedelta):
         seconds = half_life.total_seconds()
@@ -140,7 +140,7 @@ def dependency_evidence_boost(
         0.0
     """
     check_number("weight", weight)
-    _check_field("deps_field", deps_field)
+    check_filled("deps_field", deps_field, _FIELD)
     libraries = frozenset(map(requirement_name, check_strings("relevant_libs", relevant_libs))) - {""}
     return _DependencyEvidence(libraries, float(weight), check_count("saturate", saturate, least=1), deps_field)
 
@@ -157,8 +157,3 @@ class _DependencyEvidence:
         entries = deps if isinstance(deps, Iterable) and not isinstance(deps, str | Mapping) else [deps]
         required = {requirement_name(entry) for entry in entries if isinstance(entry, str)}
         return self.weight * min(len(self.libraries & required), self.saturate) / self.saturate
-
-
-def _check_field(parameter: str, value: object) -> None:
-    if not isinstance(value, str) or not value:
-        raise ArgumentError(f"{parameter} must be the name of a metadata field, not {short_repr(value)}")

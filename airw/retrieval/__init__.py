@@ -10,7 +10,6 @@ from airw._base.lazy import lazy_names
 if TYPE_CHECKING:
     from airw.retrieval.formulation import make_llm_formulator as make_llm_formulator
     from airw.retrieval.fusion import fuse_hits as fuse_hits, tag_source as tag_source
-    from airw.retrieval.no_hits import explain_no_hits as explain_no_hits
     from airw.retrieval.query import (
         FUSIONS as FUSIONS,
         MODES as MODES,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         check_corpus as check_corpus,
         describe_mistaken_corpus as describe_mistaken_corpus,
         embed_text as embed_text,
+        explain_no_hits as explain_no_hits,
         formulate_queries as formulate_queries,
         retrieve as retrieve,
         run_search as run_search,

@@ -21,7 +21,7 @@ from typing import Any
 
 from airw.protocols import OpenCorpus, Words, ask
 from airw.retrieval.query import Mode, channels_of, default_alpha
-from airw.retrieval.searching import QueryVectors, channel_rankings, embed_text
+from airw.retrieval.searching import channel_rankings, embed_text
 from airw.values import Ranking, TermCounts
 
 CANDIDATES = 10  # artifacts of each channel; a search of the default k has ranked as many already
@@ -73,17 +73,10 @@ class Evidence:
     candidates: tuple[tuple[float, float], ...] = field(default=(), repr=False)
     formula: str | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        """Fill in the candidates: a lone match must lead by all its strength, not by none."""
-        known = self.candidates or ((self.dense or 0.0, self.lexical or 0.0),)
-        least = min(cosine for cosine, _ in known)
-        object.__setattr__(self, "candidates", known + ((least, 0.0),) * (CANDIDATES - len(known)))
-
     @property
     def channels(self) -> dict[str, float]:
         """Return the evidence of each channel that has some."""
-        values = {"dense": self.dense, "lexical": self.lexical}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name in ("dense", "lexical") if (value := getattr(self, name)) is not None}
 
     def weigh(self, weights: Mapping[str, float]) -> float:
         """Return the evidence as one number: the strength of the best artifact, plus its lead.
@@ -119,7 +112,10 @@ class Evidence:
     def _split(self, weights: Mapping[str, float]) -> tuple[float, float]:
         """Return the strength of the best artifact, and its lead."""
         dense, lexical = weights.get("dense", 0.0), weights.get("lexical", 0.0)
-        strengths = sorted((dense * cosine + lexical * match for cosine, match in self.candidates), reverse=True)
+        known = self.candidates or [(self.dense or 0.0, self.lexical or 0.0)]
+        strengths = sorted((dense * cosine + lexical * match for cosine, match in known), reverse=True)
+        # Up to ten, artifacts follow that have no match: a lone match must lead by all its strength, not by none.
+        strengths += [dense * min(cosine for cosine, _ in known)] * CANDIDATES
         return strengths[0], strengths[0] - fmean(strengths[1:CANDIDATES])
 
 
@@ -160,18 +156,18 @@ def evidence_of(
         >>> evidence_of(Ranking(["r1", "r2"], ["a", "b"], np.array([0.5, 0.25])))
         Evidence(dense=0.5, lexical=None)
     """
-    has_matches = lexical is not None and counts is not None
-    cosines, matches = _best_scores(dense), _best_scores(lexical) if has_matches else {}
-    # A match is in proportion to its score.
-    per_score = match_strength(1.0, counts) if matches and counts is not None else 0.0
-    matches = {artifact_id: score * per_score for artifact_id, score in matches.items()}
+    cosines, matches, formula = _best_scores(dense), dict[str, float](), None
+    if lexical is not None and counts is not None:
+        per_score, formula = match_strength(1.0, counts), counts.formula
+        # A match is in proportion to its score.
+        matches = {artifact_id: score * per_score for artifact_id, score in _best_scores(lexical).items()}
     # An artifact that a channel does not list has at most the cosine of the last one that is listed, and no match.
     least = min(cosines.values(), default=0.0)
     return Evidence(
         None if dense is None else max(cosines.values(), default=0.0),
-        max(matches.values(), default=0.0) if has_matches else None,
+        None if formula is None else max(matches.values(), default=0.0),
         tuple((cosines.get(id, least), matches.get(id, 0.0)) for id in {**cosines, **matches}),
-        counts.formula if has_matches and counts is not None else None,
+        formula,
     )
 
 
@@ -189,9 +185,7 @@ async def find_evidence(
     corpus: OpenCorpus,
     text: str,
     mode: Mode = "hybrid",
-    *,
-    vector: QueryVectors | None = None,
-    **store_options: Any,
+    **conditions: Any,
 ) -> Evidence:
     """Ask a corpus for the best artifacts of each channel, and return the evidence.
 
@@ -201,8 +195,7 @@ async def find_evidence(
         corpus: An open corpus.
         text: The question.
         mode: The mode, which decides on the channels.
-        vector: An async function that returns the vector of the question; by default the corpus's embedder makes it.
-        store_options: `filter`, `surfaces` and `contains`, as in `Rank`.
+        conditions: `filter`, `surfaces` and `contains`, as in `Rank`.
 
     Example:
         >>> import anyio
@@ -217,11 +210,9 @@ async def find_evidence(
         >>> anyio.run(main)
         (True, 0.0)
     """
-    channels, vector = channels_of(mode), vector or partial(embed_text, corpus, text)
-    options = {"per_artifact": True, **store_options}
-    found = await channel_rankings(corpus, channels, text, vector, CANDIDATES, **options)
-    rankings = dict(zip(channels, found, strict=True))
-    counts = None
-    if "lexical" in rankings and "words" in corpus.store.capabilities:
-        counts = await ask(corpus.store, Words([text]))
-    return evidence_of(rankings.get("dense"), rankings.get("lexical"), counts)
+    channels = channels_of(mode)
+    vector = partial(embed_text, corpus, text)
+    found = await channel_rankings(corpus, channels, text, vector, CANDIDATES, per_artifact=True, **conditions)
+    has_counts = "lexical" in channels and "words" in corpus.store.capabilities
+    counts = await ask(corpus.store, Words([text])) if has_counts else None
+    return evidence_of(**dict(zip(channels, found, strict=True)), counts=counts)

@@ -8,12 +8,10 @@ caller decides which corpora to search.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airw._base.checks import check_count
+from airw._base.checks import check_count, check_kind
 from airw._base.concurrency import call_user_function
-from airw._base.messages import short_repr
 from airw.chat import ChatLike
 from airw.chat.questions import ChatPrompt, function_or_prompt, list_items, strip_bullet
-from airw.errors import ArgumentKindError
 from airw.protocols import Formulator, MaybeAwaitable
 from airw.retrieval.query import queries_of
 
@@ -92,8 +90,7 @@ def make_llm_formulator(
         ('rotate keys', 'how to rotate keys')
     """
     check_count("n", n, least=1)
-    if fallback is not None and not callable(fallback):
-        raise ArgumentKindError(f"fallback must be a function of a query, not {short_repr(fallback)}")
+    check_kind("fallback", fallback, Callable | None, "be a function of a query")
     rewrite = function_or_prompt(
         rewriter, "rewriter", model=model, prompt=prompt, default=FORMULATION_PROMPT, needs=["query"]
     )

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from airw._base.checks import check_count, check_weight
+from airw._base.checks import check_count, check_kind, check_weight
 from airw._base.messages import short_repr
 from airw._base.slices import sort_in_slices
-from airw.errors import ArgumentError, ArgumentKindError
+from airw.errors import ArgumentError
 from airw.values import SearchHit, check_hit
 from airw.values.hits import with_facts
 
@@ -183,20 +183,14 @@ def fuse_entries(
         ArgumentError: As `fuse_hits`.
     """
     check_count("rrf_k", rrf_k)
-    if not isinstance(hits_by_source, Mapping):
-        raise ArgumentKindError(
-            f"hits_by_source must be a mapping of sources to their hits, not {short_repr(hits_by_source)}"
-        )
+    check_kind("hits_by_source", hits_by_source, Mapping, "be a mapping of sources to their hits")
     key_of = _merge_key(identity)
     factors: dict[str | None, float] = {
         source: check_weight(f"weights[{source!r}]", weight) for source, weight in (weights or {}).items()
     }
     entries: dict[Hashable, FusedEntry] = {}
     for position, (source, hits) in enumerate(hits_by_source.items()):
-        if not isinstance(hits, Iterable):
-            raise ArgumentKindError(
-                f"hits_by_source[{short_repr(source)}] must be a list of hits, not {short_repr(hits)}"
-            )
+        check_kind(f"hits_by_source[{short_repr(source)}]", hits, Iterable, "be a list of hits")
         checked = [hit if type(hit) is SearchHit and type(hit.score) is float else check_hit(hit) for hit in hits]
         weight = factors.get(source, 1.0)
         for rank, (key, hit) in enumerate(_collapse(tag_source(checked, source), key_of), start=1):

@@ -12,7 +12,7 @@ Nothing here does I/O.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -120,9 +120,8 @@ def merge_rankings(
         columns = zip(lone.record_ids, lone.artifact_ids, lone.scores.tolist(), strict=True)
         return [Candidate(*row, {}) for row in islice(columns, limit)]
     by_query = [_key_rankings(channels, row, query) for row in range(n_queries)]
-    every = [ranking for query_rankings in by_query for ranking in query_rankings]
-    fused = _fuse(by_query, query)
-    known = _KeyedRankings(every, query)
+    every = [*chain(*by_query)]
+    fused, known = _fuse(by_query, query), _KeyedRankings(every, query)
     if weigh is not None:
         fused = [(key, score * weigh(known.describe(key, score).artifact_id)) for key, score in fused]
     # First appearance already orders the ties, unless channels of one kind have equal ranks.
@@ -220,8 +219,8 @@ def _fuse(by_query: Sequence[Sequence[_KeyedRanking]], query: SearchQuery) -> li
         key_lists: list[Sequence[str]] = [[key for key, _ in blend] for blend in blends]
         weights = [1.0] * len(blends)
     else:
-        key_lists = [[*ranking.ranks] for query_rankings in by_query for ranking in query_rankings]
-        weights = [ranking.weight for query_rankings in by_query for ranking in query_rankings]
+        every = [*chain(*by_query)]
+        key_lists, weights = [[*ranking.ranks] for ranking in every], [ranking.weight for ranking in every]
     fused = fuse_ranks(key_lists, rrf_k=query.rank_constant, weights=weights)
     return fused if len(by_query) == 1 else [(key, score / len(by_query)) for key, score in fused]
 
@@ -230,17 +229,15 @@ def _blend(query_rankings: Sequence[_KeyedRanking], query: SearchQuery) -> list[
     """Add the weighted scores of both channels; ties in order of first appearance."""
     total: dict[str, float] = {}
     # A channel that did not rank a key counts 0 for it.
-    for kind, share in zip(query.channels, (query.alpha or 0.0, 1 - (query.alpha or 0.0)), strict=True):
-        for ranking in (each for each in query_rankings if each.kind == kind):
-            scores = ranking.scores
+    for ranking in query_rankings:
+        share, scores = query.alpha or 0.0, ranking.scores
+        if ranking.kind == "lexical":
             # BM25 scores in the range 0 to 1 can be added to cosines.
-            if ranking.shares is not None:
-                scores = ranking.shares.tolist()
-            elif kind == "lexical":
-                scores = (ranking.ranking.scores / (ranking.ranking.scores + query.bm25_sat_k)).tolist()
-            for part in iterate_slices(ranking.ranks.items()):
-                for key, rank in part:
-                    total[key] = total.get(key, 0.0) + share * scores[rank]
+            words, shares = ranking.ranking.scores, ranking.shares
+            share, scores = 1 - share, (words / (words + query.bm25_sat_k) if shares is None else shares).tolist()
+        for part in iterate_slices(ranking.ranks.items()):
+            for key, rank in part:
+                total[key] = total.get(key, 0.0) + share * scores[rank]
     return sort_in_slices(consume_in_slices([*total.items()]), key=lambda pair: -pair[1])
 
 

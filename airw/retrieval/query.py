@@ -14,6 +14,7 @@ from airw._base.checks import (
     check_choice,
     check_count,
     check_flag,
+    check_kind,
     check_number,
     check_query,
     check_strings,
@@ -186,10 +187,8 @@ class SearchQuery:
 
         Without one of the channels, a hybrid search is one in the other channel.
         """
-        has_vectors, has_words = "dense" in store.capabilities, "lexical" in store.capabilities
-        if self.mode != "hybrid" or has_vectors == has_words:
-            return self
-        return replace(self, mode="dense" if has_vectors else "lexical")
+        able = [channel for channel in self.channels if channel in store.capabilities]
+        return replace(self, mode=able[0]) if len(able) == 1 else self
 
     @property
     def conditions(self) -> dict[str, Any]:
@@ -271,9 +270,8 @@ class SearchQuery:
             ('surface_weights', 'boost')
         """
         # Several formulated queries are fused by rank, so scores are RRF scores; a reranker replaces them again.
-        formulate = self.formulate if self.rerank is None else None
-        options = {"surface_weights": self.surface_weights, "boost": self.boost, "formulate": formulate}
-        return tuple(name for name, value in options.items() if value is not None)
+        names = ("surface_weights", "boost", "formulate") if self.rerank is None else ("surface_weights", "boost")
+        return tuple(name for name in names if getattr(self, name) is not None)
 
     def scale(self, embedder_id: str) -> tuple[str, str | None]:
         """Return the calibration key of the search's scores, and the tag of its reranker.
@@ -373,19 +371,12 @@ def _check_saturation(name: str, value: object) -> float:
     return saturation
 
 
-def _check_weights(name: str, weights: object) -> Mapping[str, float] | None:
+def _check_weights(name: str, weights: Mapping[str, float]) -> Mapping[str, float] | None:
     """Return a read-only copy of the weights, or `None` if all of them are 1."""
-    if not isinstance(weights, Mapping):
-        raise ArgumentKindError(f"{name} must map surface kinds to weights, not {short_repr(weights)}")
+    check_kind(name, weights, Mapping, "map surface kinds to weights")
     kinds = check_strings(f"the kinds of {name}", weights)
     checked = {kind: check_weight(f"{name}[{short_repr(kind)}]", weights[kind]) for kind in kinds}
     return None if {*checked.values()} <= {1.0} else MappingProxyType(checked)
-
-
-def _check_formulator(name: str, value: object) -> object:
-    if not callable(value):
-        raise ArgumentKindError(f"{name} must be a function of a query, not {short_repr(value)}")
-    return value
 
 
 # Each takes the name of the option and a value, and returns the value to use. `None` is not checked where it is the
@@ -405,7 +396,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "rerank": lambda _, value: resolve_reranker(value),
     "rerank_text": lambda name, value: value if callable(value) else check_choice(name, value, RERANK_TEXTS),
     "rerank_max_chars": partial(check_count, least=1),
-    "formulate": _check_formulator,
+    "formulate": partial(check_kind, kind=Callable, what="be a function of a query"),
     "surface_weights": _check_weights,
     "boost": lambda _, value: resolve_boost(value),
 }

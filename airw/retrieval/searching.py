@@ -1,23 +1,24 @@
 """Run a search in an open corpus: rank in each channel, merge, rerank and boost."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import warnings
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
-from typing import Any, TypeAlias, Unpack, cast
+from itertools import pairwise
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import check_number
+from airw._base.checks import check_kind, check_number
 from airw._base.concurrency import call_user_function, in_thread, map_bounded, offload_if
-from airw._base.messages import short_repr
+from airw._base.messages import one_line, short_repr
 from airw._base.signatures import shows_options
 from airw._base.slices import consume_in_slices
 from airw._base.telemetry import record_span
 from airw._base.vectors import unit_rows
-from airw.errors import ArgumentError, ArgumentKindError
-from airw.protocols import OpenCorpus, Rank, Records, RecordsOf, Reranker, ask
+from airw.errors import ArgumentError, UnknownFieldWarning
+from airw.protocols import OpenCorpus, Rank, Records, RecordsOf, Reranker, Schema, ask
 from airw.reranking import score_texts
 from airw.retrieval.merging import (
     ArtifactWeight,
@@ -30,20 +31,18 @@ from airw.retrieval.merging import (
     merge_rankings,
     was_cut_short,
 )
-from airw.retrieval.no_hits import explain_no_hits
 from airw.retrieval.query import (
     SEARCH_DEFAULTS,
     Boost,
     Mode,
-    PassageReader,
     SearchOptions,
     SearchQuery,
     queries_of,
     rank_weights,
 )
-from airw.retrieval.stitching import stitch
 from airw.stores import hide_password
 from airw.values import Ranking, Record, SearchHit, TermCounts
+from airw.values.filters import And, Compare, Filter, Or
 from airw.values.hits import add_facts
 
 QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
@@ -52,9 +51,17 @@ QueryVectors: TypeAlias = Callable[[], Awaitable[Floats]]
 Only a dense channel calls it, so a lexical search embeds nothing.
 """
 
-_MAX_EMBEDDINGS = 16  # queries embedded at once
-_MAX_READERS = 16  # calls of a `rerank_text` function at once
+Ranker: TypeAlias = Callable[[SearchQuery], Awaitable[Sequence[ChannelRankings]]]
+"""Returns the rankings to fuse."""
+
+_MOST_AT_ONCE = 16  # queries embedded, functions of users called, or stores asked
 _OFFLOAD_ABOVE = 1_000  # candidates: merging more of them takes longer than about a millisecond
+
+_MAX_NAMES = 10  # names in a list of a message
+_MAX_NAME = 60  # characters
+_MAX_MESSAGE = 800
+_MOST_REMEMBERED = 100  # warnings
+_MATCH_ABSENT = ("$exists", "$ne", "$nin")  # operators that mean something for a field that no record has
 
 
 @shows_options(SearchOptions, SEARCH_DEFAULTS)
@@ -105,6 +112,82 @@ async def answer_query(corpus: OpenCorpus, query: SearchQuery) -> list[SearchHit
     return hits
 
 
+async def explain_no_hits(query: SearchQuery, corpora: Sequence[OpenCorpus]) -> None:
+    """Raise or warn if a search found nothing because no record has a name in it.
+
+    Call it only after a search of these corpora found no hit: it may read all records. A corpus whose store has no
+    schema may contain any name, so nothing is reported then.
+
+    Args:
+        query: The search.
+        corpora: All corpora that were searched.
+
+    Raises:
+        ArgumentError: If there are records, and none has one of the surface kinds.
+
+    Example:
+        >>> import anyio
+        >>> from airw.corpora import build
+        >>> from airw.sources import from_mapping
+        >>> from airw.stores import MemoryStore
+        >>> query = SearchQuery.parse("search", "keys", {"surfaces": ["chunks"]})
+        >>> async def main():
+        ...     source = from_mapping({"a": "rotate the keys"}, name="notes", embedder="light")
+        ...     async with build(source, store=MemoryStore()) as corpus:
+        ...         await explain_no_hits(query, [corpus])
+        >>> anyio.run(main)
+        Traceback (most recent call last):
+        airw.errors.ArgumentError: surfaces: no record of 'notes' is of the kind 'chunks'; there are: 'document'
+    """
+    stores = [corpus.store for corpus in corpora]
+    has_names = query.surfaces or query.filter
+    if not query.k or not has_names or not all("schema" in store.capabilities for store in stores):
+        return
+    paths = sorted(set(_find_required(query.filter)))
+    columns = await map_bounded(lambda store: ask(store, Schema(paths)), stores, limit=_MOST_AT_ONCE)
+    kinds = sorted({kind for each in columns for kind in each.kinds})
+    # Without kinds there are no records, and no field of an empty corpus is unknown.
+    if not kinds:
+        return
+    names = _join(sorted(corpus.name for corpus in corpora))
+    if query.surfaces and set(query.surfaces).isdisjoint(kinds):
+        wanted = _join(query.surfaces, " or ")
+        message = f"surfaces: no record of {names} is of the kind {wanted}; there are: {_join(kinds)}"
+        raise ArgumentError(one_line(message, longest=_MAX_MESSAGE))
+    has_fields = zip(paths, *(each.has_fields for each in columns), strict=True)
+    unknown = [path for path, *has_path in has_fields if not any(has_path)]
+    if unknown:
+        from difflib import get_close_matches
+
+        known = sorted({name for each in columns for name in each.fields})
+        similar = get_close_matches(one_line(unknown[0]), known, n=3)
+        hint = f"similar: {_join(similar)}" if similar else f"there are: {_join(known) or 'none'}"
+        message = f"filter: no record of {names} has the field {_join(unknown)}; {hint}"
+        # Python keeps the text of each warning for ever, and clients of a server choose the texts.
+        remembered = globals().get("__warningregistry__", {})
+        if len(remembered) > _MOST_REMEMBERED:
+            remembered.clear()
+        warnings.warn(UnknownFieldWarning(one_line(message, longest=_MAX_MESSAGE)), stacklevel=1)
+
+
+def _find_required(filter: Filter | None) -> Iterator[str]:
+    """Yield the fields that a record must have to match some condition of the filter."""
+    match filter:
+        case Compare(path, op) if op not in _MATCH_ABSENT:
+            yield path
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _find_required(part)
+    # Not: an absent field satisfies it.
+
+
+def _join(names: Sequence[str], separator: str = ", ") -> str:
+    shown = [one_line(short_repr(name), longest=_MAX_NAME) for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
+        shown.append(f"{len(names) - _MAX_NAMES} more")
+    return separator.join(shown)
+
+
 async def formulate_queries(query: SearchQuery) -> tuple[str, ...]:
     """Return the formulator's queries; the original query without a formulator or an answer.
 
@@ -121,7 +204,7 @@ async def run_search(
     query: SearchQuery,
     queries: Sequence[str] | None = None,
     *,
-    rank: Callable[[SearchQuery], Awaitable[Sequence[ChannelRankings]]] | None = None,
+    rank: Ranker | None = None,
     weigh: ArtifactWeight | None = None,
     needs_evidence: bool = False,
 ) -> list[SearchHit]:
@@ -150,8 +233,7 @@ async def run_search(
         if rank is None:
             depth = query.ranking_depth(len(query.channels) * len(queries))
             rank = partial(rank_channels, corpus, queries=queries, depth=depth, vectors=[])
-        merge = partial(merge_rankings, query=query, weigh=weigh, needs_evidence=needs_evidence)
-        ranked = await _find_candidates(corpus, query, rank, merge)
+        ranked = await _find_candidates(corpus, query, rank, weigh, needs_evidence=needs_evidence)
         if query.rerank is not None:
             ranked = await _rerank(corpus, query, ranked, query.rerank)
         if query.boost is None:
@@ -233,34 +315,34 @@ def join_rankings(answers: Sequence[Sequence[Ranking]]) -> Sequence[Ranking]:
 
 
 async def _find_candidates(
-    corpus: OpenCorpus,
-    query: SearchQuery,
-    rank: Callable[[SearchQuery], Awaitable[Sequence[ChannelRankings]]],
-    merge: Callable[..., list[Candidate]],
+    corpus: OpenCorpus, query: SearchQuery, rank: Ranker, weigh: ArtifactWeight | None, *, needs_evidence: bool
 ) -> list[RankedRecord]:
     """Rank, merge and read; return the candidates, best first, before reranking and boost.
 
     There are at most `k`, or `depth` if a reranker, a boost or weights may reorder them.
     """
     limit = query.depth if query.has_second_stage else query.k
-    # Weights need the records, which are read later: until then every ranked record stays a candidate.
-    merge = partial(merge, limit=None if query.surface_weights else limit)
+
+    def merge(rankings: Sequence[ChannelRankings]) -> tuple[list[Candidate], Records]:
+        # Weights need the records, which are read later: until then every ranked record stays a candidate.
+        most = None if query.surface_weights else limit
+        candidates = merge_rankings(rankings, query, most, weigh, needs_evidence=needs_evidence)
+        return candidates, Records([candidate.record_id for candidate in candidates])
+
     ranked: list[RankedRecord] = []
     # A writer may remove a record after it was ranked and before it is read. The answer then mixes two states of
     # the store, so rank once more. If that happens again, the result lacks the removed records.
     for _ in range(2):
         rankings = await rank(query)
         count = sum(len(ranking) for channel in rankings for ranking in channel.rankings)
-        candidates = await offload_if(count > _OFFLOAD_ABOVE, merge, rankings)
-        is_long = len(candidates) > _OFFLOAD_ABOVE
-        ids = await offload_if(is_long, list, map(itemgetter(0), candidates))
-        records = await ask(corpus.store, Records(ids))
-        ranked = await offload_if(is_long, _pair_with_records, records, candidates)
+        candidates, request = await offload_if(count > _OFFLOAD_ABOVE, merge, rankings)
+        records = await ask(corpus.store, request)
+        ranked = await offload_if(len(records) > _OFFLOAD_ABOVE, _pair_with_records, records, candidates)
         if len(ranked) == len(candidates):
             break
-    if not query.surface_weights:
-        return ranked
-    return (await offload_if(len(ranked) > _OFFLOAD_ABOVE, apply_weights, ranked, query))[:limit]
+    if query.surface_weights:
+        ranked = await offload_if(len(ranked) > _OFFLOAD_ABOVE, apply_weights, ranked, query)
+    return ranked[:limit]
 
 
 def _pair_with_records(records: Sequence[Record | None], candidates: Sequence[Candidate]) -> list[RankedRecord]:
@@ -288,33 +370,73 @@ async def _rerank(
 
 async def _read_passages(corpus: OpenCorpus, query: SearchQuery, candidates: Sequence[RankedRecord]) -> list[str]:
     """Return, for each candidate, the text that the reranker reads."""
-    if callable(query.rerank_text):
-        return await _call_reader(corpus, query.rerank_text, [ranked.record for ranked in candidates])
     if query.rerank_text == "surface":
         return [ranked.record.text for ranked in candidates]
+    if callable(query.rerank_text):
+        read = partial(_call_reader, corpus, query.rerank_text)
+        return await map_bounded(read, [ranked.record for ranked in candidates], limit=_MOST_AT_ONCE)
     # The id in the ranking also names the corpus, if there are several.
     ids = list(dict.fromkeys(ranked.artifact_id for ranked in candidates))
     siblings = await ask(corpus.store, RecordsOf(ids))
-    texts = dict(zip(ids, await in_thread(_join_records, siblings, query.rerank_max_chars), strict=True))
+
+    def join() -> list[str]:
+        return [stitch([record for record in records or () if record.text]) for records in siblings]
+
+    texts = dict(zip(ids, await in_thread(join), strict=True))
     # An artifact that was removed meanwhile has no text: score the surface that was found.
-    return [texts[ranked.artifact_id] or ranked.record.text for ranked in candidates]
+    return [texts[ranked.artifact_id][: query.rerank_max_chars] or ranked.record.text for ranked in candidates]
 
 
-def _join_records(artifacts: Sequence[Sequence[Record] | None], max_chars: int) -> list[str]:
-    """Return the text of each artifact, cut at `max_chars`; `""` if it has no text."""
-    return [stitch([record for record in records or () if record.text])[:max_chars] for records in artifacts]
+async def _call_reader(corpus: OpenCorpus, reader: Callable[..., Any], record: Record) -> str:
+    text: str = await call_user_function(reader, corpus, record)
+    return check_kind("rerank_text", text, str, f"return a string for {short_repr(record.artifact_id)}")
 
 
-async def _call_reader(corpus: OpenCorpus, reader: PassageReader, records: Sequence[Record]) -> list[str]:
-    async def read(record: Record) -> str:
-        text: Any = await call_user_function(cast("Callable[[OpenCorpus, Record], Any]", reader), corpus, record)
-        if not isinstance(text, str):
-            raise ArgumentKindError(
-                f"rerank_text must return a string, not {short_repr(text)} (for {short_repr(record.artifact_id)})"
-            )
-        return text
+def stitch(records: Sequence[Record]) -> str:
+    """Join the texts of records, which must be in plan order.
 
-    return await map_bounded(read, records, limit=_MAX_READERS)
+    Two neighbouring chunks are joined by their stored offsets, `start` and `end`, or `span`. If a chunk begins inside
+    its predecessor, their overlap appears once; if it begins exactly at its end, nothing is inserted. A blank line
+    separates all other records: those of another kind, those after a gap, and those whose offsets are missing or do not
+    fit their text. The overlap is compared character by character before it is dropped, so no text is lost.
+
+    Example:
+        >>> cuts = [("signing keys", 0, 12), ("keys rotate", 8, 19)]
+        >>> records = [Record(f"r{i}", "a", "chunk", i, text, {"start": start, "end": end})
+        ...            for i, (text, start, end) in enumerate(cuts)]
+        >>> stitch(records)
+        'signing keys rotate'
+    """
+    parts = [record.text for record in records[:1]]
+    for previous, record in pairwise(records):
+        overlap = _count_overlap(previous, record)
+        parts += ["\n\n", record.text] if overlap is None else [record.text[overlap:]]
+    return "".join(parts)
+
+
+def _count_overlap(previous: Record, record: Record) -> int | None:
+    """Count the characters that both records share; return `None` if they do not touch."""
+    before, after = _find_span(previous), _find_span(record)
+    is_next = record.surface_kind == previous.surface_kind and record.surface_index == previous.surface_index + 1
+    if is_next and before and after:
+        overlap = before[1] - after[0]
+        # Offsets may be stale or mean something else: trust them only if the texts agree.
+        if 0 <= overlap <= len(record.text) and previous.text.endswith(record.text[:overlap]):
+            return overlap
+    return None
+
+
+def _find_span(record: Record) -> tuple[int, int] | None:
+    """Return the offsets of a record if they fit its text.
+
+    `start` and `end` may be fields of the artifact, such as the dates of an event; the offsets are then in `span`.
+    """
+    get = record.metadata.get
+    for span in (get("span"), [get("start"), get("end")]):
+        match span:
+            case [int(start), int(end)] if end - start == len(record.text):
+                return start, end
+    return None
 
 
 async def _apply_boost(hits: Sequence[SearchHit], boost: Boost) -> list[SearchHit]:
@@ -396,8 +518,7 @@ async def embed_text(corpus: OpenCorpus, text: str) -> Floats:
     Raises:
         EmbedderError: If the embedder fails, or returns something else than a vector.
     """
-    vector = np.asarray(await corpus.embedder.embed_query(text))
-    return unit_rows(vector[np.newaxis], count=1, of=_embedder_label(corpus))
+    return await embed_texts(corpus, [text])
 
 
 async def embed_texts(corpus: OpenCorpus, texts: Sequence[str]) -> Floats:
@@ -409,11 +530,7 @@ async def embed_texts(corpus: OpenCorpus, texts: Sequence[str]) -> Floats:
     Raises:
         EmbedderError: If the embedder fails, returns something else than vectors, or vectors of several widths.
     """
-    if len(texts) == 1:
-        return await embed_text(corpus, texts[0])
-    rows = await map_bounded(partial(embed_text, corpus), texts, limit=_MAX_EMBEDDINGS)
-    return unit_rows([row[0] for row in rows], count=len(texts), of=_embedder_label(corpus))
-
-
-def _embedder_label(corpus: OpenCorpus) -> str:
-    return f"the embedder of corpus {corpus.name!r}"
+    embed = corpus.embedder.embed_query
+    # Most often there is one, which needs no task.
+    vectors = [await embed(texts[0])] if len(texts) == 1 else await map_bounded(embed, texts, limit=_MOST_AT_ONCE)
+    return unit_rows([*map(np.asarray, vectors)], count=len(texts), of=f"the embedder of corpus {corpus.name!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from airw._base.checks import check_strings, check_token
+from airw._base.checks import check_kind, check_strings, check_token
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, CorpusNotFound
 from airw.serving.problems import AccessDenied
@@ -46,8 +46,7 @@ class Token:
         if not isinstance(self.value, str) or len(self.value) < _SHORTEST_TOKEN:
             raise ArgumentError(f"a token must be a string of at least {_SHORTEST_TOKEN} characters")
         check_token("a token", self.value)
-        if not isinstance(self.label, str):
-            raise ArgumentError(f"label must be a string, not {short_repr(self.label)}")
+        check_kind("label", self.label, str, "be a string", error=ArgumentError)
         for name in ("read", "write"):
             check_strings(name, getattr(self, name))
 

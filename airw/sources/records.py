@@ -17,7 +17,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, TypeAlias
 
-from airw._base.checks import check_strings
+from airw._base.checks import check_filled, check_strings
 from airw._base.concurrency import call_user_function, in_thread
 from airw._base.messages import error_text, short_repr
 from airw.errors import ArgumentError, ArgumentKindError, SourceError
@@ -284,8 +284,7 @@ def from_records(
     if isinstance(fetcher, Mapping):
         raise ArgumentKindError("fetcher must not be a mapping; pass its values, or use from_mapping to keep its keys")
     check_records("fetcher", fetcher)
-    if not isinstance(id_key, str) or not id_key:
-        raise ArgumentError(f"id_key must be a non-empty string, not {short_repr(id_key)}")
+    check_filled("id_key", id_key)
     keys = None if metadata_keys is None else check_strings("metadata_keys", metadata_keys)
     chunked = Chunked(text_key=text_key)
     record_fetcher = RecordFetcher(fetcher)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from airw._base.checks import check_flag
 from airw._base.frontmatter import note_title, read_frontmatter
-from airw._base.messages import short_repr
 from airw.errors import ArgumentError, SourceError
 from airw.indexing import Chunked
 from airw.protocols import EdgeExtractor, Embedder, IndexingStrategy
@@ -162,8 +162,7 @@ def from_md_reports(
         >>> source.name, source.indexing_strategy.kind
         ('reports', 'chunk')
     """
-    if not isinstance(recursive, bool):
-        raise ArgumentError(f"recursive must be True or False, not {short_repr(recursive)}")
+    check_flag("recursive", recursive)
     folder = Folder(_find_root(projects_root), max_bytes=max_bytes, hidden=hidden)
     reports = _Reports(folder, recursive, exclude)
     return CorpusSource(

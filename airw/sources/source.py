@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import anyio.lowlevel
 import numpy as np
 
-from airw._base.checks import NAME_RULE, find_text_fault, is_valid_name
+from airw._base.checks import NAME_RULE, check_kind, find_text_fault, is_valid_name
 from airw._base.concurrency import in_thread
 from airw._base.json import list_flat_texts
 from airw._base.messages import error_text, short_repr
@@ -371,8 +371,7 @@ def from_mapping(
         >>> source.name, source.indexing_strategy
         ('letters', WholeText(text_key=None, kind='document'))
     """
-    if not isinstance(mapping, Mapping):
-        raise ArgumentError(f"mapping must be a mapping of id to raw value, not {short_repr(mapping)}")
+    check_kind("mapping", mapping, Mapping, "be a mapping of id to raw value", error=ArgumentError)
     return CorpusSource(
         name,
         mapping,

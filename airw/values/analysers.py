@@ -160,26 +160,24 @@ class Analyser:
             >>> Analyser(None).query_terms(["Rotate the KEYS, re-rotate!", "?!", "東京都"])
             [{'keys': 1, 're': 1, 'rotate': 2, 'the': 1}, {}, {'京都': 1, '東京': 1}]
         """
-        if self.folds and self.stems:
-            whole = [unicodedata.normalize("NFC", query) for query in queries]
-            shorter = [re.sub(_PARTS_OF_WORDS, " ", query) for query in whole]
-            # A query of nothing but such parts, as "U.S.", keeps them all.
-            queries = [
-                short if short == query or self.cut([short])[0] else query
-                for short, query in zip(shorter, whole, strict=True)
-            ]
-        prepared = [self._prepare(query, letters=False) for query in queries]
-        # Cut first, and stem what is left: the stop words are whole words.
-        words_by_query = _find_tokenizer(self._cutter).split(prepared)
-        if self.stems:
-            stop_words = _STOP_WORDS if self.folds else _STOP_WORDS | _LETTERS
-            words_by_query = [[word for word in words if word not in stop_words] or words for words in words_by_query]
-            stems = _find_tokenizer(self.tokenizer).find(word for words in words_by_query for word in words)
-            words_by_query = [[stem for word in words for stem in stems[word]] for words in words_by_query]
-        # In corpora of the first edition, the index cuts a very long word inside a character, and it matches no query.
-        return [
-            dict(sorted(Counter(word for word in words if "\ufffd" not in word).items())) for words in words_by_query
-        ]
+        counted = list[dict[str, int]]()
+        for given in queries:
+            query = given
+            if self.folds and self.stems:
+                whole = unicodedata.normalize("NFC", given)
+                shorter = re.sub(_PARTS_OF_WORDS, " ", whole)
+                # A query of nothing but such parts, as "U.S.", keeps them all.
+                query = shorter if shorter == whole or self.cut([shorter])[0] else whole
+            # Cut first, and stem what is left: the stop words are whole words.
+            [words] = _find_tokenizer(self._cutter).split([self._prepare(query, letters=False)])
+            if self.stems:
+                stop_words = _STOP_WORDS if self.folds else _STOP_WORDS | _LETTERS
+                words = [word for word in words if word not in stop_words] or words
+                stems = _find_tokenizer(self.tokenizer).find(words)
+                words = [stem for word in words for stem in stems[word]]
+            # In corpora of the first edition, the index cuts a very long word inside a character: it matches no query.
+            counted.append(dict(sorted(Counter(word for word in words if "\ufffd" not in word).items())))
+        return counted
 
     def prepare(self, text: str) -> str:
         """Return a text in the form in which the tokenizer cuts it.

@@ -59,6 +59,9 @@ class Surface:
         text: The text to embed and to index.
         granularity: `"document"`, `"chunk"` or `"field"`.
         metadata: Fields of this surface alone. On its record they override the artifact's filter fields.
+        context: A text that the embedder reads before `text`, such as the beginning of the document for a chunk from
+            its middle. It is not stored, and no word finds it. The metadata of the record have a hash of it as
+            `airw_context`, by which a build notices another context.
     """
 
     artifact_id: str
@@ -66,6 +69,7 @@ class Surface:
     text: str
     granularity: str = "document"
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)

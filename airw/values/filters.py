@@ -110,7 +110,7 @@ def parse_filter(filter: Mapping[str, Any] | Filter | None) -> Filter | None:
         >>> parse_filter({"year": {"$gte": 2020}})
         Compare(path='year', op='$gte', operand=2020)
     """
-    return _Parser().parse(filter)
+    return None if filter is None else _Parser().parse(filter)
 
 
 def to_mapping(filter: Filter | None) -> dict[str, Any] | None:
@@ -148,8 +148,6 @@ class _Parser:
 
     def parse(self, filter: object, depth: float = 0) -> Filter | None:
         _check_depth(depth)
-        if filter is None:
-            return None
         if isinstance(filter, Compare | And | Or | Not):
             self._check_parsed(filter, depth - 0.5)
             return filter

@@ -3,9 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
-from airw._base.checks import check_count
-from airw._base.messages import short_repr
-from airw.errors import ArgumentError
+from airw._base.checks import check_count, check_flag
 
 StopReason: TypeAlias = Literal["failed", "closed", "timeout", "sufficient", "max_hits", "node_budget", "exhausted"]
 
@@ -54,7 +52,6 @@ class Limits:
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name == "count_beyond_limits":
-                if not isinstance(value, bool):
-                    raise ArgumentError(f"count_beyond_limits must be True or False, not {short_repr(value)}")
+                check_flag("count_beyond_limits", value)
             elif value is not None or item.name != "max_hits":
                 check_count(item.name, value, least=int(item.name in ("max_concurrency", "max_frontier")))

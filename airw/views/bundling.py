@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
-from airw._base.checks import check_choice, check_count, check_query
+from airw._base.checks import check_choice, check_count, check_kind, check_query
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, ArgumentKindError, NoLedgerEntry
@@ -15,7 +15,7 @@ from airw.links import FollowedLinks
 from airw.policies.collapsed_tree import LEAF_KINDS
 from airw.protocols import Edges, Ledger, OpenCorpus, RecordsOf, ask
 from airw.retrieval import Mode, check_corpus, retrieve
-from airw.retrieval.stitching import stitch
+from airw.retrieval.searching import stitch
 from airw.values import ArtifactRef, Edge, LinkFilter, NodeId, Record, SearchHit
 from airw.views._budget import Budget, WaitingNote, choose_last_notes, complete_bundle
 from airw.views.bundled import BUNDLE_FORMS, FORMS, Bundle, BundledNote, Form, FormName, NoteLinks
@@ -106,8 +106,7 @@ def bundle(
     check_corpus(corpus)
     named = _check_ids(notes)
     check_count("k", k)
-    if walk is not None and not isinstance(walk, Walk):
-        raise ArgumentKindError(f"walk must be a walk, such as walk_links returns, not {short_repr(walk)}")
+    check_kind("walk", walk, Walk | None, "be a walk, such as walk_links returns")
     if query is not None:
         check_query(query)
     check_choice("form", form, FORMS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airw._base.concurrency import in_thread
-from airw._base.json import json_clean
+from airw._base.json import fields_to_json, json_clean
 from airw._base.messages import escape_controls
 from airw.protocols import OpenCorpus, RecordsOf, ask
 from airw.retrieval import check_corpus
@@ -37,13 +37,7 @@ class NodeView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the five fields as JSON-clean values."""
-        return {
-            "id": json_clean(self.id),
-            "title": self.title,
-            "type": self.type,
-            "tags": list(self.tags),
-            "path": self.path,
-        }
+        return fields_to_json(self)
 
 
 def node_view(id: NodeId, found: SearchHit | Record | None) -> NodeView:

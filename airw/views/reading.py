@@ -4,7 +4,7 @@ from contextlib import aclosing
 from types import EllipsisType
 from typing import Any, NamedTuple
 
-from airw._base.checks import check_choice, check_count
+from airw._base.checks import check_choice, check_count, check_kind
 from airw._base.concurrency import in_thread
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError
@@ -285,8 +285,7 @@ async def read_tree(
         >>> [(link.source, link.target) for link in tree.references]
         [('b.md', 'c.md')]
     """
-    if not isinstance(walk, Walk):
-        raise ArgumentError(f"walk must be a walk, such as walk_links returns, not {short_repr(walk)}")
+    check_kind("walk", walk, Walk, "be a walk, such as walk_links returns", error=ArgumentError)
     reader = TreeReader(
         direction=getattr(walk.policy, "direction", "both") if direction is None else direction,
         max_hops=walk.policy.max_depth if max_hops is ... else max_hops,

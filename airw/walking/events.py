@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from airw._base.concurrency import take_turn
-from airw._base.json import json_clean
+from airw._base.json import fields_to_json, json_clean
 from airw.values import Edge, SearchHit
 from airw.walking.answers import find_edge
 from airw.walking.policy import WalkPolicy
@@ -90,8 +90,7 @@ class StepDone:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as a dict of JSON values, of type `progress`."""
-        counts = {"committed": self.committed, "edges": self.edges, "waiting": self.waiting}
-        return {"type": "progress", "step": self.step, **counts}
+        return {"type": "progress", **fields_to_json(self)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from itertools import islice
 from types import EllipsisType, TracebackType
 from typing import Any, Self
 
-from airw._base.checks import check_query
+from airw._base.checks import check_flag, check_kind, check_query
 from airw._base.concurrency import take_turn
 from airw._base.messages import short_repr
 from airw.errors import ArgumentError, PolicyError
@@ -52,8 +52,7 @@ def start_walk(
     _check_policy(policy)
     depth = policy.max_depth if max_depth is ... else max_depth
     check_bounds(depth, node_budget, timeout)
-    if limits is not None and not isinstance(limits, Limits):
-        raise ArgumentError(f"limits must be a Limits object, not {short_repr(limits)}")
+    check_kind("limits", limits, Limits | None, "be a Limits object", error=ArgumentError)
     seconds = math.inf if timeout is None else timeout
     stages = WalkStages(
         query, store, policy, max_depth=depth, node_budget=node_budget, timeout=seconds, limits=limits or _LIMITS
@@ -81,10 +80,7 @@ def _check_policy(policy: object) -> None:
         )
     for name in ("keeps_frontier", "scores_paths"):
         value = getattr(policy, name)
-        if not isinstance(value, bool):  # a method that is no property would count as True
-            raise ArgumentError(
-                f"{name} of the policy {type(policy).__name__} must be True or False, not {short_repr(value)}"
-            )
+        check_flag(f"{name} of the policy {type(policy).__name__}", value)
     if getattr(policy, "rescores_committed", False) and not policy.scores_paths:  # type: ignore[attr-defined]
         raise ArgumentError(
             f"rescores_committed of the policy {type(policy).__name__} needs scores_paths = True: it scores paths"

@@ -1,5 +1,7 @@
 """Texts that a model reads only in part: how a build reports them, or splits them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from airw.corpora import coverage, finish_ingest, ingest_partition, prepare_inge
 from airw.embedders import CachedEmbedder
 from airw.errors import EmbedderError
 from airw.indexing import Chunked, FittedText, WholeText
+from airw.protocols import Ledger, Records, ask
 from airw.stores import MemoryStore
 from airw.values import Artifact
 from tests.support.corpora import assert_same, content
@@ -204,3 +207,103 @@ def test_fitted_text_is_whole_or_chunks_without_a_gap():
         assert (len(surfaces) == 1) == (len(text) <= 32)
         assert {word for surface in surfaces for word in surface.text.split()} == {*text.split()}
         assert all(len(surface.text) <= 24 for surface in surfaces) or len(surfaces) == 1
+
+
+async def records_of(store, artifact_id):
+    (entry,) = await ask(store, Ledger([artifact_id]))
+    return await ask(store, Records(entry.record_ids))
+
+
+class Noting(Reader):
+    """Notes the texts that it embeds."""
+
+    def __init__(self, max_tokens: int | None = 8):
+        super().__init__(max_tokens)
+        self.texts: list[str] = []
+
+    async def embed_documents(self, texts):
+        self.texts += texts
+        return await super().embed_documents(texts)
+
+
+PLANETS = "sky: mercury and venus and earth and mars and jupiter and saturn"
+
+
+async def test_a_later_chunk_is_embedded_after_the_beginning_of_its_text():
+    embedder, store = Noting(), MemoryStore()
+    async with build(from_mapping({"sky": PLANETS}, name="sky", embedder=embedder), store=store) as corpus:
+        hits = await corpus.search("mars", k=9, mode="lexical", per_artifact=False)
+        titled = await corpus.search("sky", k=9, mode="lexical", per_artifact=False)
+    records = await records_of(store, "sky")
+    begin = "sky:"
+    assert embedder.texts == [records[0].text, *(f"{begin}\n{record.text}" for record in records[1:])]
+    # What is stored and searched by words is the text alone.
+    assert [hit.text for hit in titled] == [records[0].text]
+    assert all("mars" in hit.text for hit in hits)
+    assert all(PLANETS[each.metadata["start"] : each.metadata["end"]] == each.text for each in records)
+    hashes = [each.metadata.get("airw_context") for each in records]
+    assert hashes == [None, *[hashes[1]] * (len(records) - 1)]
+    assert corpus.report.cut == 0
+
+
+class Twice:
+    """Makes two surfaces of a text, the second one in a context."""
+
+    def __init__(self, context: str, name: str = "twice"):
+        self.context, self.id = context, f"{name}-{context!r}"
+
+    def decompose(self, artifact):
+        plan = WholeText().decompose(artifact)
+        return replace(plan, surfaces=[*plan.surfaces, replace(plan.surfaces[0], context=self.context)])
+
+
+async def test_texts_are_embedded_again_if_their_context_changes_and_only_then():
+    store, seen = MemoryStore(), []
+    for strategy in (Twice(""), Twice("", "other"), Twice("sky"), Twice("sky", "other"), Twice("air"), Twice("")):
+        embedder = Noting()
+        await build(from_mapping({"a": "mars"}, name="sky", strategy=strategy, embedder=embedder), store=store)
+        seen.append(embedder.texts)
+    assert seen == [["mars", "mars"], [], ["mars", "sky\nmars"], [], ["mars", "air\nmars"], ["mars", "mars"]]
+
+
+async def test_of_a_text_in_context_only_what_is_lost_of_the_text_counts_as_cut():
+    source = from_mapping({"a": "one two three"}, name="a", strategy=Twice("in the sky"), embedder=Reader(4))
+    async with build(source, store=MemoryStore()) as corpus:
+        assert corpus.report.cut == 1
+    assert "only about 7 of the 13 characters of its text 1" in corpus.report.problems[0].reason
+
+
+MARS = "# Mars has two moons, Phobos and Deimos, which were found in 1877 by Asaph Hall"
+
+
+@pytest.mark.parametrize(
+    ("begin", "context"),
+    [
+        (f"---\nlicense: of all files\n---\n{MARS}\n\n", MARS),
+        (f"\n\n  {MARS}\n", MARS),
+        ("火星是太阳系的第四颗行星。" * 9, "火星是太阳系的第四颗行星。" * 3),
+    ],
+)
+def test_the_context_is_the_beginning_of_the_text_that_tells_its_subject(begin, context):
+    text = begin + "A line of this text has some words more than its heading, and it ends with a point.\n\n" * 20
+    first, *later = FittedText(max_tokens=256).decompose(Artifact("a", text)).surfaces
+    assert first.context == ""
+    assert {surface.context for surface in later} == {context}
+
+
+def test_a_context_leaves_nearly_all_of_a_large_model_to_the_chunk():
+    surfaces = FittedText(max_tokens=8_000).decompose(Artifact("a", "one word after the other " * 2_000)).surfaces
+    assert {len(surface.context) <= 128 for surface in surfaces} == {True}
+
+
+async def test_a_document_without_text_is_nothing_that_a_model_cuts():
+    source = from_mapping({**TEXTS, "blank": " "}, name="a", embedder=Reader())
+    async with build(source, store=MemoryStore()) as corpus:
+        assert (corpus.report.added, corpus.report.cut) == (3, 0)
+
+
+@pytest.mark.parametrize("context", ["\ud800", 7])
+async def test_a_context_that_cannot_be_embedded_is_a_problem_of_its_document(context):
+    source = from_mapping({"a": "mars"}, name="a", strategy=Twice(context), embedder=Reader())
+    async with build(source, store=MemoryStore(), on_error="skip") as corpus:
+        assert [(problem.item, problem.lost) for problem in corpus.report.problems] == [("a", True)]

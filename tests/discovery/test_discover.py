@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -23,9 +24,9 @@ from airw.errors import (
 )
 from airw.links import extractor_from
 from airw.policies import CollapsedTree, Eager, LinkWalk
-from airw.protocols import Change, Edges, Rank, Records
+from airw.protocols import Calibrations, Change, Edges, Rank, Records, Words
 from airw.reranking import calibration_key
-from airw.testing import run_on_virtual_clock
+from airw.testing import ScriptedStore, run_on_virtual_clock
 from tests.support.discoveries import ALL, FOOD, KEYS, Counting, corpora
 from tests.support.drawing import examples
 from tests.support.virtual_time import on_virtual_clock
@@ -37,6 +38,16 @@ def per_source(result):
 
 def statuses(result):
     return {name: report["status"] for name, report in per_source(result).items()}
+
+
+@pytest.mark.parametrize("slow", [Words, Calibrations])
+@on_virtual_clock
+async def test_a_source_reads_its_records_while_it_counts_its_words(slow):
+    async with corpora({"keys": KEYS, "food": FOOD}) as (keys, food):
+        far = replace(food, store=ScriptedStore(food.store, delays={slow: 0.2, Records: 0.2}))
+        began = anyio.current_time()
+        result = await discover([keys, far], "rotate the signing keys", source_timeout=0.3)
+        assert (anyio.current_time() - began, result.missing) == (pytest.approx(0.2), {})
 
 
 async def test_one_corpus_commits_to_the_best_hits_with_a_reason():

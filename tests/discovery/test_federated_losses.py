@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from airw import FederatedCorpus, discover, traverse
 from airw.errors import ArgumentError, DiscoveryError, FilterError, StoreError
 from airw.policies import Beam, Eager, LinkWalk, PersonalizedPageRank
-from airw.protocols import ArtifactIds, Vectors, VectorsOf, ask
+from airw.protocols import ArtifactIds, Rank, Vectors, VectorsOf, ask
 from airw.stores import Wrapper
 from airw.testing import run_on_virtual_clock
 from airw.views import read_tree, tree_schema, walk_links
@@ -58,11 +58,15 @@ class Failing(Wrapper):
 
 
 class Slow(Wrapper):
-    """A store whose searches by vectors take 12 seconds, and other requests none."""
+    """A store whose searches by vectors take the seconds given, then 12 each."""
+
+    def __init__(self, store, *seconds):
+        super().__init__(store)
+        self.seconds = iter(seconds)
 
     async def read(self, *requests):
         if any(request.needs == "dense" for request in requests):
-            await anyio.sleep(12)
+            await anyio.sleep(next(self.seconds, 12))
         return await super().read(*requests)
 
 
@@ -206,6 +210,17 @@ def test_a_walk_waits_longer_while_no_corpus_has_answered():
 
     count, summary = run_on_virtual_clock(main)
     assert (count, summary.lost, summary.seconds) == (5, (), 12)
+
+
+@on_virtual_clock
+async def test_only_the_first_answer_of_a_walk_tells_how_long_the_others_may_take():
+    async with three() as corpus:
+        times = {"a": (16, 1), "b": (16, 25), "c": (16, 1)}
+        slow = {name: replace(each, store=Slow(each.store, *times[name])) for name, each in corpus.members.items()}
+        walk = FederatedCorpus(slow, member_timeout=30).begin_walk(40)
+        for _ in range(2):
+            await walk.store.read(Rank(np.ones((1, 8), np.float32), 3))
+    assert walk.lost == ()
 
 
 @on_virtual_clock

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 
 from airw import adapt, discover, select
 from airw.discovery import STRATEGIES, make_llm_selector
-from airw.discovery.hit_evidence import select_by_evidence
+from airw.discovery.selection import select_by_evidence
 from airw.evaluation import DiscoveryCase, evaluate_selection
 from airw.values import SearchHit
 from tests.support.discoveries import Counting, corpora

@@ -44,8 +44,8 @@ def test_the_best_record_of_an_artifact_counts_and_what_a_channel_does_not_list_
     counts = TermCounts("bm25", 100, 900, {"keys": 1})
     found = evidence_of(dense, lexical, counts)
     assert (found.dense, found.formula) == (0.75, "bm25")
-    assert found.candidates[:3] == ((0.75, 0.0), (0.25, 0.0), (0.25, found.lexical))
-    assert set(found.candidates[3:]) == {(0.25, 0.0)}
+    assert found.candidates == ((0.75, 0.0), (0.25, 0.0), (0.25, found.lexical))
+    assert found.weigh({"dense": 1.0}) == 0.75 + (0.75 - 0.25)
 
 
 def test_matches_count_more_with_vectors_that_know_words_but_no_meaning():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from airw.indexing import Chunked, Notes
-from airw.retrieval.stitching import stitch
+from airw.retrieval.searching import stitch
 from airw.values import Artifact, Record
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from airw._base.arrays import Floats
-from airw._base.checks import NAME_RULE, is_valid_name
+from airw._base.checks import NAME_RULE, check_kind, is_valid_name
 from airw._base.concurrency import in_thread, map_bounded, offload_if
 from airw._base.json import json_clean
 from airw._base.lru import LruCache
@@ -85,8 +85,7 @@ def from_vector_store(
         raise ArgumentError(
             f"store must be a LangChain vector store with embeddings, not {short_repr(store)}; else use airw.adapt"
         )
-    if filter_for is not None and not callable(filter_for):
-        raise ArgumentError(f"filter_for must be a function, not {short_repr(filter_for)}")
+    check_kind("filter_for", filter_for, Callable | None, "be a function", error=ArgumentError)
     if not is_valid_name(name):
         raise ArgumentError(f"{short_repr(name)} cannot name a corpus: use {NAME_RULE}")
     embedder = _LangChainEmbedder(embeddings)

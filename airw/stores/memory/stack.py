@@ -8,7 +8,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from airw.protocols import (
 from airw.stores._engine import EngineStore
 from airw.stores.memory.store import GroupRanking, MemoryStore
 from airw.stores.sqlite.store import SqliteStore
-from airw.values import ArtifactChange, Language, LedgerEntry, Ranking, Record, TermCounts
+from airw.values import ArtifactChange, Language, LedgerEntry, Ranking, Record
 
 _LEAST_STORES = 8  # fewer are asked one by one as fast
 _MOST_RECORDS = 2_000  # of one store: ranking more of them takes longer than a call
@@ -59,37 +59,18 @@ class _Copy:
     puts: Sequence[ArtifactChange] = ()
 
 
-class OwnRanking(NamedTuple):
-    """The ranking of one store alone.
-
-    Args:
-        ranking: The ranking.
-        counts: The word counts of the store, if texts were ranked.
-        records: The ranked records, under other ids. They are copies that all callers share: nobody may change them.
-    """
-
-    ranking: Ranking
-    counts: TermCounts | None
-    records: Sequence[Record]
-
-    @classmethod
-    def of(cls, name: str, found: GroupRanking) -> "OwnRanking":
-        """Return the ranking of a store, with its own ids."""
-        records, scores, counts = found
-        ids = [record.id.removeprefix(f"{name}/") for record in records]
-        artifact_ids = [record.artifact_id.rpartition(_BETWEEN)[0] for record in records]
-        highest = None if counts is None else counts.max_score(counts)
-        return cls(Ranking(ids, artifact_ids, scores, highest), counts, records)
-
-
 class _Together(MemoryStore):
     """The store of the copies."""
 
     async def rank_apart(self, request: Rank) -> dict[str, GroupRanking]:
         """Return what each store would rank alone."""
-        return await self._write(
-            lambda: self._content.rank_apart(request, lambda artifact_id: artifact_id.rpartition(_BETWEEN)[2])
-        )
+
+        def split(record: Record) -> tuple[str, Record]:
+            """Return the name of the store of a copy, and the record as that store knows it."""
+            id, _, name = record.artifact_id.rpartition(_BETWEEN)
+            return name, replace(record, id=record.id.removeprefix(f"{name}/"), artifact_id=id)
+
+        return await self._write(lambda: self._content.rank_apart(request, split))
 
 
 class Stack:
@@ -196,7 +177,7 @@ class Stack:
         pairs = zip(requests, answers, strict=True)
         return [_split(answer, present) if isinstance(request, Rank) else answer for request, answer in pairs]
 
-    async def rank_apart(self, names: AbstractSet[str], request: Rank) -> dict[str, OwnRanking] | None:
+    async def rank_apart(self, names: AbstractSet[str], request: Rank) -> dict[str, GroupRanking] | None:
         """Return the ranking of each store alone.
 
         The result is `None` if the stack has other stores by now.
@@ -208,8 +189,7 @@ class Stack:
         async with self._lock.hold():
             if names != {*self._list_names()}:
                 return None
-            answers = await self._together.rank_apart(request)
-        return {name: OwnRanking.of(name, found) for name, found in answers.items()}
+            return await self._together.rank_apart(request)
 
     def settings_of(self, name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the calibrations and the settings of a store, as they were when it was copied."""

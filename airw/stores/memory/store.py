@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, Self, TypeVar
 
 import anyio
@@ -31,7 +31,17 @@ from airw.stores._indexes.value_index import ValueIndex, match_values
 from airw.stores.memory._links import LinkTable
 from airw.stores.memory._record_indexes import RecordFilterIndex, TextIndex
 from airw.stores.own_store import find_changed
-from airw.values import ArtifactChange, Contains, Language, LedgerEntry, LinkFilter, Record, TermCounts, check_language
+from airw.values import (
+    ArtifactChange,
+    Contains,
+    Language,
+    LedgerEntry,
+    LinkFilter,
+    Ranking,
+    Record,
+    TermCounts,
+    check_language,
+)
 from airw.values.filters import MISSING, Filter, get_field
 
 R = TypeVar("R")
@@ -43,17 +53,72 @@ _CACHED_FIELDS = 32  # fields of `Matching` whose value index is kept
 
 
 class GroupRanking(NamedTuple):
-    """The ranking of a group of artifacts.
+    """The ranking of a group of artifacts alone.
 
     Args:
-        records: The best record of each, best first. They are those of the store: nobody may change them.
-        scores: Their scores, `(n,) float64`.
+        ranking: The ranking, with the ids of the group.
+        records: The ranked records. All callers share them: nobody may change them.
         counts: The word counts of the group, if texts were ranked.
     """
 
+    ranking: Ranking
     records: Sequence[Record]
-    scores: NDArray[np.float64]
     counts: TermCounts | None
+
+
+class _Groups:
+    """The records of a store as several groups.
+
+    Args:
+        version: The version of the content.
+        records: The records, in their order.
+        split: Returns the name of the group of a record, and the record as the group knows it.
+    """
+
+    def __init__(
+        self, version: object, records: Sequence[Record], split: Callable[[Record], tuple[str, Record]]
+    ) -> None:
+        names, artifacts = dict[str, int](), dict[str, int]()
+        self.version = version
+        self.records: list[Record] = []
+        self.row_of: dict[str, int] = {}
+        # The number of the group, the number of the artifact, and the place among records of equal scores.
+        self.codes: NDArray[np.int64] = np.empty(len(records), np.int64)
+        self.artifacts: NDArray[np.int64] = np.empty(len(records), np.int64)
+        self.places: NDArray[np.int64] = np.empty(len(records), np.int64)
+        for row, record in enumerate(chain.from_iterable(iterate_slices(records))):
+            name, own = split(record)
+            self.records.append(own)
+            self.row_of[record.id] = row
+            self.codes[row] = names.setdefault(name, len(names))
+            self.artifacts[row] = artifacts.setdefault(record.artifact_id, len(artifacts))
+        keys = ((each.artifact_id, each.surface_index, each.id, row) for row, each in enumerate(records))
+        self.places[[row for *_, row in sort_in_slices(keys)]] = np.arange(len(records))
+        self.names: list[str] = [*names]
+
+    def split(
+        self,
+        rows: NDArray[np.int64],
+        scores: NDArray[np.float64],
+        k: int | None,
+        counts: Sequence[TermCounts | None],
+    ) -> dict[str, GroupRanking]:
+        """Return the best rows of each group.
+
+        Args:
+            rows: The ranked records, best first.
+            scores: Their scores.
+            k: The number of rows of each group; `None` for all.
+            counts: The word counts of each group, if texts were ranked.
+        """
+        order, rankings = np.argsort(self.codes[rows], kind="stable"), dict[str, GroupRanking]()
+        ends = np.searchsorted(self.codes[rows[order]], np.arange(1, len(self.names)))
+        for name, places, count in zip(self.names, np.split(order, ends), counts, strict=True):
+            own = [self.records[row] for row in rows[places[:k]].tolist()]
+            ids = [record.id for record in own], [record.artifact_id for record in own]
+            highest = None if count is None else count.max_score(count)
+            rankings[name] = GroupRanking(Ranking(*ids, scores[places[:k]], highest), own, count)
+        return rankings
 
 
 class MemoryContent(Content):
@@ -72,6 +137,7 @@ class MemoryContent(Content):
         # The mark of each run, and its rows: that of the run has no number.
         self.runs: dict[str, tuple[str, dict[int | None, str]]] = {}
         self.version: object = object()  # another one after each write
+        self.groups: _Groups | None = None  # of the last call of `rank_apart`
 
     def prepare_if_quick(self, request: Request[Any]) -> Finish | None:
         """Prepare an answer that takes less than about a millisecond; `None` if it may take more."""
@@ -184,42 +250,28 @@ class MemoryContent(Content):
     def rank_texts(self, request: Rank, allowed: NDArray[np.int64] | None) -> Finish:
         return partial(self.texts.rank, request, allowed)
 
-    def rank_apart(self, request: Rank, group_of: Callable[[str], str]) -> dict[str, GroupRanking]:
+    def rank_apart(self, request: Rank, split: Callable[[Record], tuple[str, Record]]) -> dict[str, GroupRanking]:
         """Return the ranking of each group of artifacts, as if it were all that there is.
 
         Args:
             request: Ranks the artifacts for one query, without conditions.
-            group_of: Returns the name of the group of an artifact.
+            split: Returns the name of the group of a record, and the record as the group knows it.
         """
-        counts_of = dict[str, TermCounts]()
-        rows: Iterable[tuple[float, Record]]
+        if self.groups is None or self.groups.version is not self.version:
+            self.groups = _Groups(self.version, [*self.by_id.values()], split)
+        groups, counts = self.groups, list[TermCounts | None]([None] * len(self.groups.names))
         if request.needs == "dense":
             [ranking] = self.dense().search(request.queries, len(self.index), per_artifact=True)  # type: ignore[arg-type]
-            rows = zip(ranking.scores.tolist(), map(self.by_id.__getitem__, ranking.record_ids), strict=True)
+            rows, scores = np.array([groups.row_of[id] for id in ranking.record_ids], np.int64), ranking.scores
         else:
-            records = [*self.by_id.values()]  # in the order of their numbers
-            names = [group_of(record.artifact_id) for part in iterate_slices(records) for record in part]
-            code_of = {name: code for code, name in enumerate(dict.fromkeys(names))}
-            codes = np.array([code_of[name] for name in names], np.int64)
             [query] = request.queries
-            places, scores, counts = self.texts.score_apart(query, codes)
-            counts_of = dict(zip(code_of, counts, strict=True))
-            found = zip(scores.tolist(), map(records.__getitem__, places.tolist()), strict=True)
-            keyed = ((-score, record.artifact_id, record.surface_index, record.id) for score, record in found)
-            rows = ((-score, self.by_id[id]) for score, _, _, id in sort_in_slices(keyed))
-        groups: dict[str, dict[str, tuple[float, Record]]] = {name: {} for name in counts_of}
-        for score, record in rows:
-            best = groups.setdefault(group_of(record.artifact_id), {})
-            if len(best) != request.k:
-                best.setdefault(record.artifact_id, (score, record))
-        return {
-            name: GroupRanking(
-                [record for _, record in best.values()],
-                np.array([score for score, _ in best.values()], np.float64),
-                counts_of.get(name),
-            )
-            for name, best in groups.items()
-        }
+            rows, scores, counts[:] = self.texts.score_apart(query, groups.codes)
+            order = np.lexsort((groups.places[rows], -scores))
+            # Of each artifact, the best record counts.
+            _, firsts = np.unique(groups.artifacts[rows[order]], return_index=True)
+            best = order[np.sort(firsts)]
+            rows, scores = rows[best], scores[best]
+        return groups.split(rows, scores, request.k, counts)
 
     def words(self, request: forms.Words) -> Finish:
         """Return the counts behind the scores of texts."""

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from airw.discovery import _federated_calls
+from airw.discovery import federated
 from airw.protocols import ArtifactIds, Edges, Ledger, Rank, Records, RecordsOf, Referrers, Vectors, VectorsOf, ask
 from airw.values import Edge
 from tests.support.artifact_corpora import EIGHTHS
@@ -68,5 +68,5 @@ def test_the_federated_store_answers_like_one_store_of_all_records(many, number)
             ]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_federated_calls, "_OFFLOAD_ABOVE", many)
+        patch.setattr(federated, "_OFFLOAD_ABOVE", many)
         anyio.run(main)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from airw import Corpus, build, discover, discover_stream, from_mapping
-from airw.discovery import _small_sources
+from airw.discovery import _union
 from airw.errors import EmbedderError, StoreError
 from airw.protocols import Change
 from airw.stores import MemoryStore, SqliteStore, Wrapper
@@ -56,7 +56,7 @@ async def ask_each(corpora, query, **options):
 @pytest.fixture
 def counts(monkeypatch):
     """Return a list to which the number of sources that are asked together is added."""
-    numbers, ask = [], _small_sources.ask_together
+    numbers, ask = [], _union.ask_together
 
     async def count(request, members):
         answers = await ask(request, members)
@@ -189,8 +189,8 @@ async def test_two_discoveries_in_other_corpora_of_the_same_names_do_not_meet(co
 
 
 async def test_only_what_is_asked_again_is_copied_and_little_at_a_time(counts, monkeypatch):
-    monkeypatch.setattr(_small_sources, "_MOST_COPIED", 1)
-    monkeypatch.setattr(_small_sources, "_MOST_RECORDS", 6)
+    monkeypatch.setattr(_union, "_MOST_COPIED", 1)
+    monkeypatch.setattr(_union, "_MOST_RECORDS", 6)
     async with open_corpora(Random(7), 12, most=5) as corpora:
         for number in range(4):
             await discover(corpora[number:] + corpora[:number], "keys")
@@ -208,7 +208,7 @@ async def test_copies_are_released_with_any_of_the_stores():
     corpora = [await build(source, store=MemoryStore()) for source in sources]
     for _ in range(2):
         await discover(corpora, "keys")
-    stack = ref(_small_sources._ASKED[-1].stack)
+    stack = ref([*_union._STACKS.values()][-1])
     assert stack() is not None
     await corpora.pop().store.aclose()
     gc.collect()
