@@ -301,7 +301,10 @@ def check_query(query: object) -> str:
         'rotate the signing keys'
     """
     if not isinstance(query, str):
-        raise ArgumentError(f"query must be a string, not {short_repr(query)}")
+        is_corpus = hasattr(query, "store") and hasattr(query, "embedder")
+        orders = "search(corpus, query), discover(corpus, query), traverse(query, corpus)"
+        shown = f"a corpus; the orders are {orders}" if is_corpus else short_repr(query)
+        raise ArgumentError(f"query must be a string, not {shown}")
     if fault := find_text_fault(query):
         raise ArgumentError(f"query contains {fault}")
     return query

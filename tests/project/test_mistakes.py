@@ -33,8 +33,8 @@ async def walk(store, policy=None, query="keys"):
 
 
 MISTAKES = {
-    "the query first": (lambda: airw.search("keys", corpus), "query must be a string, not Corpus"),
-    "the corpus first": (lambda: walk("keys", query=corpus), "query must be a string, not Corpus"),
+    "the query first": (lambda: airw.search("keys", corpus), "not a corpus; the orders are search(corpus, query)"),
+    "the corpus first": (lambda: walk("keys", query=corpus), "not a corpus; the orders are search(corpus, query)"),
     "the query before a list": (lambda: airw.discover("keys", ["notes", "drafts"]), "query must be a string, not"),
     "a name to walk": (lambda: walk("notes"), "open it with open_corpus('notes')"),
     "a name to walk with a policy": (lambda: walk("notes", Eager()), "open it with open_corpus('notes')"),
