@@ -11,12 +11,13 @@ if TYPE_CHECKING:
         resolve_boost as resolve_boost,
     )
     from airw.reranking.calling import resolve_reranker as resolve_reranker, score_texts as score_texts
+    from airw.reranking.cross_encoder import CrossEncoderReranker as CrossEncoderReranker
+    from airw.reranking.http import HttpReranker as HttpReranker
     from airw.reranking.identity import (
         RERANK_TEXTS as RERANK_TEXTS,
         calibration_key as calibration_key,
         is_anonymous as is_anonymous,
         rerank_tag as rerank_tag,
     )
-    from airw.reranking.models import CrossEncoderReranker as CrossEncoderReranker, HttpReranker as HttpReranker
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -13,7 +13,7 @@ from airw.errors import AirwError, ArgumentError, ArgumentKindError, RerankerErr
 from airw.protocols import Reranker
 
 if TYPE_CHECKING:
-    from airw.reranking.models import CrossEncoderReranker
+    from airw.reranking.cross_encoder import CrossEncoderReranker
 
 _SPEC = re.compile(r"cross-encoder(?::(.*\S.*))?", re.DOTALL)
 _CHOICES = "'cross-encoder', 'cross-encoder:<model or folder>', or a callable (query, texts) -> scores"
@@ -52,7 +52,7 @@ def resolve_reranker(spec: str | Reranker | None) -> Reranker | None:
     if spec is None or callable(spec):
         return spec
     model = match_spec("rerank", spec, _SPEC, choices=_CHOICES)[1]
-    from airw.reranking.models import DEFAULT_MODEL, CrossEncoderReranker
+    from airw.reranking.cross_encoder import DEFAULT_MODEL, CrossEncoderReranker
 
     reranker = CrossEncoderReranker(model or DEFAULT_MODEL)
     # Before a query is embedded: a model that is not there would fail only after that.
