@@ -99,7 +99,7 @@ class TestCompare:
         assert [line.split()[0] for line in lines] == ["flat", "eager", "beam"]
 
     def test_promotes_nobody_with_few_cases(self, notes, cases, objects, monkeypatch):
-        from airw.reranking import models
+        from airw.reranking import cross_encoder
 
         class ByLength:
             id = "by-length"
@@ -113,7 +113,7 @@ class TestCompare:
             def __call__(self, query, texts):
                 return [float(len(text)) for text in texts]
 
-        monkeypatch.setattr(models, "CrossEncoderReranker", ByLength)
+        monkeypatch.setattr(cross_encoder, "CrossEncoderReranker", ByLength)
         *_, verdict = objects(
             "compare", notes, cases, "--policy", "beam", "--rerank", "cross-encoder", "--promote", code=1
         )
