@@ -161,6 +161,7 @@ PROGRAMS_ONLY = (
     "pass it to open_corpus",
     "per_node(policy)",
     "read one document alone",
+    "search(corpus, query), discover(corpus, query)",
     "then select(hits,",
     "adapt needs a function:",
     "to airw.adapt",
